@@ -1,8 +1,8 @@
-"""Peer of the benchmark: sends the same events at the same pace, with a queue per client on one event loop.
+"""Peer server of the benchmark: sends the events of a file at their original pace, with one queue per client.
 
     python peer.py EVENTS.json
 
-Prints the address that it listens on. Starts to send on `POST /begin`.
+Prints the address that the server listens on. `POST /begin` starts sending the events.
 """
 
 import asyncio

@@ -2,8 +2,8 @@
 
 Usage: peer.py CASE MODE REPEATS ANSWERS.json
 
-The debate has the same nodes as ours. Every call to the model is a separate task, so that with a
-checkpointer each finished call is durable by itself, as in ours.
+The debate has the same nodes as the debate of assize. Every call to the model is a separate task,
+so that with a checkpointer each finished call is durable by itself, as in assize.
 """
 
 import asyncio
@@ -127,7 +127,7 @@ def start_of_debate():
 
 
 def case_of(name, model, saver):
-    """Returns the compiled graph, its input, and its number of calls."""
+    """Returns the compiled graph, its input, and its number of model calls."""
     if name == "a":
         return debate_graph(model).compile(checkpointer=saver), start_of_debate(), 61
     if name == "b":
@@ -150,7 +150,7 @@ def case_of(name, model, saver):
 
 
 async def once(name, mode, answers, path):
-    """Returns the seconds that one run took; checks its number of calls."""
+    """Executes one run, checks its number of model calls, and returns its duration in seconds."""
     model = Model(answers)
 
     async def run(saver):

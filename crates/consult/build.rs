@@ -1,4 +1,4 @@
-//! Embeds the negotiator, the program that debates inside a sandbox.
+//! Embeds the negotiator, the program that runs a debate inside a sandbox.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     assize_embed::embed("assize-negotiator")

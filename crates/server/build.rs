@@ -1,12 +1,12 @@
-//! Builds the web page from `ui/` with npm, in a copy in `OUT_DIR`. If that fails, the server is built without the page
-//! and embeds the reason.
+//! Builds the web page from `ui/` with npm. The build runs in a copy of `ui/` in `OUT_DIR`. If the page cannot be
+//! built, the server is compiled without the page and embeds the reason.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
-/// Files and folders of `ui/` that the page is built from.
+/// Files and folders of `ui/` that the web page is built from.
 const PARTS: [&str; 8] = [
     "index.html",
     "package.json",
@@ -38,7 +38,7 @@ fn main() {
             written.push_str("];\n");
         }
         Err(why) => {
-            // npm may be in another `PATH`.
+            // Build again when `PATH` changes: npm may be installed in a folder of the new `PATH`.
             println!("cargo::rerun-if-env-changed=PATH");
             println!("cargo::warning=building without the web page: {why}");
             let _ = writeln!(written, "const MISSING: Option<&str> = Some({why:?});");
@@ -50,7 +50,7 @@ fn main() {
     }
 }
 
-/// Builds the page; returns the names and paths of its files.
+/// Builds the web page in the folder `copy`; returns the name and the path of each built file.
 fn build(ui: &Path, copy: &Path) -> Result<Vec<(String, PathBuf)>, String> {
     let failed = |error: io::Error| error.to_string();
     if Command::new("npm").arg("--version").output().is_err() {
@@ -86,7 +86,7 @@ fn build(ui: &Path, copy: &Path) -> Result<Vec<(String, PathBuf)>, String> {
     Ok(files)
 }
 
-/// Copies a file or a folder, and replaces the target.
+/// Copies a file, or a folder with its content, and replaces an existing target.
 fn copied(from: &Path, to: &Path) -> io::Result<()> {
     if from.is_file() {
         return fs::copy(from, to).map(drop);
@@ -102,7 +102,7 @@ fn copied(from: &Path, to: &Path) -> io::Result<()> {
 
 fn npm(folder: &Path, arguments: &[&str]) -> Result<(), String> {
     let ran = Command::new("npm").args(arguments).current_dir(folder).output();
-    let ran = ran.map_err(|error| format!("npm: {error}"))?;
+    let ran = ran.map_err(|error| format!("cannot run npm: {error}"))?;
     if ran.status.success() {
         return Ok(());
     }

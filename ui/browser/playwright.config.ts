@@ -1,18 +1,19 @@
 import { defineConfig } from "@playwright/test";
 
+/** Whether the tests run as root: then Chromium cannot use its sandbox. */
 const root = process.getuid?.() === 0;
 
 export default defineConfig({
   testDir: "specs",
   testMatch: "*.ts",
-  // Screenshots are taken only on request.
+  // The specs of shots.ts run only if ASSIZE_SHOTS is set.
   testIgnore: process.env.ASSIZE_SHOTS ? [] : ["shots.ts"],
   outputDir: "results",
-  // On two cores a third worker is not faster.
+  // On a machine with two cores, a third worker process does not make the tests faster.
   workers: 2,
   retries: 0,
   forbidOnly: true,
-  // Generous timeouts: test machines are slow and busy.
+  // The timeouts, in milliseconds, are long because test machines may be slow and busy.
   timeout: 120_000,
   expect: { timeout: 30_000 },
   reporter: [["list"]],
@@ -29,7 +30,7 @@ export default defineConfig({
     launchOptions: {
       executablePath: process.env.ASSIZE_CHROMIUM ?? "/usr/bin/chromium",
       args: [
-        // Resolve no host but 127.0.0.1, so that no request leaves the machine.
+        // The browser resolves no host names, so that no request leaves the machine; only 127.0.0.1 is reachable.
         "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
         ...(root ? ["--no-sandbox"] : []),
       ],

@@ -3,6 +3,7 @@ import { LazyMotion, MotionConfig } from "motion/react";
 import { useEffect, type ReactNode } from "react";
 
 import { apiUrl } from "./model/api";
+import { count } from "./model/format";
 import { useFetch } from "./model/hooks";
 import { Drafts } from "./pages/Drafts";
 import { Home } from "./pages/Home";
@@ -52,7 +53,7 @@ export function App() {
                   >
                     {name}
                     {href === "/drafts" && toReview > 0 && (
-                      <span className="ml-1.5 rounded-full bg-doubt/15 px-1.5 text-xs font-medium text-doubt" aria-label={`${toReview} to review`}>
+                      <span className="ml-1.5 rounded-full bg-doubt/15 px-1.5 text-xs font-medium text-doubt" aria-label={`${count(toReview, "submission")} to review`}>
                         {toReview}
                       </span>
                     )}
@@ -73,7 +74,7 @@ export function App() {
   );
 }
 
-/** Number of submissions that need a review; fetched again on each navigation. */
+/** Number of submissions that wait for a review in all workspaces. The number is fetched again on each navigation. */
 function useReviewCount(path: string): number {
   const { value, refetch } = useFetch(apiUrl("/api/workspaces", {}));
   useEffect(refetch, [refetch, path]);
@@ -89,7 +90,7 @@ function pageFor(path: string[]): ReactNode {
   return (
     <Empty page title="Page not found">
       <Link href="/" className="text-accent underline">
-        Go to trials
+        Go to the list of trials
       </Link>
     </Empty>
   );

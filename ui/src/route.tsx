@@ -1,4 +1,4 @@
-// Client-side router: the URL holds the current view, so that links to it can be shared.
+// Client-side router: the URL contains the current view, so that users can share links to a view.
 
 import { useEffect, useSyncExternalStore, type AnchorHTMLAttributes, type MouseEvent } from "react";
 
@@ -13,7 +13,7 @@ function subscribe(listener: () => void): () => void {
   };
 }
 
-/** Navigates within the page; `replace` adds no history entry. */
+/** Navigates to a URL of the page without a reload. `replace` replaces the current history entry instead of adding one. */
 export function go(to: string, replace = false): void {
   if (to === location.pathname + location.search) return;
   const newPath = new URL(to, location.origin).pathname !== location.pathname;
@@ -23,7 +23,7 @@ export function go(to: string, replace = false): void {
   if (newPath) window.scrollTo(0, 0);
 }
 
-/** Decodes one path segment; an invalid segment is returned unchanged. */
+/** Percent-decodes one path segment. A segment with an invalid encoding is returned unchanged. */
 function decoded(part: string): string {
   try {
     return decodeURIComponent(part);
@@ -32,7 +32,7 @@ function decoded(part: string): string {
   }
 }
 
-/** The current path segments and query parameters. */
+/** Returns the path segments and query parameters of the current URL. */
 export function useRoute(): { path: string[]; query: URLSearchParams } {
   const current = useSyncExternalStore(subscribe, () => location.pathname + location.search);
   const url = new URL(current, location.origin);
@@ -52,7 +52,7 @@ export function Link({ href, onClick, ...rest }: AnchorHTMLAttributes<HTMLAnchor
   return <a href={href} onClick={follow} {...rest} />;
 }
 
-/** The current URL with some query parameters changed; `null` removes one. */
+/** Returns the current URL with changed query parameters. The value `null` removes a parameter. */
 export function withQuery(change: Record<string, string | null>): string {
   const query = new URLSearchParams(location.search);
   for (const [name, value] of Object.entries(change)) {

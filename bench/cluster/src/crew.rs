@@ -1,4 +1,4 @@
-//! The processes of a cluster on this machine, and a client for its server.
+//! Processes of a cluster on this machine (NATS servers, assize server, workers), and an HTTP client for the server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,15 +11,18 @@ use assize_testkit::NatsServers;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Size of a cluster.
+/// Size of a cluster, and latency of its model.
 pub(crate) struct ClusterSize {
+    /// Number of NATS servers.
     pub(crate) servers: usize,
     pub(crate) workers: usize,
+    /// Number of sandboxes per worker.
     pub(crate) slots: u32,
+    /// Delay of the model, in milliseconds.
     pub(crate) latency: u64,
 }
 
-/// Child process that is killed on drop.
+/// Child process with its log file. Dropping this value kills the process.
 pub(crate) struct Process {
     pub(crate) child: Child,
     pub(crate) log: PathBuf,
@@ -32,7 +35,7 @@ impl Drop for Process {
     }
 }
 
-/// Running cluster.
+/// Running cluster of separate processes.
 pub(crate) struct BenchCluster {
     servers: NatsServers,
     folder: TempDir,
@@ -76,7 +79,7 @@ impl BenchCluster {
         Ok(())
     }
 
-    /// Starts a consultation; returns its id.
+    /// Starts a consultation and returns the id of the run.
     pub(crate) fn begin(&self, ticker: &str, rounds: u32) -> anyhow::Result<String> {
         let body = json!({"kind": "consult", "ticker": ticker, "rounds": rounds, "moves": 3});
         let answer = self.request("POST", "/api/runs", Some(&body))?;
@@ -88,15 +91,15 @@ impl BenchCluster {
         for run in runs {
             loop {
                 let shown = self.get("/api/runs?limit=200&title=NVDA")?;
-                let all = shown["runs"].as_array().context("no list of runs")?;
+                let all = shown["runs"].as_array().context("the response has no list of runs")?;
                 let one = all
                     .iter()
                     .find(|one| one["id"] == run.as_str())
-                    .context("the run is missing")?;
+                    .context("the run is not in the list of runs")?;
                 match one["status"].as_str() {
                     Some("done") => break,
                     Some("running" | "waiting") => std::thread::sleep(Duration::from_millis(100)),
-                    other => bail!("{run} is {other:?}: {one}"),
+                    other => bail!("{run} has the status {other:?}: {one}"),
                 }
             }
         }
@@ -150,7 +153,7 @@ fn unchunked(mut body: &str) -> String {
 fn processor_seconds(pid: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    // User and system time, of the process and of the children it has waited for.
+    // These fields are the user and system time of the process, and of the children it has waited for.
     let ticks: u64 = fields[11..15].iter().filter_map(|field| field.parse::<u64>().ok()).sum();
     Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
@@ -168,13 +171,13 @@ fn command(assize: &Path, folder: &Path, servers: &NatsServers, latency: u64) ->
 fn start(mut command: Command, folder: &Path) -> anyhow::Result<(Process, Value)> {
     let log = tempfile::Builder::new().suffix(".log").tempfile_in(folder)?.keep()?;
     let mut child = command.stderr(log.0).spawn()?;
-    let mut output = BufReader::new(child.stdout.take().context("no output")?);
+    let mut output = BufReader::new(child.stdout.take().context("the process has no output")?);
     let mut printed = String::new();
     let process = Process { child, log: log.1 };
     loop {
         ensure!(
             output.read_line(&mut printed)? > 0,
-            "the process ended: {}",
+            "the process exited before it was ready: {}",
             std::fs::read_to_string(&process.log)?
         );
         if let Ok(printed) = serde_json::from_str(&printed) {

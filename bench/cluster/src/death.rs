@@ -1,4 +1,4 @@
-//! Measures how long it takes until the work of a killed worker is resumed.
+//! Measures the failover time: how long it takes until other workers resume the work of a killed worker.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -8,16 +8,16 @@ use serde_json::Value;
 
 use crate::crew::{BenchCluster, ClusterSize};
 
-/// Failover times, for workers that executed debates and for workers that held the lease of the run.
+/// Failover times of killed workers that executed debates, and of killed workers that held the lease on the run.
 pub(crate) struct FailoverTimes {
     pub(crate) debates: Vec<Duration>,
     pub(crate) runs: Vec<Duration>,
 }
 
-/// Moves whose debates a worker has started, by its log.
+/// Ids of the moves whose debates a worker has started, according to its log.
 fn started_debates(log: &Path, run: &str) -> anyhow::Result<Vec<String>> {
     let log = std::fs::read_to_string(log)?;
-    let taken = log.lines().filter(|line| line.contains("taken") && line.contains(run));
+    let taken = log.lines().filter(|line| line.contains("job received") && line.contains(run));
     let debate = |line: &str| {
         let (_, about) = line.split_once("debate ")?;
         Some(about.split(' ').next()?.rsplit('-').next()?.to_owned())
@@ -25,7 +25,7 @@ fn started_debates(log: &Path, run: &str) -> anyhow::Result<Vec<String>> {
     Ok(taken.filter_map(debate).collect())
 }
 
-/// Whether a worker has taken the run itself, by its log.
+/// Whether a worker has claimed the job of the run itself, according to its log.
 fn took_run(log: &Path, run: &str) -> anyhow::Result<bool> {
     let log = std::fs::read_to_string(log)?;
     Ok(log.lines().any(|line| line.contains(&format!("\"run {run} "))))
@@ -38,15 +38,15 @@ pub(crate) fn measure(
 ) -> anyhow::Result<FailoverTimes> {
     let mut deaths = FailoverTimes { debates: Vec::new(), runs: Vec::new() };
     for number in 0..2 * count {
-        // Every other time, the worker that holds the lease of the run is killed.
+        // Kill alternately the worker that holds the lease on the run, and a worker that only executes debates.
         let kill_lease_holder = number % 2 == 0;
-        // Enough slots for the debates of the killed worker.
+        // The other workers have enough slots for the debates of the killed worker.
         let plan = ClusterSize { servers, workers: 3, slots: 8, latency: 300 };
         let mut crew = BenchCluster::start(assize, &plan)?;
         let run = crew.begin("NVDA", 50)?;
         let deadline = Instant::now() + Duration::from_secs(60);
         let victim = loop {
-            ensure!(Instant::now() < deadline, "no debate was started in time");
+            ensure!(Instant::now() < deadline, "no worker started a debate within 60 s");
             std::thread::sleep(Duration::from_millis(100));
             let mut found = None;
             for (index, worker) in crew.workers.iter().enumerate() {
@@ -60,7 +60,7 @@ pub(crate) fn measure(
                 break found;
             }
         };
-        // By then the debates are in progress.
+        // Wait until the debates are in progress.
         std::thread::sleep(Duration::from_secs(1));
         let mut dead = crew.workers.remove(victim);
         let moves = started_debates(&dead.log, &run)?;
@@ -68,13 +68,16 @@ pub(crate) fn measure(
         dead.child.kill()?;
         dead.child.wait()?;
         let resumed = loop {
-            ensure!(Instant::now() < deadline, "nothing was resumed in time");
+            ensure!(
+                Instant::now() < deadline,
+                "the work of the killed worker was not resumed within 60 s"
+            );
             std::thread::sleep(Duration::from_millis(100));
             let exported = crew.get(&format!("/api/runs/{run}/export"))?;
-            let events = exported["events"].as_array().context("no events")?;
+            let events = exported["events"].as_array().context("the export has no events")?;
             let after = |event: &&Value| {
                 let at = event["at"].as_u64().unwrap_or_default();
-                // Calls in flight at the kill may still be recorded.
+                // Events of the next second do not count: calls in flight at the kill may still be recorded.
                 let later = u128::from(at) > died.as_millis() + 1000;
                 let of_its_work = kill_lease_holder
                     || moves.iter().any(|one| event["payload"]["move"] == one.as_str());

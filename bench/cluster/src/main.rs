@@ -1,9 +1,12 @@
 //! Benchmark of a cluster on one machine: scaling, cost, store latency and failover.
 //!
-//! NATS servers, `assize serve` and `assize worker` are separate processes; the model answers with a delay, so that the
-//! CPUs are not the limit. First, enough consultations to keep all workers busy are started through the server, with
-//! one, two and four workers. Then the same without delay, for the cost of a debate at saturation. Then the same records
-//! are written to a store in a file and to one on NATS. Then workers are killed, to measure when their work is resumed.
+//! NATS servers, `assize serve` and `assize worker` are separate processes. There are four measurements:
+//!
+//! 1. Scaling: with one, two and four workers, the server gets enough consultations to keep all workers busy. The model
+//!    answers with a delay, so that the CPUs are not the limit.
+//! 2. Cost: the same without the delay, for the CPU time of a debate at saturation.
+//! 3. Store latency: the same records are written to a store in a file and to a store on NATS.
+//! 4. Failover: workers are killed, and the time until their work is resumed is measured.
 //!
 //! All processes share the CPUs. Times on a shared machine are noisy: compare the ratios.
 
@@ -33,13 +36,13 @@ struct Args {
     /// Numbers of workers to measure
     #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
     workers: Vec<usize>,
-    /// Sandboxes of each worker
+    /// Number of sandboxes per worker
     #[arg(long, default_value_t = 3)]
     slots: u32,
-    /// Consultations for each worker
+    /// Number of consultations per worker
     #[arg(long, default_value_t = 4)]
     consults: usize,
-    /// Rounds of each of their 15 debates
+    /// Number of rounds in each of the 15 debates of a consultation
     #[arg(long, default_value_t = 3)]
     rounds: u32,
     /// Delay of the model, in milliseconds
@@ -48,15 +51,15 @@ struct Args {
     /// Number of records to write to each store
     #[arg(long, default_value_t = 2000)]
     records: usize,
-    /// Number of kills of each kind of worker
+    /// Number of kills of workers with the lease on the run, and of workers without it
     #[arg(long, default_value_t = 5)]
     deaths: usize,
 }
 
-/// Debates of one consultation.
+/// Number of debates in one consultation.
 const DEBATES: usize = 15;
 
-/// Results for one number of workers.
+/// Measurements with one number of workers.
 struct Figures {
     workers: usize,
     consults_an_hour: f64,
@@ -130,7 +133,10 @@ fn main() -> anyhow::Result<()> {
         "from the death of a worker until one of its debates is resumed: {}",
         show(&deaths.debates)
     );
-    println!("until a run whose lease it held is resumed: {}", show(&deaths.runs));
+    println!(
+        "from the death of a worker until a run whose lease it held is resumed: {}",
+        show(&deaths.runs)
+    );
     println!("{}", json!({"times": last, "most_workers": max_workers}));
     ensure!(
         deaths.debates.iter().chain(&deaths.runs).all(|one| one.as_secs() < 60),

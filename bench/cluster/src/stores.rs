@@ -1,4 +1,4 @@
-//! Compares writing the same records to a file and to NATS servers.
+//! Compares the time to write the same journal records to a SQLite file and to NATS servers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use assize_types::Fingerprint;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
-/// Number of concurrent writes, as in parallel debates.
+/// Number of concurrent writes, as in 15 parallel debates with three conversations each.
 const AT_ONCE: usize = 45;
 
 pub(crate) fn compare(records: usize) -> anyhow::Result<()> {
@@ -57,7 +57,7 @@ pub(crate) fn compare(records: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Milliseconds per record: one after the other, and many at once.
+/// Average time per record in milliseconds: with sequential writes, and with concurrent writes.
 async fn write(store: Arc<dyn Store>, records: usize) -> anyhow::Result<(f64, f64)> {
     let new = NewRun {
         kind: RunKind::Debate,

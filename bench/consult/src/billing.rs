@@ -1,8 +1,9 @@
-//! Measures what a provider charges for the input of a whole consultation, with answers of a fixed size.
+//! Measures how many input tokens a provider charges for a whole consultation, with answers of a fixed size.
 //!
-//! The provider is a fake over real HTTP that caches by Anthropic's rules. For comparison, each request is also charged
-//! in the plain order: the same words with the role's question first, then the shared context, and no cache marks. A
-//! third figure is the plain order without the company documents in debates, which would be another way to save.
+//! The provider is a fake over real HTTP that caches prompts by Anthropic's rules. For comparison, the charge is also
+//! computed for each request in the plain order: the same words with the question of the role first, then the shared
+//! context, without cache breakpoints. A third number is the charge for the plain order without the company documents
+//! in debates, which would be another way to save tokens.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -17,30 +18,36 @@ use serde_json::{Value, json};
 
 use crate::{Args, consult, unpaced};
 
-/// Words in a turn of a debate, in a finding, in the thesis of a move, and in synthetic data.
+/// Number of words in a turn of a debate.
 const TURN: usize = 200;
+/// Number of words in a finding.
 const FINDING: usize = 90;
+/// Number of words in the thesis of a move.
 const THESIS: usize = 150;
+/// Number of words in the synthetic data about a company.
 const DATA: usize = 1200;
 
+/// Number of findings in an inference document.
 const FINDINGS: usize = 8;
 
-/// Charges for the same input in the plain order.
+/// Charges for the requests of a consultation in the plain order.
 #[derive(Default)]
 struct Account {
+    /// Charged tokens in the plain order.
     plain: BilledTokens,
-    /// The plain order without F1 and F2 in the debates.
+    /// Charged tokens in the plain order without the company documents F1 and F2 in the debates.
     bare: BilledTokens,
-    /// Tokens that all debates share.
+    /// Number of tokens in the part of the prompt that all debates share.
     pack: u64,
-    /// Tokens of the longest prompt.
+    /// Number of tokens in the longest prompt.
     longest: u64,
 }
 
 pub(crate) async fn measure(args: &Args) -> anyhow::Result<()> {
     let account = Arc::new(Mutex::new(Account::default()));
     let shared = account.clone();
-    // The first byte comes after a third: calls that wait for a cached prefix are held back that long.
+    // The first byte arrives after a third of the latency. Calls that wait for a cached prefix are delayed by that
+    // time.
     let to_begin = args.latency() / 3;
     let latency = Latency { to_begin, to_end: args.latency() - to_begin };
     let fake = FakeProvider::caching(latency, move |before, captured| {
@@ -53,7 +60,9 @@ pub(crate) async fn measure(args: &Args) -> anyhow::Result<()> {
         ..Endpoint::new(Provider::Anthropic)
     };
     let model = Gateway::to_provider(&HttpClient::new(), endpoint, unpaced());
-    let (wall, calls) = consult(args, Arc::new(model)).await.context("with the fake provider")?;
+    let (wall, calls) = consult(args, Arc::new(model))
+        .await
+        .context("the consultation with the fake provider failed")?;
     let ours = fake.billed();
     let account = account.lock().unwrap_or_else(PoisonError::into_inner);
     let Account { plain, bare, pack, longest } = &*account;
@@ -98,7 +107,7 @@ fn share(part: f64, whole: f64) -> f64 {
 
 impl Account {
     fn add(&mut self, captured: &CapturedRequest) {
-        // The plain order has no cache marks, so this cache stays empty.
+        // Requests in the plain order have no cache breakpoints, so this cache stays empty.
         let mut empty_cache = PromptCache::default();
         let (bill, _) = empty_cache.bill(&plain(&captured.body, true), Instant::now());
         self.plain += bill;
@@ -112,7 +121,8 @@ impl Account {
     }
 }
 
-/// The request in the plain order: question first, no cache marks; in debates with or without the company documents.
+/// Rearranges a request into the plain order: question first, no cache breakpoints. If `with_pack` is false, the
+/// company documents are removed from requests of debates.
 fn plain(body: &Value, with_pack: bool) -> Value {
     let content = &body["messages"][0]["content"];
     let mut turns = texts(content);
@@ -133,7 +143,7 @@ fn texts(blocks: &Value) -> Vec<&str> {
     blocks.iter().filter_map(|block| block["text"].as_str()).collect()
 }
 
-/// Answer of the usual size for the request; no two answers are equal.
+/// Answer of the fake provider, with the usual size for the request. No two answers are equal.
 fn answer(before: usize, body: &Value) -> String {
     let asked = &body["output_config"]["format"]["schema"]["properties"];
     let question = texts(&body["messages"][0]["content"]).pop().unwrap_or_default();
@@ -164,7 +174,7 @@ fn answer(before: usize, body: &Value) -> String {
     }
 }
 
-/// Text of `count` words of six characters with the space, the average of English.
+/// Text of `count` words. Each word has six characters including the space, which is the average in English.
 fn words(before: usize, count: usize) -> String {
     let letters = "abcdefghijklmnopqrstuvwxyz";
     let word = |index: usize| &letters[(before + index) % 21..][..5];

@@ -1,6 +1,7 @@
-//! Benchmark of a whole consultation with a model that has a fixed delay: its wall time against its longest chain of
-//! calls, which is the lower bound, and our own CPU time. Then with a provider that caches prompts: its charge for the
-//! input, against the same words in another order.
+//! Benchmark of a whole consultation. The first part uses a model with a fixed delay. It compares the wall time with
+//! the longest chain of sequential calls, which is the lower bound, and measures our own CPU time. The second part uses
+//! a provider that caches prompts. It compares the charge for the input with the charge for the same words in another
+//! order.
 //!
 //! Gateway, graph, SQLite journal and a jail for each debate are real. Times on a shared machine are noisy: compare the
 //! ratios.
@@ -29,13 +30,13 @@ struct Args {
     /// Delay of the model for each call, in milliseconds
     #[arg(long, default_value_t = 250)]
     latency: u64,
-    /// Rounds of each debate
+    /// Number of rounds in each debate
     #[arg(long, default_value_t = assize_debate::ROUNDS)]
     rounds: u32,
     /// Number of repetitions
     #[arg(long, default_value_t = 3)]
     repeats: usize,
-    /// Number of debates at once
+    /// Number of concurrent debates
     #[arg(long, default_value_t = 15)]
     at_once: usize,
 }
@@ -56,7 +57,7 @@ async fn main() -> anyhow::Result<()> {
     let latency = args.latency();
     let chain = args.longest_chain();
     let shortest = latency * chain;
-    // One move after the other, as in the first design of this pipeline.
+    // Duration if the moves were debated one after the other, as in the first design of the pipeline.
     let one_by_one = latency * (3 + 15 * (chain - 3));
     println!(
         "{calls} calls of {} ms, {} debates at once, median of {}",
@@ -87,7 +88,8 @@ impl Args {
         Duration::from_millis(self.latency)
     }
 
-    /// Calls one after the other: data, inference, moves; then opening, answer, two for each further round, and score.
+    /// Number of calls in the longest chain of sequential calls: data, inference and moves; then opening, answer, two
+    /// calls for each further round, and score.
     fn longest_chain(&self) -> u32 {
         3 + 2 + 2 * (self.rounds - 1) + 1
     }
@@ -111,7 +113,7 @@ fn unpaced() -> assize_gateway::GatewayOptions {
     assize_gateway::GatewayOptions { pacer, ..assize_gateway::GatewayOptions::default() }
 }
 
-/// Runs one consultation, from the ticker to the stored result; returns its wall time and number of calls.
+/// Runs one consultation, from the ticker to the stored result. Returns the wall time and the number of model calls.
 async fn consult(args: &Args, model: Arc<dyn Model>) -> anyhow::Result<(Duration, u64)> {
     let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
     let manager =
@@ -154,16 +156,16 @@ async fn consult(args: &Args, model: Arc<dyn Model>) -> anyhow::Result<(Duration
     journal.finish(Ending::Done { result: serde_json::Value::Null }, Vec::new()).await?;
     let wall = started.elapsed();
     ensure!(state.spent.calls == calls, "expected {calls} calls, got {}", state.spent.calls);
-    ensure!(state.policy_scores.len() == 15, "not all moves were scored");
+    ensure!(state.policy_scores.len() == 15, "not all 15 moves were scored");
     Ok((wall, calls))
 }
 
 /// CPU time of this process and of the children it has waited for.
 fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The program name may contain any character; the fields follow its closing parenthesis.
+    // The program name may contain any character. The other fields follow the closing parenthesis after the name.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    // User and system time, of the process and of its children, in ticks of 10 ms.
+    // These fields are the user and system time of the process and of its children, in ticks of 10 ms.
     let ticks: u64 = fields
         .split_whitespace()
         .skip(11)

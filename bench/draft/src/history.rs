@@ -1,4 +1,4 @@
-//! The gate on ordinary edits: every file change in the last commits of this repository, each judged alone.
+//! Runs the gate on ordinary edits: the file changes in the last commits of this repository, each as a separate draft.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use assize_gate::{GateVerdict, Policy, ProposedChange, check};
 use assize_types::Fingerprint;
 use assize_workspace::WorkspacePath;
 
-/// Judges the last `count` modifications of files, and prints the gate's verdicts.
+/// Runs the gate on the last `count` modifications of files, and prints how many got each verdict.
 pub(crate) fn judge(count: usize) -> anyhow::Result<()> {
     let log = git(&["log", "--no-merges", "--diff-filter=M", "--name-only", "--format=%x00%H"])?;
     let log = String::from_utf8(log)?;
@@ -59,11 +59,11 @@ pub(crate) fn judge(count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Permissions of a file before a commit.
+/// Permissions of a file in the parent of a commit.
 fn mode(commit: &str, path: &str) -> anyhow::Result<u32> {
     let listed = String::from_utf8(git(&["ls-tree", &format!("{commit}^"), "--", path])?)?;
     let mode = listed.split(' ').next().unwrap_or_default();
-    Ok(u32::from_str_radix(mode, 8).context("invalid file mode")? & 0o777)
+    Ok(u32::from_str_radix(mode, 8).context("`git ls-tree` printed an invalid file mode")? & 0o777)
 }
 
 fn git(args: &[&str]) -> anyhow::Result<Vec<u8>> {

@@ -1,9 +1,9 @@
-//! Benchmark of one edit through the gate, without the model: a file of 2,000 lines in a workspace of 10,000 files. Also
-//! checks that drafts of many shapes arrive unchanged, and that no path leads out of the workspace.
+//! Benchmark of one edit through the gate, without the model: a file of 2,000 lines in a workspace of 10,000 files.
+//! Also checks that drafts with difficult contents arrive unchanged, and that no path leads out of the workspace.
 //!
-//! Each time is measured in memory, without waiting for a disk, which is our own share; and on disk, where every step
-//! waits until it is durable. The baselines are an edit without a gate (write a temporary file, sync, rename) and
-//! `git diff --stat`.
+//! Each time is measured twice: in memory, without waiting for a disk, which is the time of our own code; and on disk,
+//! where every step waits until it is durable. The baselines are an edit without a gate (write a temporary file, sync,
+//! rename) and `git diff --stat`.
 
 mod history;
 mod samples;
@@ -23,7 +23,7 @@ use clap::Parser;
 
 #[derive(Parser)]
 struct Args {
-    /// Number of drafts of many shapes
+    /// Number of drafts with difficult contents
     #[arg(long, default_value_t = 1000)]
     drafts: usize,
     /// Number of timed edits
@@ -32,10 +32,10 @@ struct Args {
     /// Number of files in the workspace
     #[arg(long, default_value_t = 10_000)]
     files: usize,
-    /// Lines of the edited file
+    /// Number of lines in the edited file
     #[arg(long, default_value_t = 2000)]
     lines: usize,
-    /// Judge this many file changes from this repository's commits, and exit
+    /// Run the gate on this many file changes from this repository's commits, and exit
     #[arg(long, value_name = "CHANGES")]
     history: Option<usize>,
     /// Scan the files of this folder for secrets, and exit
@@ -46,7 +46,7 @@ struct Args {
     samples: Option<PathBuf>,
 }
 
-/// Maximum median time of an edit, apart from the disk.
+/// Maximum median time of an edit in memory.
 const MAX_MEDIAN: Duration = Duration::from_millis(10);
 
 #[tokio::main]
@@ -78,14 +78,14 @@ async fn main() -> anyhow::Result<()> {
     let folder = std::env::current_dir()?.join("target");
     std::fs::create_dir_all(&folder)?;
     cycles(&args, &folder, "on disk").await?;
-    // A build without optimisations says nothing about our speed.
+    // The times of a build without optimisations are not meaningful.
     if !cfg!(debug_assertions) {
         ensure!(own < MAX_MEDIAN, "an edit takes {own:?} in memory; the limit is {MAX_MEDIAN:?}");
     }
     Ok(())
 }
 
-/// Workspace with its draft service.
+/// Temporary workspace with its draft service.
 struct Bench {
     folder: tempfile::TempDir,
     service: Arc<DraftService>,
@@ -130,7 +130,8 @@ impl Bench {
     }
 }
 
-/// Checks that every draft arrives unchanged through the tools; also counts losses of drafts parsed from text.
+/// Checks that every draft arrives unchanged through the draft tools. Also counts the drafts that would be changed by
+/// parsing them from the text of an answer.
 async fn lossless(args: &Args, at: &Path) -> anyhow::Result<()> {
     let bench = Bench::new(at)?;
     let (mut lost, mut lost_as_text) = (0, 0);
@@ -147,7 +148,7 @@ async fn lossless(args: &Args, at: &Path) -> anyhow::Result<()> {
         if verdict != SubmissionStatus::Accepted || there != content.as_bytes() {
             lost += 1;
         }
-        // As models answer: the file in a code fence, which the content itself may close.
+        // In text mode, a model answers with the file in a code fence, which the content of the file may close.
         let answer = format!("Here it is.\n\nFILE: {path}\n```\n{content}```\n");
         let blocks = file_blocks(&answer).unwrap_or_default();
         let same = blocks.len() == 1 && blocks[0].content == content;
@@ -190,7 +191,7 @@ async fn escapes(at: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lines of code that parse file blocks in a model's answer.
+/// Number of lines of code that parse file blocks in a model's answer.
 fn parsing_lines() -> usize {
     let source = include_str!("../../../crates/draft/src/work/blocks.rs");
     let code = source.split("#[cfg(test)]").next().unwrap_or(source);
@@ -198,7 +199,7 @@ fn parsing_lines() -> usize {
     code.lines().filter(is_code).count()
 }
 
-/// Times whole edits; returns our median.
+/// Measures and prints the times of whole edits. Returns the median time with the gate.
 async fn cycles(args: &Args, at: &Path, place: &str) -> anyhow::Result<Duration> {
     let bench = Bench::new(at)?;
     let repo = bench.folder.path().join("repo");
@@ -212,7 +213,11 @@ async fn cycles(args: &Args, at: &Path, place: &str) -> anyhow::Result<Duration>
     let original: String = (0..args.lines).map(|line| format!("value_{line} = {line}\n")).collect();
     std::fs::write(repo.join("d0/large.py"), &original)?;
     let git = |words: &[&str]| -> anyhow::Result<()> {
-        let done = Command::new("git").args(words).current_dir(&repo).output().context("git")?;
+        let done = Command::new("git")
+            .args(words)
+            .current_dir(&repo)
+            .output()
+            .context("cannot run git")?;
         ensure!(done.status.success(), "git {words:?}: {}", String::from_utf8_lossy(&done.stderr));
         Ok(())
     };
@@ -232,12 +237,12 @@ async fn cycles(args: &Args, at: &Path, place: &str) -> anyhow::Result<Duration>
         bench.service.write("bench", &draft, &changed).await?;
         let verdict = bench.submit(&draft, "d0/large.py", &task).await?;
         ours.push(started.elapsed());
-        ensure!(verdict == SubmissionStatus::Accepted, "{verdict:?}");
+        ensure!(verdict == SubmissionStatus::Accepted, "an edit was not accepted: {verdict:?}");
 
         let started = Instant::now();
         replace(&repo.join("d0/large.py"), &changed)?;
         without_gate.push(started.elapsed());
-        // One process per call, as in a tool that runs `git`.
+        // Each measurement starts a process, as a tool that runs `git` does.
         if has_git && number % 10 == 0 {
             let started = Instant::now();
             git(&["diff", "--stat"])?;
@@ -270,7 +275,7 @@ fn replace(path: &Path, content: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the median and the 95th percentile; returns the median.
+/// Prints the median and the 95th percentile of times. Returns the median.
 fn print_times(place: &str, what: &str, times: &mut [Duration]) -> Duration {
     times.sort_unstable();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];

@@ -1,4 +1,5 @@
-//! The secret scanner on labelled samples, such as those that `scripts/secret-samples` takes from public scanners.
+//! Scores the secret scanner on labelled samples, such as those that `scripts/secret-samples` takes from public
+//! scanners.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,12 +9,12 @@ use assize_gate::FileKind;
 use assize_gate::secrets::SecretScanner;
 use serde::Deserialize;
 
-/// Labelled text: one line of JSON.
+/// Labelled text, read from one line of JSON.
 #[derive(Deserialize)]
 struct Sample {
-    /// Set in which the sample is counted.
+    /// Name of the set in which the sample is counted.
     set: String,
-    /// Rule or plugin that its project tests with it.
+    /// Rule or plugin of the public scanner that is tested with this sample.
     rule: String,
     /// Whether the text contains a secret.
     secret: bool,
@@ -22,12 +23,16 @@ struct Sample {
     text: String,
 }
 
-/// Counts for a set or a rule.
+/// Numbers of samples in a set or for a rule.
 #[derive(Default)]
 struct Counts {
+    /// Samples with a secret.
     secrets: usize,
+    /// Samples with a secret that the scanner reported.
     found: usize,
+    /// Samples without a secret.
     others: usize,
+    /// Samples without a secret that the scanner reported.
     stopped: usize,
 }
 
@@ -40,15 +45,15 @@ impl Counts {
     }
 }
 
-/// Scans each sample as a new file, and prints wrongly judged samples and the counts.
+/// Scans each sample as a new file. Prints the samples with a wrong result, and the counts.
 pub(crate) fn score(file: &Path) -> anyhow::Result<()> {
     let scanner = SecretScanner::get()?;
     let content = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
     let mut sets: BTreeMap<String, Counts> = BTreeMap::new();
     let mut missed: BTreeMap<String, Counts> = BTreeMap::new();
     for (index, line) in content.lines().enumerate() {
-        let sample: Sample =
-            serde_json::from_str(line).with_context(|| format!("line {}", index + 1))?;
+        let sample: Sample = serde_json::from_str(line)
+            .with_context(|| format!("invalid sample in line {}", index + 1))?;
         let found = scanner.in_text(&sample.text, FileKind::of(&sample.path), |_| true);
         let reported = !found.is_empty();
         let name = format!("{} {}", sample.set, sample.rule);

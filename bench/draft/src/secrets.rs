@@ -1,4 +1,4 @@
-//! The secret scanner on a folder, such as a checked-out repository: every file judged as if it were new.
+//! Runs the secret scanner on a folder, such as a checked-out repository, as if every file were new.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use anyhow::{Context, ensure};
 use assize_gate::FileKind;
 use assize_gate::secrets::SecretScanner;
 
-/// Maximum size of a scanned file; larger files cannot be drafts.
+/// Maximum size of a scanned file in bytes. Larger files cannot be drafts.
 const MAX_FILE_BYTES: usize = 1 << 20;
 
-/// Scans all text files of a folder, and prints each finding, masked, and a summary.
+/// Scans all text files of a folder. Prints each finding with a masked secret, and a summary.
 pub(crate) fn scan(folder: &Path) -> anyhow::Result<()> {
     let started = Instant::now();
     let scanner = SecretScanner::get()?;
@@ -43,14 +43,14 @@ pub(crate) fn scan(folder: &Path) -> anyhow::Result<()> {
     }
     let (megabytes, seconds) = (bytes as f64 / 1e6, time.as_secs_f64());
     println!(
-        "{megabytes:.1} MB in {seconds:.2} s ({:.1} MB/s), after {:.0} ms for the patterns",
+        "{megabytes:.1} MB in {seconds:.2} s ({:.1} MB/s), after {:.0} ms to compile the patterns",
         megabytes / seconds,
         compiled.as_secs_f64() * 1e3
     );
     Ok(())
 }
 
-/// All files below a folder, in order, except those of `git`.
+/// All files below a folder, sorted by path, except those in `.git`.
 fn files_in(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(folder) = folders.pop() {

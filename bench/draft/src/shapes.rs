@@ -1,6 +1,6 @@
-//! Drafts of many shapes, and paths that try to leave the workspace.
+//! Contents of drafts that are difficult to parse, and paths that try to leave the workspace.
 
-/// Draft that could confuse a parser; the same number gives the same draft.
+/// Content of a draft that could confuse a parser. The same number always gives the same content.
 pub(crate) fn draft(number: usize) -> String {
     let mut dice = fastrand::Rng::with_seed(number as u64);
     const PIECES: [&str; 24] = [

@@ -1,10 +1,10 @@
 //! Benchmark of many event subscribers of one run: checks that each gets every event in order, and measures delay and
 //! memory.
 //!
-//! The server is the `assize` binary, in a separate process; the run is a consultation whose model answers with a delay.
-//! Every event has the time when it was written to the store; each client notes when it arrives. With `--peer`, a usual
-//! Python server (`sse-starlette` on `uvicorn`) sends the same events, byte for byte and at the same pace, to the same
-//! clients.
+//! The server is the `assize` binary, in a separate process; the run is a consultation whose model answers with a
+//! delay. Every event contains the time when it was written to the store, and each client records when the event
+//! arrives. With `--peer`, a usual Python server (`sse-starlette` on `uvicorn`) sends the same events at the
+//! same pace to the same clients.
 //!
 //! Clients and server share the CPUs. Times on a shared machine are noisy: compare the ratios.
 
@@ -32,13 +32,13 @@ struct Args {
     /// Number of subscribers
     #[arg(long, default_value_t = 1000)]
     clients: usize,
-    /// Rounds of each of the 15 debates
+    /// Number of rounds in each of the 15 debates
     #[arg(long, default_value_t = 10)]
     rounds: u32,
     /// Delay of the model, in milliseconds
     #[arg(long, default_value_t = 500)]
     latency: u64,
-    /// Python with sse-starlette and uvicorn, for the peer
+    /// Python interpreter with sse-starlette and uvicorn, to run the peer
     #[arg(long)]
     peer: Option<PathBuf>,
 }
@@ -46,10 +46,11 @@ struct Args {
 /// Events that one client received.
 struct Received {
     ids: Vec<u64>,
-    /// Milliseconds from the store to the client, for each event.
+    /// Milliseconds from the write to the store until the arrival at the client, for each event.
     delays: Vec<f64>,
 }
 
+/// Measurements of one server.
 struct Figures {
     name: &'static str,
     events: usize,
@@ -68,7 +69,7 @@ fn now() -> f64 {
 fn memory(pid: u32) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    Ok(line.context("no VmRSS")?.trim().trim_end_matches(" kB").parse()?)
+    Ok(line.context("no VmRSS in /proc/PID/status")?.trim().trim_end_matches(" kB").parse()?)
 }
 
 /// Reads an event stream until the run has ended.
@@ -88,7 +89,7 @@ async fn follow(
     let mut is_first_read = true;
     loop {
         let count = line.read(&mut some).await?;
-        ensure!(count > 0, "the connection was closed after {} events", received.ids.len());
+        ensure!(count > 0, "the server closed the connection after {} events", received.ids.len());
         let arrived = now();
         read.extend_from_slice(&some[..count]);
         let mut from = 0;
@@ -98,8 +99,11 @@ async fn follow(
             let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name));
             if let Some(id) = field("id: ") {
                 received.ids.push(id.parse()?);
-                let data: Value = serde_json::from_str(field("data: ").context("no data")?)?;
-                received.delays.push(arrived - data["at"].as_f64().context("no time")?);
+                let data: Value =
+                    serde_json::from_str(field("data: ").context("an event has no data")?)?;
+                received
+                    .delays
+                    .push(arrived - data["at"].as_f64().context("an event has no time")?);
             }
             if field("event: ") == Some("run_ended") {
                 return Ok(received);
@@ -112,7 +116,7 @@ async fn follow(
     }
 }
 
-/// Connects all clients, starts the run when all are connected, and measures until they have received its end.
+/// Connects all clients, then starts the run, and measures until all clients have received its last event.
 async fn measure(
     name: &'static str,
     clients: usize,
@@ -140,7 +144,12 @@ async fn measure(
     let ids = all[0].ids.clone();
     ensure!(ids.windows(2).all(|two| two[0] < two[1]), "events arrived out of order");
     for received in &all {
-        ensure!(received.ids == ids, "{} of {} events arrived", received.ids.len(), ids.len());
+        ensure!(
+            received.ids == ids,
+            "a client received {} events, another client {}",
+            received.ids.len(),
+            ids.len()
+        );
     }
     let mut delays: Vec<f64> =
         all.iter().flat_map(|received| received.delays.iter().copied()).collect();
@@ -159,7 +168,7 @@ async fn measure(
     ))
 }
 
-/// Server process that is killed on drop.
+/// Server process. Dropping this value kills the process.
 struct Server(Child);
 
 impl Drop for Server {
@@ -169,7 +178,7 @@ impl Drop for Server {
     }
 }
 
-/// Sends one request; returns the JSON response.
+/// Sends one HTTP request and returns the JSON response.
 async fn ask(
     address: &str,
     token: &str,
@@ -206,17 +215,22 @@ async fn ours(args: &Args, folder: &Path) -> anyhow::Result<(Figures, PathBuf)> 
         .spawn()
         .with_context(|| format!("cannot start `{}`", args.assize.display()))?;
     let mut printed = String::new();
-    let mut output = BufReader::new(child.stdout.take().context("no output")?);
+    let mut output = BufReader::new(child.stdout.take().context("the server has no output")?);
     let server = Server(child);
     while !printed.ends_with("}\n") {
-        ensure!(output.read_line(&mut printed)? > 0, "the server ended: {printed}");
+        ensure!(
+            output.read_line(&mut printed)? > 0,
+            "the server exited before it was ready: {printed}"
+        );
     }
     let printed: Value = serde_json::from_str(&printed)?;
     let address = printed["address"]
         .as_str()
         .and_then(|a| a.strip_prefix("http://"))
-        .context("no address")?;
-    let token = std::fs::read_to_string(printed["token_file"].as_str().context("no token")?)?;
+        .context("the server printed no address")?;
+    let token = std::fs::read_to_string(
+        printed["token_file"].as_str().context("the server printed no token file")?,
+    )?;
     let token = token.trim();
     // Warm up with a run without subscribers, so that the memory of a run is not attributed to the clients.
     let body = json!({"kind": "consult", "ticker": "NVDA", "rounds": 1}).to_string();
@@ -230,9 +244,9 @@ async fn ours(args: &Args, folder: &Path) -> anyhow::Result<(Figures, PathBuf)> 
     let at = (address, path, token);
     let begin = async { ask(address, token, "POST", "/api/runs", &body).await.map(drop) };
     let (figures, _) = measure("assize", args.clients, server.0.id(), at, begin).await?;
-    // The peer sends the same events.
+    // Export the events of the run, because the peer sends the same events.
     let runs = ask(address, token, "GET", "/api/runs", "").await?;
-    let run = runs["runs"][0]["id"].as_str().context("no run")?.to_owned();
+    let run = runs["runs"][0]["id"].as_str().context("the server lists no run")?.to_owned();
     let events_file = folder.join("events.json");
     let export = ask(address, token, "GET", &format!("/api/runs/{run}/export"), "").await?;
     std::fs::write(&events_file, export["events"].to_string())?;
@@ -249,10 +263,11 @@ async fn peer(args: &Args, python: &Path, events_file: &Path) -> anyhow::Result<
         .spawn()
         .with_context(|| format!("cannot start `{}`", python.display()))?;
     let mut printed = String::new();
-    BufReader::new(child.stdout.take().context("no output")?).read_line(&mut printed)?;
+    BufReader::new(child.stdout.take().context("the peer has no output")?)
+        .read_line(&mut printed)?;
     let server = Server(child);
     let address = printed.trim().to_owned();
-    ensure!(!address.is_empty(), "the peer ended");
+    ensure!(!address.is_empty(), "the peer exited before it printed its address");
     let begin = async { ask(&address, "", "POST", "/begin", "{}").await.map(drop) };
     let at = (address.as_str(), "/events", "");
     Ok(measure("sse-starlette", args.clients, server.0.id(), at, begin).await?.0)
@@ -261,8 +276,9 @@ async fn peer(args: &Args, python: &Path, events_file: &Path) -> anyhow::Result<
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut args = Args::parse();
-    // The server is started in another folder.
-    args.assize = args.assize.canonicalize().context("`--assize` names no file")?;
+    // The server is started in another folder, so a relative path would not work.
+    args.assize =
+        args.assize.canonicalize().context("`--assize` does not name an existing file")?;
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
     if limit.maximum.is_some_and(|max| max < args.clients as u64 + 100) {

@@ -1,4 +1,4 @@
-//! Contestants of the benchmark: our sandboxes and their peers.
+//! Contestants of the benchmark: our sandboxes, and the programs that they are compared with (peers).
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -14,23 +14,28 @@ use assize_sandbox::{
     SandboxSpec,
 };
 
+/// Python program that every contestant runs.
 const CODE: &str = "print(1)";
 
-/// Image with Python, which the peers use, too.
+/// Docker image with Python, for our containers and for the peers that use Docker.
 const IMAGE: &str = "assize/base:latest";
 
+/// A way to run [`CODE`] that is measured.
 pub(crate) enum Contestant {
+    /// Sandbox of a warm pool, with default limits.
     Warm(Arc<SandboxPool>),
+    /// New sandbox, with default limits.
     Cold(Arc<SandboxManager>),
-    /// The same, with other limits than the default.
+    /// Sandbox of a warm pool, with the limits of this specification.
     WarmAs(Arc<SandboxPool>, SandboxSpec),
+    /// New sandbox, with the limits of this specification.
     ColdAs(Arc<SandboxManager>, SandboxSpec),
-    /// Program and its arguments.
+    /// Command line of a peer: program and arguments.
     Peer(Vec<String>),
 }
 
 impl Contestant {
-    /// Runs the code once; returns the time it took, without cleanup.
+    /// Runs [`CODE`] once. Returns the time without cleanup, and the error if the run failed.
     pub(crate) async fn run(&self) -> (Duration, Result<(), String>) {
         let started = Instant::now();
         let created = match self {
@@ -54,7 +59,7 @@ impl Contestant {
         }
     }
 
-    /// Waits until the warm pool is full again.
+    /// Waits until the warm pool of this contestant is full again.
     pub(crate) async fn rest(&self) {
         if let Contestant::Warm(pool) = self {
             let _ = pool.ready().await;
@@ -67,8 +72,8 @@ async fn run_program(words: &[String]) -> Result<(), String> {
     judge(&output.stdout, output.status.success(), &output.stderr)
 }
 
-/// Output of a program. It is killed after a time limit, because an overloaded engine may never answer; the others are
-/// still measured.
+/// Runs a program and returns its output. The program is killed after a time limit, because an overloaded Docker engine
+/// may never answer, and the other contestants must still be measured.
 async fn output<W: AsRef<OsStr>>(words: &[W]) -> Result<Output, String> {
     let mut command = tokio::process::Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).kill_on_drop(true);
@@ -94,7 +99,7 @@ fn judge(stdout: &[u8], success: bool, stderr: &[u8]) -> Result<(), String> {
     }
 }
 
-/// One of our backends, or why it is unavailable.
+/// Returns one of our backends, or the reason why it is unavailable.
 pub(crate) async fn backend(
     isolation: Isolation,
     python: &Path,
@@ -114,7 +119,7 @@ pub(crate) struct Peers {
     python: PathBuf,
     assize: Option<PathBuf>,
     code: PathBuf,
-    /// Container that `docker exec` uses.
+    /// Id of the container that `docker exec` uses, or the reason why it could not be started.
     container: Result<String, String>,
 }
 

@@ -1,14 +1,15 @@
-//! Statistics of times, and memory of idle sandboxes.
+//! Statistics of measured times, and memory use of idle sandboxes.
 
 use std::time::Duration;
 
 use anyhow::Context;
 
-/// Times of a number of runs.
+/// Measured runs of one contestant.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
     /// Milliseconds of each successful run.
     times: Vec<f64>,
+    /// Error of each failed run.
     failed: Vec<String>,
 }
 
@@ -67,7 +68,7 @@ pub(crate) fn memory_of_machines() -> anyhow::Result<Vec<f64>> {
         if !read("comm").starts_with("qemu-system") {
             continue;
         }
-        // Snapshot memory is shared by all microVMs, even if only one has read it so far; so only anonymous memory counts.
+        // Memory of the snapshot does not count: all microVMs share it, even if only one has read it so far.
         let own = read("smaps_rollup");
         let own = own.lines().find_map(|line| line.strip_prefix("Anonymous:"));
         let kilobytes =
@@ -78,7 +79,7 @@ pub(crate) fn memory_of_machines() -> anyhow::Result<Vec<f64>> {
     Ok(all)
 }
 
-/// Private memory of all idle sandboxes in bytes: their supervisors, guest agents and interpreters.
+/// Private memory of all idle sandboxes of a backend in bytes: supervisors, guest agents and interpreters.
 pub(crate) fn private_memory(backend: &str) -> anyhow::Result<Option<f64>> {
     let mut kilobytes = 0.0;
     for entry in std::fs::read_dir("/proc").context("reading /proc")?.flatten() {

@@ -1,4 +1,4 @@
-//! Benchmark of microVMs: cold boot, restore from a snapshot, and the warm pool, against containers in one run.
+//! Benchmark of microVMs: cold boot, restore from a snapshot, and the warm pool, compared with Docker containers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,13 +13,14 @@ use crate::contestants::{Contestant, Peers, run_code};
 use crate::figures::{Figures, row};
 use crate::{Args, figures};
 
-/// Number of cold boots; each takes seconds.
+/// Maximum number of cold boots, because each takes seconds.
 const STARTS: usize = 5;
 
-/// Measured operation.
+/// Operation whose duration is measured.
 enum Measured {
     /// Time until a sandbox is ready.
     Made(Arc<SandboxManager>),
+    /// Time until the code has run.
     Run(Contestant),
 }
 
@@ -33,7 +34,7 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
     let accelerator =
         microvms.accelerator().map(|decided| decided.accelerator.name()).unwrap_or("");
     let manager = Arc::new(SandboxManager::open(folder.join("machines"), backend, &[]).await?);
-    // Create the snapshot now, so that it is not counted as a restore.
+    // Create the snapshot now, so that its creation is not measured as a restore.
     manager.make(spec()).await?.end().await;
     let options = PoolOptions { size: args.pool, ..PoolOptions::default() };
     let pool = Arc::new(manager.pool(spec(), options));
@@ -107,7 +108,7 @@ fn microvm(cache: &Path) -> Microvm {
     Microvm::new(MicrovmOptions { cache: cache.to_owned(), search, ..MicrovmOptions::default() })
 }
 
-/// One whole CPU, as much as the containers have.
+/// Specification of a sandbox with one whole CPU, as much as the containers have.
 fn spec() -> SandboxSpec {
     SandboxSpec {
         limits: SandboxLimits { cpu_millis: 1000, ..SandboxLimits::default() },
@@ -129,7 +130,7 @@ async fn made(manager: &SandboxManager) -> (Duration, Result<(), String>) {
     }
 }
 
-/// Boots a microVM with no stored state except the image.
+/// Boots a microVM without a snapshot, and measures the time until the sandbox is ready.
 async fn cold_boot(cache: &Path) -> (Duration, Result<(), String>) {
     let start = async {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;

@@ -1,8 +1,9 @@
-//! Benchmark of `print(1)` in a fresh sandbox: ours warm and cold, in a jail and in a container, against
-//! `docker run --rm`, `docker exec` and bubblewrap, all in one run.
+//! Benchmark of `print(1)` in a new sandbox. Our sandboxes (from the warm pool and without it, in a jail and in a
+//! container) are compared with `docker run --rm`, `docker exec` and bubblewrap, all in one execution.
 //!
-//! Runs are sequential, started at even intervals, and all at once. Also measures time and memory of a warm pool of five
-//! sandboxes. Times on a shared machine are noisy: compare the ratios.
+//! There are three schedules: sequential runs, runs that start at regular intervals, and all runs at once. The
+//! benchmark also measures the time to fill a warm pool of five sandboxes, and its memory. Times on a shared machine
+//! are noisy: compare the ratios.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
@@ -28,33 +29,37 @@ struct Args {
     /// Number of runs of each contestant in each schedule
     #[arg(long, default_value_t = 100)]
     iterations: usize,
-    /// Milliseconds between two starts of the staggered runs
+    /// Milliseconds between two starts in the schedule with regular intervals
     #[arg(long, default_value_t = 100)]
     interval: u64,
     /// Size of the warm pool
     #[arg(long, default_value_t = 5)]
     pool: usize,
-    /// Path of `assize`, to measure whole `assize exec` processes, too
+    /// Path of the built `assize`, to measure whole `assize exec` processes, too
     #[arg(long)]
     assize: Option<PathBuf>,
-    /// Python for all contestants except containers
+    /// Python interpreter of all contestants except containers
     #[arg(long, default_value = "/usr/bin/python3")]
     python: PathBuf,
-    /// Measure only microVMs, with cold boot and restore
+    /// Measure only microVMs: cold boot, restore and warm pool
     #[arg(long, value_parser = ["microvm"])]
     isolation: Option<String>,
     /// Measure `POST /api/exec` of a server with and without a warm pool, on each backend
     #[arg(long)]
     served: bool,
-    /// Cache folder with the images of `assize` [default: the usual one]
+    /// Cache folder with the images of `assize` [default: the cache folder of assize]
     #[arg(long)]
     cache: Option<PathBuf>,
 }
 
+/// When the runs of a contestant start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Schedule {
+    /// One run after the other, while the contestants take turns.
     Sequential,
+    /// Runs start at regular intervals.
     Staggered,
+    /// All runs start at once.
     Burst,
 }
 
@@ -146,7 +151,7 @@ async fn measure_pool(
 
 type Contestants = [(String, Result<Contestant, String>)];
 
-/// Times of each contestant, in the given order.
+/// Measures each contestant. The results have the order of the contestants.
 async fn measure(contestants: &Contestants, schedule: Schedule, args: &Args) -> Vec<Figures> {
     let mut all: Vec<Figures> = contestants.iter().map(|_| Figures::default()).collect();
     let available = || {
@@ -156,10 +161,10 @@ async fn measure(contestants: &Contestants, schedule: Schedule, args: &Args) -> 
             .filter_map(|(index, (_, one))| Some((index, one.as_ref().ok()?)))
     };
     if schedule == Schedule::Sequential {
-        // In turns, so that other load on the machine affects all of them equally.
+        // The contestants take turns, so that other load on the machine affects all of them equally.
         for _ in 0..args.iterations {
             for (index, contestant) in available() {
-                // No pool is being refilled while a contestant is measured.
+                // Wait until all warm pools are full, so that no refill disturbs the measurement.
                 for (_, other) in available() {
                     other.rest().await;
                 }
@@ -182,7 +187,7 @@ async fn measure(contestants: &Contestants, schedule: Schedule, args: &Args) -> 
     all
 }
 
-/// Prints ratios of medians, with our targets.
+/// Prints the ratios of median times, with the targets of the project.
 fn compare(medians: &[(Schedule, String, Figures)]) {
     let median = |name: &str| {
         let found = medians

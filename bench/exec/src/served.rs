@@ -1,5 +1,5 @@
-//! Benchmark of `POST /api/exec` with `print(1)`: a server with a warm pool against one without, on each backend, and
-//! against `docker exec`, in one run.
+//! Benchmark of `POST /api/exec` with `print(1)`: on each backend, a server with a warm pool is compared with a server
+//! without a pool, and with `docker exec`.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -28,18 +28,21 @@ impl Server {
         command.args(["serve", "--json", "--no-auth", "--listen", "127.0.0.1:0"]);
         command.env("XDG_STATE_HOME", folder).env("ASSIZE_SANDBOX_POOL", pool.to_string());
         command.env("ASSIZE_SERVE_STARTS_PER_MINUTE", "1000000");
-        // One whole CPU, which the container of `docker exec` can use, too.
+        // Each sandbox gets one whole CPU, as much as the container of `docker exec` can use.
         command.env("ASSIZE_SANDBOX_CPUS", "1").env("ASSIZE_PROVIDER", "rehearsal");
         command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
-        let mut child = command.spawn().context("starting the server")?;
+        let mut child = command.spawn().context("cannot start the server")?;
         let output = child.stdout.take().context("the server has no output")?;
         let mut lines = tokio::io::BufReader::new(output).lines();
         let mut printed = String::new();
         let address = loop {
-            let line = lines.next_line().await?.context("the server ended")?;
+            let line = lines.next_line().await?.context("the server exited before it was ready")?;
             printed.push_str(&line);
             if let Ok(printed) = serde_json::from_str::<Value>(&printed) {
-                break printed["listen"].as_str().context("no address")?.to_owned();
+                break printed["listen"]
+                    .as_str()
+                    .context("the server printed no address")?
+                    .to_owned();
             }
         };
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -47,7 +50,7 @@ impl Server {
         Ok(Server { _child: child, address: format!("http://{address}"), client })
     }
 
-    /// Runs the code once.
+    /// Runs `print(1)` once, and returns the time and the error if it failed.
     async fn exec(&self, isolation: Isolation) -> (Duration, Result<(), String>) {
         let body = json!({"code": "print(1)", "settings": {"isolation": isolation.name()}});
         let started = Instant::now();
@@ -78,12 +81,14 @@ impl Server {
             let pools = about["warm_pools"].as_array().cloned().unwrap_or_default();
             let pool = pools.into_iter().find(|pool| pool["isolation"] == isolation.name());
             match pool {
-                Some(pool) if pool["low_memory"] == true => bail!("too little free memory"),
+                Some(pool) if pool["low_memory"] == true => {
+                    bail!("too little memory for the warm pool")
+                }
                 Some(pool) if pool["idle"] == pool["size"] => return Ok(pool),
                 _ => tokio::time::sleep(Duration::from_millis(10)).await,
             }
         }
-        bail!("the warm pool did not fill in time")
+        bail!("the warm pool was not full after 60 s")
     }
 }
 
@@ -143,7 +148,7 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
     Ok(())
 }
 
-/// Times with a warm pool, without one, and of `docker exec`.
+/// Times of requests with a warm pool, of requests without a pool, and of `docker exec`.
 async fn measure(
     args: &Args,
     warm: &Server,
@@ -152,7 +157,7 @@ async fn measure(
     isolation: Isolation,
 ) -> anyhow::Result<[Figures; 3]> {
     let [mut from_pool, mut without_pool, mut peer] = [(); 3].map(|()| Figures::default());
-    // The first request of a backend also probes it.
+    // The first request also probes the backend, so it is not measured.
     cold.exec(isolation).await.1.map_err(anyhow::Error::msg)?;
     for _ in 0..args.iterations {
         warm.full(isolation).await?;

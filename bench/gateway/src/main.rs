@@ -1,9 +1,9 @@
 //! Benchmark of a call through the gateway against a bare HTTP client, in one run.
 //!
-//! Both call the same server on loopback, a separate process that answers at once with the same 600 characters. The
-//! bare client posts prepared bytes and discards the answer; the gateway encodes the request, reserves budget, applies
-//! rate limits, sends, parses and accounts for it. Rounds of the two alternate, so that other load on the machine affects
-//! both. Absolute times depend on the machine: compare the ratios and the CPU time.
+//! Both clients call the same server on loopback, a separate process that answers at once with the same 600 characters.
+//! The bare client posts prepared bytes and discards the answer. The gateway encodes and sends the request, reserves
+//! budget, applies rate limits, parses the answer and accounts for its cost. Rounds of the two alternate, so that other
+//! load on the machine affects both. Absolute times depend on the machine: compare the ratios and the CPU time.
 
 mod machine;
 mod server;
@@ -20,13 +20,13 @@ use tokio::task::JoinSet;
 
 #[derive(Parser)]
 struct Args {
-    /// Number of calls of each client at each concurrency
+    /// Number of calls of each client at each level of concurrency
     #[arg(long, default_value_t = 8000)]
     calls: usize,
     /// Number of rounds that the calls are split into
     #[arg(long, default_value_t = 8)]
     rounds: usize,
-    /// Run the server
+    /// Run the HTTP server that the clients call
     #[arg(long, hide = true)]
     serve: bool,
 }
@@ -76,14 +76,14 @@ async fn main() -> anyhow::Result<()> {
     memory(&bare, &ours).await
 }
 
-/// Prints the memory that 256 concurrent calls need, beside the memory before.
+/// Prints the peak memory during 256 concurrent calls, and the memory before the calls.
 async fn memory(bare: &Arc<Bare>, ours: &Arc<Ours>) -> anyhow::Result<()> {
     for (name, before, peak) in [
         ("bare", machine::resident_kb()?, peak_of(bare).await?),
         ("gateway", machine::resident_kb()?, peak_of(ours).await?),
     ] {
         println!(
-            "memory at 256, {name}: {:.1} MB at its peak ({:.1} MB before)",
+            "memory at 256 concurrent calls, {name}: peak {:.1} MB ({:.1} MB before)",
             peak as f64 / 1000.0,
             before as f64 / 1000.0
         );
@@ -97,7 +97,7 @@ async fn peak_of<C: Client>(client: &Arc<C>) -> anyhow::Result<u64> {
     machine::peak_kb()
 }
 
-/// Client that makes one call.
+/// Client whose calls are measured.
 trait Client: Send + Sync + 'static {
     fn call(&self) -> impl Future<Output = anyhow::Result<()>> + Send;
 }
@@ -156,7 +156,7 @@ async fn round<C: Client>(
     Ok(())
 }
 
-/// Request for a turn of a debate after a few rounds.
+/// Model request like that of a debate after a few rounds.
 fn request() -> ModelRequest {
     let paragraph =
         "The unit economics of the move depend on volumes that the plan does not show yet. ";
@@ -191,7 +191,7 @@ impl Ours {
 impl Client for Ours {
     async fn call(&self) -> anyhow::Result<()> {
         let response = self.gateway.generate(&self.request, CallOptions::default()).await?;
-        anyhow::ensure!(response.text.len() == 600, "unexpected answer");
+        anyhow::ensure!(response.text.len() == 600, "the answer does not have 600 characters");
         Ok(())
     }
 }
@@ -219,7 +219,7 @@ impl Client for Bare {
         let request = self.client.post(&self.url).header("content-type", "application/json");
         let response = request.body(self.body.clone()).send().await?;
         let bytes = response.bytes().await?;
-        anyhow::ensure!(bytes.len() > 600, "unexpected answer");
+        anyhow::ensure!(bytes.len() > 600, "the answer has less than 600 characters");
         Ok(())
     }
 }

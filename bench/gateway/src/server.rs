@@ -1,4 +1,4 @@
-//! HTTP server that answers at once, in a separate process, so that its CPU time is not counted.
+//! HTTP server that answers every request at once. It runs in a separate process, so that its CPU time is not counted.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
 
-/// Server process that is killed on drop.
+/// Server process. Dropping this value kills the process.
 pub(crate) struct PeerServer {
     child: Child,
     pub(crate) address: String,
@@ -36,7 +36,7 @@ impl Drop for PeerServer {
 pub(crate) fn serve() -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     println!("{}", listener.local_addr()?);
-    // If the benchmark is killed, its end of the pipe closes, and the server exits, too.
+    // If the benchmark is killed, standard input is closed, and the server exits, too.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(0);

@@ -1,12 +1,12 @@
 //! Benchmark of the graph, with and without durability, against LangGraph in the same run.
 //!
-//! Both run the same three cases with a model that answers at once, with the same answers of 600 characters: (a) one
-//! debate of 61 calls, (b) fifteen branches of one call each and a reduce, (c) fifteen parallel debates. Each without
-//! durability, and with every finished call durable in SQLite; the peer in its `sync` mode. Each case and side is a
-//! separate process, and the two sides alternate, so that other load on the machine affects both. Absolute times depend
-//! on the machine: compare the ratios.
+//! Both sides run the same three cases with a model that answers at once, with the same answers of 600 characters: (a)
+//! one debate of 61 calls, (b) fifteen branches of one call each and a reduce step, (c) fifteen parallel debates. Each
+//! case runs without durability, and with every finished call durable in SQLite; LangGraph uses its `sync` mode. Each
+//! case of each side is a separate process, and the two sides alternate, so that other load on the machine affects
+//! both. Absolute times depend on the machine: compare the ratios.
 //!
-//! `scripts/bench-graph` creates the peer's virtual environment and runs this.
+//! `scripts/bench-graph` creates the virtual environment of LangGraph and runs this benchmark.
 
 mod ours;
 
@@ -22,27 +22,28 @@ const ANSWER: usize = 600;
 
 #[derive(Parser)]
 struct Args {
-    /// Python with LangGraph, for the peer
+    /// Python interpreter with LangGraph
     #[arg(long, value_name = "FILE", required_unless_present = "ours")]
     python: Option<PathBuf>,
     /// Number of runs of each case in each turn
     #[arg(long, default_value_t = 5)]
     repeats: usize,
-    /// Number of turns of the two sides
+    /// Number of times that the two sides take turns
     #[arg(long, default_value_t = 3)]
     turns: usize,
-    /// Run one case of our side: CASE MODE
+    /// Run one case on the graph of assize: CASE MODE
     #[arg(long, hide = true, num_args = 2)]
     ours: Option<Vec<String>>,
 }
 
-/// Cases: name, description, and number of calls.
+/// Cases of the benchmark: name, description, and number of model calls.
 const CASES: [(&str, &str, usize); 3] = [
     ("a", "one debate, 61 calls", 61),
     ("b", "15 branches and a reduce", 15),
     ("c", "15 debates, 915 calls", 915),
 ];
 
+/// Modes of durability: name and description.
 const MODES: [(&str, &str); 3] =
     [("none", "not durable"), ("NORMAL", "SQLite, NORMAL"), ("FULL", "SQLite, FULL")];
 
@@ -50,7 +51,7 @@ const MODES: [(&str, &str); 3] =
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Measurements {
     seconds: Vec<f64>,
-    /// Size on disk after the last run.
+    /// Size of the store after the last run, in bytes.
     bytes: u64,
     peak_kb: u64,
 }

@@ -1,4 +1,4 @@
-//! Our side of the benchmark.
+//! Runs the cases of the benchmark on the graph of assize.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Model for InstantModel {
     }
 }
 
-/// State of a graph with fifteen branches.
+/// State of a graph with fifteen parallel branches.
 #[derive(Clone, Default)]
 struct Fan {
     results: Vec<String>,
@@ -89,7 +89,7 @@ async fn reduce(context: Context<Fan>) -> Result<Vec<Update>, NodeError> {
     Ok(vec![Update::Total(context.state().results.iter().map(String::len).sum())])
 }
 
-/// Error of a branch; never occurs here.
+/// Error type of a branch. It never occurs, because the model of the benchmark never fails.
 #[derive(Debug, serde::Serialize, serde::Deserialize, thiserror::Error)]
 #[error("no answer")]
 struct NoAnswer;
@@ -240,7 +240,7 @@ fn bytes_in(folder: &Path) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
-/// Peak resident memory of this process.
+/// Peak of the resident memory of this process, in KB.
 fn peak_kb() -> anyhow::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

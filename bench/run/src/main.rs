@@ -1,6 +1,6 @@
-//! Benchmark of the whole loop of `assize run`, with a model that answers at once and a program that succeeds at the first
-//! attempt: its time, and the overhead besides model and program. For comparison, the same program is run by
-//! `docker exec` in a running container.
+//! Benchmark of the whole loop of `assize run`, with a model that answers at once and a program that succeeds at the
+//! first attempt. It measures the time of the whole loop, and the overhead apart from model and program. For
+//! comparison, `docker exec` runs the same program in a running container.
 //!
 //! Gateway, graph, SQLite journal and warm pool of jails are real. Times on a shared machine are noisy: compare the
 //! ratios.
@@ -27,7 +27,7 @@ const TASK: &str = "Calculate fibonacci(10)";
 
 #[derive(Debug, Parser)]
 struct Args {
-    /// Number of sequential runs of each
+    /// Number of sequential runs of `assize run` and of `docker exec`
     #[arg(long, default_value_t = 100)]
     iterations: usize,
     /// Number of concurrent runs
@@ -36,12 +36,12 @@ struct Args {
     /// Size of the warm pool
     #[arg(long, default_value_t = 5)]
     pool: usize,
-    /// Python for the jails
+    /// Python interpreter for the jails
     #[arg(long, default_value = "/usr/bin/python3")]
     python: PathBuf,
 }
 
-/// Time of one run: in total, and of the program itself.
+/// Measurements of one run: total time, time of the program, and code of the program.
 struct Took {
     all: Duration,
     program: Duration,
@@ -77,7 +77,7 @@ impl Bench {
         let execution = verdict.history.last().and_then(|last| last.execution.clone());
         let Some(execution) = execution.filter(|_| verdict.answer.as_deref() == Some("55\n"))
         else {
-            bail!("the run did not give the expected answer: {:?}", verdict.error);
+            bail!("the answer of the run is not 55: {:?}", verdict.error);
         };
         let code = verdict.code.unwrap_or_default();
         Ok(Took { all, program: execution.outcome.duration, code })
@@ -161,14 +161,14 @@ fn row(name: &str, times: &mut [Duration]) {
     println!("{name:<34} {p50:>8.1} {p95:>8.1}");
 }
 
-/// Percentile of times, in milliseconds.
+/// Percentile of measured times, in milliseconds.
 fn percentile(times: &mut [Duration], percent: usize) -> f64 {
     times.sort();
     let at = (times.len().saturating_sub(1) * percent).div_ceil(100);
     times.get(at).map_or(0.0, |time| time.as_secs_f64() * 1e3)
 }
 
-/// Running container, and the program to run in it.
+/// Running Docker container, and the program that `docker exec` runs in it.
 struct Peer {
     container: String,
     code: String,

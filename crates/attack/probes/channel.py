@@ -1,8 +1,8 @@
 
 
-# Probes on the guest agent, which started this program, and on its channel to the host.
+# Probes on the guest agent, which started this program, and on the agent's channel to the host.
 #
-# Inside, the guest agent is process 1. On the host, the control attacks a process of its own user instead.
+# Inside a sandbox, the guest agent is process 1. On the host, the control attacks another process of its user instead.
 
 
 def guest_file(given, name):
@@ -21,7 +21,7 @@ def memory_map(given):
 
 
 def first_mapping(given):
-    """Address of the guest agent's first page, or a guess if the memory map is not readable."""
+    """Returns the address of the guest agent's first page, or a guess if the memory map is not readable."""
     try:
         return int(read(guest_file(given, "maps")).split(b"-")[0], 16)
     except (OSError, ValueError):
@@ -157,7 +157,7 @@ def slow_guest(given):
 
 @probe("channel/priority-of-all", "lowers the priority of all processes of its user, including the guest agent", judge="guest")
 def slow_all(given):
-    # On the host only its own process group, so that no other process is slowed down.
+    # On the host, the probe slows down only its own process group, so that no other process is affected.
     def act():
         os.setpgid(0, 0)
         child = hold_still()
@@ -188,11 +188,11 @@ def inherited(given):
         except OSError as error:
             if error.errno != errno.EBADF:
                 return Found("open", f"descriptor {number}")
-    return False, "nothing is open"
+    return False, "no inherited descriptor is open"
 
 
-# Forged results. All of these probes exit with 7, and write a forged exit code. The control is a runner that mistakes
-# its program's output for the channel.
+# Probes that forge results. They write a forged exit code and exit with code 7. The control is a careless runner that
+# parses the output of its program as messages of the guest agent.
 
 
 def frame(kind, stream, payload):
@@ -236,13 +236,13 @@ def forge_input(given):
     return True
 
 
-@probe("channel/endless-frame", "announces a frame of 4 GB", judge="forged", exit=7)
+@probe("channel/endless-frame", "writes the header of a 4 GB protocol frame to standard output", judge="forged", exit=7)
 def endless_frame(given):
     os.write(1, struct.pack("<IBI", 0xFFFFFFFF, 3, 1))
     return True
 
 
-@probe("channel/no-frame", "writes an invalid frame", judge="forged", exit=7)
+@probe("channel/no-frame", "writes an invalid protocol frame to standard output", judge="forged", exit=7)
 def no_frame(given):
     os.write(1, struct.pack("<IBI", 5, 0xEE, 0xFFFFFFFF))
     return True

@@ -15,7 +15,7 @@ def set_the_old_way(given):
 
 @probe("clock/rate", "sets the rate of the clock (to its current rate)")
 def rate(given):
-    # struct timex: the mode is the first field; the tick length is the twelfth 64-bit word.
+    # In `struct timex`, the mode is the first field, and the tick length is the twelfth 64-bit word.
     timex = ctypes.create_string_buffer(256)
     must("clock_adjtime", 0, timex)
     tick = struct.unpack_from("q", timex.raw, 88)[0]

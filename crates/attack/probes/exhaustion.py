@@ -1,6 +1,6 @@
 
 
-# Probes that exhaust resources. They exceed the tight limits of the sandbox, but are harmless on a host.
+# Probes that exhaust resources. They exceed the tight limits of a sandbox, but are harmless on a host.
 
 MB = 1 << 20
 PROCESSES, MEMORY, DISK = 50, 160, 16
@@ -124,7 +124,7 @@ def memory_files(given):
     for _ in range(MEMORY // 4):
         file = os.memfd_create("x")
         if os.write(file, text) < len(text):
-            return False, "cut short"
+            return False, "a write was cut short"
     time.sleep(0.2)
     return True, f"{MEMORY} MB"
 
@@ -161,7 +161,7 @@ def memory_in_connections(given):
         before = total
         for end in (near, far):
             end.setblocking(False)
-            # The kernel needs a moment to move sent data to the receiver before there is room for more.
+            # The kernel needs some time to move sent data to the receiver before the buffer has room for more data.
             for _ in range(20):
                 try:
                     while total < MEMORY * MB:
@@ -243,7 +243,7 @@ def large_file(given):
 
 @probe("exhaustion/many-large-files", "writes many files in all writable folders, each smaller than the limit", limits="tight")
 def many_large_files(given):
-    # Counts only the new bytes, because the disks of a host are already in use.
+    # Counts only the bytes that this probe writes, because the disks of a host already contain data.
     folders = [folder for folder in (".", "/tmp", "/dev/shm", "/var/tmp") if os.access(folder, os.W_OK)]
     paths = [f"{folder}/large-{given.mark}-{index}" for index in range(4) for folder in folders]
     written = fill(paths, 3)
@@ -442,13 +442,13 @@ def leave(act):
     os.wait()
 
 
-@probe("exhaustion/daemon", "leaves a daemon", limits="tight", judge="survives")
+@probe("exhaustion/daemon", "leaves a daemon process behind", limits="tight", judge="survives")
 def daemon_left(given):
     leave(lambda: time.sleep(20))
     return True
 
 
-@probe("exhaustion/silent-daemon", "leaves a daemon that closes all descriptors and ignores all signals",
+@probe("exhaustion/silent-daemon", "leaves a daemon process behind that closes all descriptors and ignores all signals",
        limits="tight", judge="survives")
 def silent_daemon(given):
     def act():
@@ -466,7 +466,7 @@ def silent_daemon(given):
     return True
 
 
-@probe("exhaustion/daemon-past-time", "leaves a daemon and runs past its timeout", limits="tight", judge="survives")
+@probe("exhaustion/daemon-past-time", "leaves a daemon behind and runs past its timeout", limits="tight", judge="survives")
 def daemon_past_time(given):
     leave(lambda: time.sleep(20))
     time.sleep(3)
@@ -489,7 +489,7 @@ def running_away(given):
 
 @probe("exhaustion/crowd", "starts so many busy processes that they delay the end of the run", limits="tight", judge="late")
 def crowd(given):
-    # Lowest priority, to disturb the host as little as possible.
+    # The processes have the lowest priority, to disturb the host as little as possible.
     os.nice(19)
     end_at = time.monotonic() + 4
     for _ in range(12):

@@ -116,8 +116,8 @@ def folder_handle(given):
 
 @probe("files/by-handle", "opens a host file by its file handle", proof="secret")
 def by_handle(given):
-    # A handle starts with its size and type. The file system is that of the working folder, so that guessed handles
-    # work too.
+    # A file handle starts with its size and type. It is opened on the file system of the working folder, so that
+    # guessed handles also work.
     handle = ctypes.create_string_buffer(struct.pack("Ii", 120, 0) + bytes(120))
     mount = ctypes.c_int()
     must("name_to_handle_at", -100, given.secret.encode(), handle, ctypes.byref(mount), 0)
@@ -240,7 +240,7 @@ def watch_host_folder(given):
 
 @probe("files/lease", "takes a lease on a library, which blocks the host when it opens that file")
 def lease(given):
-    # Only the owner of the file may do this. Released at once.
+    # Only the owner of the file may take a lease. The lease is released at once.
     path = os.path.realpath(os.__file__)
     file = os.open(path, os.O_RDONLY)
     fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
@@ -248,15 +248,15 @@ def lease(given):
     return True, f"leased {path}"
 
 
-# Probes on files that the host collects from a program, or writes for the next one. Whatever a program puts in their
-# place, the host must read and write only files of the sandbox.
+# Probes on files that the host collects from a program, or writes for the next program. If a program replaces these
+# files by links, the host must still read and write only files of the sandbox.
 
 
 def swap(path, other):
     """Swaps two paths back and forth for 2 s, while the host collects files several times."""
     end = time.monotonic() + 2
     while time.monotonic() < end:
-        # RENAME_EXCHANGE: both names exist at all times.
+        # With RENAME_EXCHANGE (2), both names exist at all times.
         libc.renameat2(-100, path.encode(), -100, other.encode(), 2)
 
 

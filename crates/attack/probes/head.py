@@ -1,11 +1,10 @@
 # Common code of all probes. The same program runs inside a sandbox and, as its control, on the host.
 #
-# A probe tries one thing and returns the result:
-#   True or False        whether it succeeded
-#   (bool, "detail")     the same, with a detail for the report
-#   Found(text)          what it found; the runner checks whether that is the host's nonce
-# An OSError means that the sandbox refused. Controls run on a real host: whatever a probe does there must be small
-# and temporary, and must not change anything that existed before.
+# A probe tries one kind of attack and returns the result: True or False        whether the attack succeeded (bool,
+# "detail")     whether the attack succeeded, and a detail for the report Found(text)          the text that the probe
+# found; the runner checks whether it is the nonce of a host fixture An OSError means that the sandbox stopped the
+# attack. Controls run on a real host: the effects of a probe must be small and temporary, and a probe must not change
+# anything that existed before.
 import ctypes
 import errno
 import fcntl
@@ -31,7 +30,7 @@ class Found:
 
 
 class Given:
-    """Input from the runner: where the fixtures are, and the mark of this run."""
+    """Input from the runner: paths and addresses of the fixtures, and the mark of this run."""
 
     def __init__(self, values):
         self.__dict__.update(values)
@@ -48,7 +47,7 @@ def probe(name, what, **more):
 
 libc = ctypes.CDLL(None, use_errno=True)
 
-# System call numbers: on x86-64, and on architectures with the generic table, such as aarch64.
+# System call numbers: first on x86-64, then on architectures with the generic table, such as aarch64.
 NUMBERS = {
     "ptrace": (101, 117), "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41),
     "setns": (308, 268), "unshare": (272, 97), "clone": (56, 220), "clone3": (435, 435),
@@ -68,7 +67,7 @@ NUMBERS = {
 
 
 def call(name, *arguments):
-    """Makes a system call. Returns its value and errno, 0 for success."""
+    """Makes a system call. Returns its value and its errno, which is 0 for success."""
     numbers = NUMBERS[name]
     number = numbers[0] if os.uname().machine == "x86_64" else numbers[1]
     if number is None:
@@ -87,7 +86,7 @@ def must(name, *arguments):
 
 
 def answered(name, *arguments):
-    """Whether the call reached the kernel's own checks, instead of being refused by a filter or for lack of rights."""
+    """Whether the kernel executed the system call, instead of a filter or a permission check rejecting it."""
     value, error = call(name, *arguments)
     word = errno.errorcode.get(error, "success")
     return error not in (errno.EPERM, errno.ENOSYS, errno.EACCES), f"{name}: {word}"
@@ -99,13 +98,13 @@ def read(path, most=4096):
 
 
 def opened(path, flags):
-    """Opens a path without reading or writing. Raises OSError if that fails."""
+    """Opens a path without reading or writing. Raises OSError if the path cannot be opened."""
     os.close(os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY))
     return True, f"opened {path}"
 
 
 def any_opened(paths, flags):
-    """Opens the first path that can be opened. Raises the last error if none can."""
+    """Opens the first path that can be opened. Raises the last error if no path can be opened."""
     last = FileNotFoundError(errno.ENOENT, "none exists")
     for path in paths:
         try:
@@ -116,7 +115,7 @@ def any_opened(paths, flags):
 
 
 def in_child(act):
-    """Runs `act` in a child process, so that its changes end with the child. Returns success and the child's answer."""
+    """Runs `act` in a child process, so that its changes end with the child. Returns success and its answer."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -141,7 +140,7 @@ def in_child(act):
 
 
 def enter_namespaces(namespaces):
-    """Moves to new namespaces. If that requires root, also to a new user namespace."""
+    """Moves this process to new namespaces. If that requires root, also creates a new user namespace."""
     if call("unshare", namespaces)[1]:
         must("unshare", namespaces | 0x10000000)
 
@@ -172,5 +171,5 @@ def main():
     except Exception as error:
         answer = {"broke": f"{type(error).__name__}: {error}"}
     print_answer(answer)
-    # Exit at once, without waiting for the probe's threads or exit handlers.
+    # Exits at once, without waiting for the threads or exit handlers of the probe.
     os._exit(about.get("exit", 0))

@@ -1,8 +1,8 @@
-# Helper process of an attack. It provides the fixtures on the host: made-up secrets, and files, sockets, processes and
-# shared memory that lead to them.
+# Helper process of an attack. It provides the fixtures on the host: invented secrets, and files, sockets, processes and
+# shared memory through which they can be read.
 #
-# It creates everything in the folder named on its command line, prints one JSON line that describes it, and runs until
-# its standard input closes. Then it removes what the kernel does not remove by itself.
+# The helper creates its files in the folder named on its command line, prints one line of JSON that describes the
+# fixtures, and runs until its standard input closes. Then it removes the fixtures that the kernel does not remove.
 import ctypes, errno, json, os, secrets, shutil, signal, socket, struct, subprocess, sys, termios
 import threading, time
 
@@ -87,7 +87,7 @@ def listen(server, name, answer):
 
 
 def optional(make):
-    """Creates a fixture that some machines do not support; its probes are not applicable there."""
+    """Creates a fixture that some machines do not support. On those machines, its probes are not applicable."""
     try:
         make()
     except (OSError, AttributeError) as error:
@@ -119,7 +119,7 @@ def files():
     thread(run)
 
     def touch():
-        # A host process that keeps reading a file that is visible in the sandbox too.
+        # This thread keeps reading a host file that is also visible in the sandbox.
         while True:
             try:
                 with open(shared, "rb", buffering=0) as file:
@@ -195,7 +195,7 @@ def udp_host():
 
 
 def unix():
-    # Socket paths have a short maximum length, so use relative ones.
+    # Socket paths have a short maximum length, so the sockets have relative paths.
     os.chdir(folder)
     for name in ("unix", "docker.sock", "datagrams"):
         given[name.split(".")[0]] = at(name)
@@ -244,7 +244,7 @@ def passed():
 
 
 def served():
-    """Connects to the abstract sockets of probes, and records what they send."""
+    """Connects to the abstract sockets that probes serve, and records the data that they send."""
 
     def run():
         while True:
@@ -349,7 +349,7 @@ def terminals():
             line = nonce("typed").encode() + b"\n"
 
             def type_line(master=master):
-                # Simulates a user at the keyboard.
+                # Simulates a user who types at the keyboard.
                 while True:
                     os.write(master, line)
                     time.sleep(0.2)

@@ -1,6 +1,7 @@
 
 
-# Probes on kernel interfaces that change or reveal the whole machine. Nothing is ever written to them.
+# Probes on kernel interfaces that control or reveal the state of the whole machine. Most probes only open the interface
+# and write nothing to it.
 
 WRITE = os.O_WRONLY
 READ = os.O_RDONLY
@@ -64,7 +65,7 @@ def messages(given):
 
 
 def groups():
-    """Mount points of cgroups v1 and v2."""
+    """Yields the mount points of cgroups v1 and v2."""
     for line in read("/proc/self/mounts", 1 << 20).decode().split("\n"):
         fields = line.split(" ")
         if len(fields) > 3 and fields[2] in ("cgroup", "cgroup2"):
@@ -73,7 +74,7 @@ def groups():
 
 
 def own_groups():
-    """Folders of the cgroups that this process is in."""
+    """Yields the folders of the cgroups that contain this process."""
     lines = read("/proc/self/cgroup", 65536).decode().split("\n")
     paths = {line.split(":", 2)[2] for line in lines if line.count(":") >= 2}
     for folder in groups():
@@ -126,7 +127,7 @@ def allow_devices(given):
 def mount_groups(given):
     def act():
         must("unshare", 0x00020000)
-        # Makes the mounts private, so that no other process sees them.
+        # Makes all mounts private, so that no other process sees new mounts.
         must("mount", b"none", b"/", 0, 0x44000, 0)
         os.mkdir("groups-" + given.mark)
         path = ("groups-" + given.mark).encode()
@@ -157,7 +158,7 @@ def debugging(given):
                 return True, folder
         except OSError:
             pass
-    return False, "none is listed"
+    return False, "no debugging file is listed"
 
 
 @probe("kernel/devices", "finds hardware devices in `/dev`")

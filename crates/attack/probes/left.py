@@ -1,7 +1,7 @@
 
 
-# Probes on data left for the next run. The first step leaves its mark somewhere. The second step, in another sandbox,
-# looks for it there without knowing the mark.
+# Probes on data that one run leaves for the next run. The first step stores its mark, for example in a file. The second
+# step, in another sandbox, reads the mark there, which it does not receive as input.
 
 
 def leave_file(path, given):
@@ -44,7 +44,7 @@ def leave_daemon(act):
             null = os.open(os.devnull, os.O_RDWR)
             for number in (0, 1, 2):
                 os.dup2(null, number)
-            # Ends by itself if it is not killed.
+            # The daemon ends after 20 s if it is not killed.
             signal.alarm(20)
             try:
                 act()
@@ -107,7 +107,7 @@ def process_name(given):
                     return Found(json.loads(read(f"/proc/{name}/cmdline", 65536).split(b"\0")[-2])["mark"])
             except OSError:
                 pass
-    return False, "not found"
+    return False, "the process was not found"
 
 
 @probe("left/sysv-memory", "leaves a System V shared memory segment", steps=2, proof="mark")

@@ -1,8 +1,8 @@
 
 
-# Probes on the microVM as a whole: they try to crash, fill or exhaust it. They have no control, because they would
-# damage the host, and run in microVMs only. Success means that the guest agent or its kernel is gone, or that the
-# program got more than its limits.
+# Probes on the microVM as a whole: they try to crash the microVM, fill its disks or exhaust its memory. These probes
+# run only in microVMs. They have no control, because they would damage the host. A probe succeeds if the guest agent or
+# its kernel stops running, or if the program exceeds its limits.
 
 MB = 1 << 20
 
@@ -56,7 +56,7 @@ def whole_memory(given):
                     for offset in range(0, 16 * MB, 4096):
                         piece[offset] = 1
                     held.append(piece)
-                    # More than the microVM has.
+                    # 256 pieces of 16 MB are more memory than the microVM has.
                     if len(held) > 256:
                         os._exit(7)
             except (OSError, MemoryError):
@@ -96,7 +96,7 @@ def kernel_memory(given):
         return path
 
     def tables():
-        # Touches single pages far apart, so that the page tables need more memory than the pages.
+        # Writes to single pages that are far apart, so that the page tables need more memory than the pages.
         area = mmap.mmap(-1, 1 << 36, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)
         for offset in range(0, 1 << 36, 1 << 21):
             area[offset] = 1
@@ -175,4 +175,4 @@ def outside(given):
                 return True, f"family {family}"
         except OSError:
             pass
-    return False, "no answer"
+    return False, "the host does not answer"

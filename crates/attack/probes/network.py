@@ -161,7 +161,7 @@ def abstract_names(given):
         name = line.rpartition("@assize-attack-")[2]
         if len(name) == 32 and "@assize-attack-" in line:
             return Found(name)
-    return False, "none is listed"
+    return False, "no abstract socket of the host is listed"
 
 
 def takes(address):
@@ -208,7 +208,7 @@ def engines(given):
                 return True, path
         except OSError:
             pass
-    return False, "no answer"
+    return False, "no container engine answers"
 
 
 @probe("network/machines", "creates a vsock socket")

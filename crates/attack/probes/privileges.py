@@ -5,17 +5,17 @@
 NOWHERE = b"/nonexistent/by/design"
 WRONG = 0x7FFF0000
 
-# Each with invalid arguments, so that the call fails even with all privileges.
+# System calls with invalid arguments, so that each call fails even with all privileges.
 CALLS = {
     "mount": ((b"none", NOWHERE, b"tmpfs", 0, 0), "mounts a file system"),
     "umount2": ((NOWHERE, 0), "unmounts a file system"),
     "pivot_root": ((NOWHERE, NOWHERE), "changes the root of all mounts"),
     "fsopen": ((0, 0), "mounts a file system with `fsopen`"),
-    "open_tree": ((-100, NOWHERE, 0), "opens a mount"),
+    "open_tree": ((-100, NOWHERE, 0), "opens a mount with `open_tree`"),
     "setns": ((-1, 0), "joins a namespace"),
     "ptrace": ((0x4206, WRONG, 0, 0), "attaches to another process with `ptrace`"),
     "process_vm_writev": ((WRONG, 0, 0, 0, 0, 0), "writes to another process's memory"),
-    "process_madvise": ((-1, 0, 0, 0, 0), "gives advice on another process's memory"),
+    "process_madvise": ((-1, 0, 0, 0, 0), "gives the kernel advice on another process's memory"),
     "move_pages": ((WRONG, 0, 0, 0, 0, 0), "moves another process's memory"),
     "kcmp": ((WRONG, WRONG, 0, 0, 0), "compares the kernel resources of two processes"),
     "bpf": ((WRONG, 0, 0), "loads a BPF program into the kernel"),
@@ -63,7 +63,7 @@ def status(name):
     return next(line.split(":")[1].strip() for line in lines if line.startswith(name + ":"))
 
 
-@probe("privileges/rights", "has any capability")
+@probe("privileges/rights", "has at least one Linux capability")
 def rights(given):
     data = (ctypes.c_uint32 * 6)()
     head = (ctypes.c_uint32 * 2)(0x20080522, 0)
@@ -72,7 +72,7 @@ def rights(given):
     return any(data), f"{list(data)}"
 
 
-@probe("privileges/rights-to-be-had", "can gain any capability by running a program (bounding set)")
+@probe("privileges/rights-to-be-had", "can gain a Linux capability by running a program (bounding set)")
 def rights_to_be_had(given):
     had = [number for number in range(41) if libc.prctl(23, number, 0, 0, 0) == 1]
     return bool(had), f"{len(had)} capabilities"
@@ -103,7 +103,7 @@ for _name, (_flag, _what) in NAMESPACES.items():
 
 @probe("privileges/born-in-namespace", "starts a child as root of a new user namespace with `clone`")
 def born_in_namespace(given):
-    # Without a new stack, the child continues on a copy of this one, as after a fork.
+    # Without a new stack, the child continues on a copy of this process's stack, as after a fork.
     if os.uname().machine != "x86_64":
         return in_child(lambda: must("unshare", 0x10000000) or b"made")
 
@@ -179,7 +179,7 @@ def setuid_program(given):
             child = os.posix_spawn(path, [path, "--help"], {}, file_actions=actions)
             os.close(quiet)
             os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-            # The zombie keeps its user ids until it is reaped.
+            # The child is a zombie, which has its user ids until it is reaped.
             lines = read(f"/proc/{child}/status", 65536).decode().split("\n")
             users = next(line for line in lines if line.startswith("Uid:")).split()
             os.waitpid(child, 0)

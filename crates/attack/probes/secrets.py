@@ -26,7 +26,7 @@ def walk_home(given):
         for name in names:
             if "credentials" in name and not folder.endswith(".aws"):
                 return Found(read(os.path.join(folder, name)).strip(), f"{folder}/{name}")
-    return False, "nothing found"
+    return False, "no credential file found"
 
 
 @probe("secrets/machine-id", "reads the host's machine id", proof="machine")
@@ -58,7 +58,7 @@ def all_environments(given):
                 continue
             if value:
                 return Found(value, f"process {name}")
-    return False, "no process has it"
+    return False, "no visible process has the variable"
 
 
 @probe("secrets/command-lines", "reads the command lines of all visible processes", proof="argument")
@@ -71,7 +71,7 @@ def command_lines(given):
                 continue
             if parts[-3:-2] == [f"{given.watched}/victim".encode()]:
                 return Found(parts[-2], f"process {name}")
-    return False, "no such command line"
+    return False, "no visible process has the argument"
 
 
 @probe("secrets/memory-file", "reads the memory of a host process through `/proc`", proof="memory")

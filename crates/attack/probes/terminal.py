@@ -23,7 +23,7 @@ def read_terminal(given):
             return Found(os.read(typed, 4096).split(b"\n")[0])
         except BlockingIOError:
             time.sleep(0.05)
-    return False, "no input"
+    return False, "no input from the terminal"
 
 
 @probe("terminal/type", "injects input into a user's terminal", judge="heard")
@@ -80,7 +80,7 @@ def paste(given):
     def act():
         console = terminal("/dev/tty1")
         try:
-            # An invalid subcode, so that nothing is pasted.
+            # The subcode is invalid, so that nothing is pasted.
             fcntl.ioctl(console, TIOCLINUX, b"\x7f")
         except OSError as error:
             if error.errno != errno.EINVAL:

@@ -1,4 +1,4 @@
-//! Runs the attack: each probe on the host as a control, and if it succeeds there, in a sandbox.
+//! Runs the attack: each probe runs on the host as a control and, if it succeeds there, in a sandbox.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use crate::marked;
 use crate::place::{AttackTarget, ProbeRun};
 use crate::score::{AttackScorecard, ControlOutcome, ProbeFinding, ProbeOutcome};
 
-/// How long to wait for a mark that a probe sent to the host.
+/// Maximum time to wait for the mark that a probe sends to the host.
 const MARK_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Error that prevents an attack.
+/// Error that prevents an attack on the sandboxes.
 #[derive(Debug, thiserror::Error)]
 pub enum AttackError {
     #[error("the Python interpreter cannot run the probes: {0}")]
@@ -35,15 +35,15 @@ pub enum AttackError {
 
 #[derive(Debug, Clone)]
 pub struct AttackOptions {
-    /// Python interpreter of this machine, for the controls.
+    /// Python interpreter of this machine, which runs the controls.
     pub interpreter: PathBuf,
-    /// Runs only the probes whose name contains this text.
+    /// If set, only the probes whose name contains this text run.
     pub only: Option<String>,
-    /// Number of probes that run concurrently.
+    /// Maximum number of probes that run concurrently.
     pub at_once: usize,
 }
 
-/// Probes with their fixtures. Each control runs once, even if several backends are attacked.
+/// Probes with their fixtures on the host. Each control runs only once, even if several backends are attacked.
 #[derive(Debug)]
 pub struct Attack {
     probes: Vec<Probe>,
@@ -54,7 +54,7 @@ pub struct Attack {
 }
 
 impl Attack {
-    /// Creates the fixtures of the probes. Dropping the attack removes them.
+    /// Prepares an attack and creates the fixtures of the probes. Dropping the attack removes the fixtures.
     pub async fn new(options: AttackOptions) -> Result<Attack, AttackError> {
         let mut probes = catalog::list(&options.interpreter).await?;
         if let Some(only) = &options.only {
@@ -63,7 +63,7 @@ impl Attack {
                 return Err(AttackError::NoneCalled(only.clone()));
             }
         }
-        // Start the slow probes first.
+        // The slow probes start first.
         probes.sort_by_key(|probe| {
             (probe.room == ProbeLimits::Usual, probe.judge != SuccessCriterion::Late)
         });
@@ -79,17 +79,17 @@ impl Attack {
         Ok(Attack { probes, fixtures, host, controls: Mutex::default(), at_once })
     }
 
-    /// Number of probes for a backend.
+    /// Number of probes that apply to a backend.
     pub fn probes(&self, isolation: Isolation) -> usize {
         self.probes.iter().filter(|probe| fits(probe, isolation == Isolation::Microvm)).count()
     }
 
-    /// The host folder with the fixtures.
+    /// The folder on the host that contains the fixtures.
     pub fn folder(&self) -> &Path {
         self.fixtures.folder()
     }
 
-    /// Attacks the manager's sandboxes, and reports each finding as soon as it is known.
+    /// Attacks the sandboxes of a manager. Calls `report` with each finding as soon as its probe has finished.
     pub async fn run(
         &self,
         manager: &SandboxManager,
@@ -98,8 +98,8 @@ impl Attack {
         self.run_in(&SandboxTarget(manager), report).await
     }
 
-    /// Runs the probes on the host as if it were a sandbox. Every probe that succeeds as a control must be reported as
-    /// an escape, which shows that the probes can detect one.
+    /// Runs the probes on the host as if the host were a sandbox. Every probe whose control succeeds must be reported
+    /// as an escape. This shows that the probes detect missing isolation.
     pub async fn run_without_walls(&self, report: impl FnMut(&ProbeFinding)) -> AttackScorecard {
         self.run_in(&self.host, report).await
     }
@@ -136,7 +136,9 @@ impl Attack {
                         match probe.promise.and_then(|promise| place.best_effort(promise)) {
                             None => (ProbeOutcome::Escaped, detail),
                             Some(by) => {
-                                (ProbeOutcome::NotApplicable, format!("limit not guaranteed: {by}"))
+                                let detail =
+                                    format!("the backend does not guarantee the limit: {by}");
+                                (ProbeOutcome::NotApplicable, detail)
                             }
                         }
                     }
@@ -155,7 +157,7 @@ impl Attack {
         }
     }
 
-    /// Result of a probe on the host, from the first run of that control.
+    /// Returns the result of a probe on the host. The control runs only on the first call for that probe.
     async fn control(&self, probe: &Probe) -> ControlOutcome {
         if let Some(known) = self.controls.lock().await.get(&probe.name) {
             return known.clone();
@@ -170,14 +172,14 @@ impl Attack {
         control
     }
 
-    /// Runs all steps of a probe and judges the last one.
+    /// Runs the steps of a probe until one does not succeed, and returns the verdict on the last step that ran.
     async fn verdict(&self, probe: &Probe, place: &dyn AttackTarget) -> ProbeVerdict {
         let first_mark = new_nonce();
-        // Names of files and sockets that probes create contain the tag, so that leftovers can be found.
+        // The names of the files and sockets that a probe creates contain the tag, so that leftovers can be found.
         let tag = format!("{}-{}", &new_nonce()[..16], self.fixtures.name());
         let mut last = ProbeVerdict::Broke("the probe has no steps".to_owned());
         for step in 1..=probe.steps {
-            // Only the first step is given the mark that later steps have to find.
+            // Only the first step receives the mark that later steps have to find.
             let mark = if step == 1 { first_mark.clone() } else { new_nonce() };
             let given = self.given(place, &mark, &tag, step).to_string();
             let run = ProbeRun {
@@ -207,7 +209,7 @@ impl Attack {
         last
     }
 
-    /// Input of a probe, as JSON.
+    /// Returns the input of a probe as JSON.
     fn given(&self, place: &dyn AttackTarget, mark: &str, tag: &str, step: u8) -> Value {
         let mut given = self.fixtures.given.clone();
         let (guest, spare) = match place.guest() {
@@ -220,7 +222,7 @@ impl Attack {
             ("mark", mark.into()),
             ("tag", tag.into()),
             ("step", step.into()),
-            // Seconds after which a program in a sandbox with tight limits has timed out.
+            // Number of seconds after which a program in a sandbox with tight limits must have timed out.
             ("past", (TIGHT_WALL * place.slower() + Duration::from_secs(1)).as_secs().into()),
         ] {
             given.insert(name.to_owned(), value);
@@ -242,19 +244,19 @@ impl Attack {
     }
 }
 
-/// Whether a probe applies to the backend: some apply to microVMs only.
+/// Whether a probe applies to a backend. Some probes apply only to microVMs.
 fn fits(probe: &Probe, machine: bool) -> bool {
     machine || !probe.machine
 }
 
-/// Removes files that a control left on the host if its last step did not.
+/// Removes the files that a control left on the host because its last step did not run.
 fn remove_leftovers(tag: &str) {
     for folder in ["/tmp", "/var/tmp", "/dev/shm"] {
         let _ = std::fs::remove_file(format!("{folder}/assize-left-{tag}"));
     }
 }
 
-/// Random text that occurs nowhere else.
+/// Returns a random text that occurs nowhere else.
 fn new_nonce() -> String {
     format!("{:0width$x}", fastrand::u128(..), width = NONCE)
 }

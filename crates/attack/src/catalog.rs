@@ -11,7 +11,7 @@ use crate::attack::AttackError;
 const HEAD: &str = include_str!("../probes/head.py");
 const FOOT: &str = include_str!("../probes/foot.py");
 
-/// Group of probes, by target.
+/// Group of probes with the same target, such as host files or the network.
 #[derive(
     Debug,
     Clone,
@@ -44,7 +44,7 @@ pub enum ProbeGroup {
 impl ProbeGroup {
     pub const ALL: &'static [ProbeGroup] = ProbeGroup::VARIANTS;
 
-    /// Title in reports.
+    /// Title of the group in reports.
     pub fn title(self) -> &'static str {
         self.source().0
     }
@@ -54,7 +54,7 @@ impl ProbeGroup {
         [HEAD, self.source().1, FOOT].concat()
     }
 
-    /// Title, and source of the probes.
+    /// Title of the group, and Python source of its probes.
     fn source(self) -> (&'static str, &'static str) {
         match self {
             ProbeGroup::Files => ("host files", include_str!("../probes/files.py")),
@@ -74,52 +74,52 @@ impl ProbeGroup {
     }
 }
 
-/// Criterion for the success of a probe.
+/// Criterion by which the success of a probe is decided.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SuccessCriterion {
-    /// The probe reports it, with proof if required.
+    /// The probe reports its success, with a proof if one is required.
     #[default]
     Itself,
-    /// The probe's mark arrived on the host.
+    /// The mark of the probe, a random text, arrived on the host.
     Heard,
     /// A process of the probe outlives the run.
     Survives,
-    /// The output exceeds its limit.
+    /// The output of the probe exceeds the output limit.
     Output,
     /// The run ended long after its timeout.
     Late,
-    /// The reported exit code is not the real one.
+    /// The reported exit code differs from the real exit code.
     Forged,
-    /// The probe reports it, or the guest agent is gone.
+    /// The probe reports its success, or the guest agent no longer runs.
     Guest,
-    /// The proof is in the files that the host collects.
+    /// The files that the host collects contain the proof.
     Collected,
 }
 
-/// What the host does with the working folder of a probe.
+/// Action of the host on the working folder of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum HostAction {
-    /// Collects the files repeatedly while the probe runs, and once more afterwards.
+    /// The host collects the files repeatedly while the probe runs, and once more afterwards.
     Collect,
-    /// Writes the mark to `given-<tag>` after the run, as an input for the next program.
+    /// The host writes the mark to the file `given-<tag>` after the run, as an input for the next program.
     Give,
 }
 
-/// Limits of the sandbox that a probe runs in.
+/// Limits of the sandbox in which a probe runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ProbeLimits {
     #[default]
     Usual,
-    /// Limits so low that a control can exceed them without harm to the host.
+    /// Limits that are so low that a control can exceed them without harm to the host.
     Tight,
-    /// Tight limits, and a quarter of a CPU.
+    /// The tight limits, but with a quarter of a CPU and a longer timeout.
     Share,
 }
 
-/// Limit that some backends guarantee and others enforce as best effort.
+/// Resource limit that some backends guarantee and other backends enforce only on a best-effort basis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum GuaranteedLimit {
@@ -132,26 +132,28 @@ pub(crate) enum GuaranteedLimit {
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Probe {
     pub(crate) name: String,
-    /// Description of the attempt, in one sentence.
+    /// Description of what the probe tries to do.
     pub(crate) what: String,
     #[serde(default)]
     pub(crate) judge: SuccessCriterion,
     #[serde(default, rename = "limits")]
     pub(crate) room: ProbeLimits,
+    /// Limit that the probe tries to exceed. If the backend does not guarantee the limit, success is not an escape.
     pub(crate) promise: Option<GuaranteedLimit>,
-    /// Name of the nonce that the probe has to report; `mark` for the mark of the first step.
+    /// Name of the nonce that the probe has to report as proof. `mark` stands for the mark of the first step.
     pub(crate) proof: Option<String>,
+    /// Number of programs that the probe runs, one after the other, each in a new sandbox.
     #[serde(default = "one")]
     pub(crate) steps: u8,
-    /// Whether the probe runs in microVMs only.
+    /// Whether the probe runs only in microVMs.
     #[serde(default)]
     pub(crate) machine: bool,
-    /// Whether the probe is a single system call that should be refused.
+    /// Whether the probe makes a single system call, which the sandbox should reject.
     #[serde(default)]
     pub(crate) syscall: bool,
     /// Action of the host during or after the run.
     pub(crate) host: Option<HostAction>,
-    /// Exit code of the probe.
+    /// Exit code with which the probe really exits.
     #[serde(default)]
     pub(crate) exit: i32,
     #[serde(skip)]
@@ -162,7 +164,7 @@ fn one() -> u8 {
     1
 }
 
-/// Lists all probes by running each group's program with `list`.
+/// Lists all probes by running the program of each group with the argument `list`.
 pub(crate) async fn list(interpreter: &Path) -> Result<Vec<Probe>, AttackError> {
     let mut probes = Vec::new();
     for &group in ProbeGroup::ALL {
@@ -177,7 +179,9 @@ pub(crate) async fn list(interpreter: &Path) -> Result<Vec<Probe>, AttackError> 
             let stderr = String::from_utf8_lossy(&output.stderr);
             let last = stderr.trim_end().lines().last().unwrap_or_default();
             let title = group.title();
-            AttackError::Interpreter(format!("cannot list the probes on {title}: {error} {last}"))
+            AttackError::Interpreter(format!(
+                "cannot list the probes of the group `{title}`: {error} {last}"
+            ))
         })?;
         probes.extend(listed.into_iter().map(|probe| Probe { group, ..probe }));
     }

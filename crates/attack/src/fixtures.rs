@@ -1,4 +1,5 @@
-//! Fixtures on the host that probes look for, and the helper process that provides them.
+//! Fixtures: secrets, files, sockets and processes on the host that probes look for, and the helper process that
+//! provides them.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -17,20 +18,21 @@ const HELPER: &str = include_str!("../probes/helper.py");
 /// Prefix of the fixture folder's name.
 const PREFIX: &str = "assize-attack-";
 
-/// Candidates for a host file that is visible in every jail too. Probes try to observe the host's access to it.
+/// Candidates for a host file that is also visible in every jail. Probes try to observe when the host reads the file.
 const SHARED: [&str; 2] = ["/usr/bin/env", "/bin/sh"];
 
-/// How long the helper may take to remove the fixtures and exit.
+/// Maximum time that the helper process may need to remove the fixtures and exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Fixtures of one attack. Dropping this removes them; if this process is killed, the helper removes them.
+/// Fixtures of one attack. Dropping this value removes the fixtures. If this process is killed, the helper process
+/// removes them.
 #[derive(Debug)]
 pub(crate) struct Fixtures {
     helper: Child,
     folder: TempDir,
-    /// Secret random values, by name. Probes do not get them as input.
+    /// Secret random values in the fixtures, by name. Probes do not receive them as input.
     pub(crate) nonces: BTreeMap<String, String>,
-    /// Input of every probe: where to look.
+    /// Input of every probe: paths, addresses and process ids of the fixtures.
     pub(crate) given: Map<String, Value>,
 }
 
@@ -41,7 +43,7 @@ struct HelperOutput {
 }
 
 impl Fixtures {
-    /// Creates the fixtures. Blocks while two Python interpreters start.
+    /// Starts the helper process, which creates the fixtures. Blocks until it has created them.
     pub(crate) fn make(interpreter: &Path) -> Result<Fixtures, AttackError> {
         let failed = |error: std::io::Error| AttackError::Fixtures(error.to_string());
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir().map_err(failed)?;
@@ -84,24 +86,24 @@ impl Fixtures {
         name.trim_start_matches(PREFIX).to_owned()
     }
 
-    /// Folder in which controls run.
+    /// Folder that contains the working folders of the controls.
     pub(crate) fn work(&self) -> PathBuf {
         self.folder.path().join("work")
     }
 
-    /// Host process that controls attack in place of a guest agent.
+    /// Process id of the host process that a control attacks instead of a guest agent.
     pub(crate) fn victim(&self) -> Option<i64> {
         self.given.get("victim")?.get("pid")?.as_i64()
     }
 
-    /// Host processes that probes may kill.
+    /// Process ids of the host processes that probes may kill.
     pub(crate) fn spares(&self) -> Vec<Value> {
         let spares = self.given.get("spares").and_then(Value::as_array).into_iter().flatten();
-        // The first two are for probes that do not kill them.
+        // The first two processes are for probes that change a process without killing it.
         spares.skip(2).cloned().collect()
     }
 
-    /// Whether a mark arrived on the host, as a file name or in received data.
+    /// Whether a mark has arrived on the host, as the name of a file or in received data.
     pub(crate) fn heard(&self, mark: &str) -> bool {
         let Ok(entries) = std::fs::read_dir(self.folder.path().join("watched")) else {
             return false;
@@ -121,7 +123,8 @@ impl Drop for Fixtures {
     }
 }
 
-/// Closes the helper's input, which makes it clean up and exit; kills it after a timeout.
+/// Closes the input of the helper process, so that the helper removes the fixtures and exits. Kills the helper after a
+/// timeout.
 fn finish(helper: &mut Child) {
     drop(helper.stdin.take());
     let began = Instant::now();

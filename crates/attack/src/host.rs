@@ -1,4 +1,4 @@
-//! Runs probes on the host as controls: plain processes with a deadline and cleanup.
+//! Runs probes on the host as controls: processes without isolation, with a deadline and cleanup.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,37 +18,42 @@ use crate::judge::before_answer;
 use crate::marked;
 use crate::place::{AttackTarget, ProbeEnd, ProbeResult, ProbeRun, ProbeRunError};
 
-/// Time limit of a control.
+/// Time limit of one run of a control.
 const DEADLINE: Duration = Duration::from_secs(12);
 
-/// How long to wait for the remaining output after a program has ended.
+/// Maximum time to wait for the remaining output after a program has ended.
 const OUTPUT_GRACE: Duration = Duration::from_millis(150);
 
-/// Maximum number of bytes kept of a control's output or collected files.
+/// Maximum number of bytes of a control's output, and of its collected files, that are stored.
 const MAX_KEPT: usize = 4 << 20;
 
-/// Shell command of a careless runner: the program inherits two open files, its input and one more.
+/// Shell command that starts a control like a careless runner would: the program inherits its input and one more open
+/// file, both writable.
 const CARELESS: &str = r#"exec 9<>"$0" 0<>"$1"; shift; exec "$@""#;
 
-/// Names of a control's files: its code, its input, and the file that it inherits.
+/// Name of the file with the code of a control.
 const CODE: &str = "code.py";
+
+/// Name of the file with the input of a control.
 const INPUT: &str = "input";
+
+/// Name of the open file that a control inherits.
 const INHERITED: &str = "inherited";
 
 /// Runs probes on the host, without isolation.
 #[derive(Debug)]
 pub(crate) struct HostTarget {
     pub(crate) interpreter: PathBuf,
-    /// Parent of the runs' working folders.
+    /// Parent folder of the working folders of all runs.
     pub(crate) work: PathBuf,
     pub(crate) home: String,
-    /// Contents of the file that the program inherits.
+    /// Contents of the open file that the program inherits.
     pub(crate) inherited: String,
 }
 
 impl HostTarget {
     async fn run_here(&self, run: &ProbeRun<'_>) -> std::io::Result<ProbeResult> {
-        // The steps of a probe share a folder, so that later steps can find what earlier ones left.
+        // The steps of a probe share a folder, so that later steps can find the files that earlier steps left.
         let folder = self.work.join(&run.tag);
         std::fs::create_dir_all(&folder)?;
         let (code, input, left_open) =
@@ -82,7 +87,7 @@ impl HostTarget {
         let (stdout, reads_stdout) = collect(child.stdout.take());
         let (stderr, reads_stderr) = collect(child.stderr.take());
         let status = tokio::time::timeout(DEADLINE, child.wait()).await;
-        // Probes with this judge try to delay the end by holding the output open.
+        // Probes with the criterion `Late` try to delay the end of the run by keeping the output open.
         let grace = if run.probe.judge == SuccessCriterion::Late { DEADLINE } else { OUTPUT_GRACE };
         let _ = tokio::time::timeout(grace, async {
             let _ = reads_stdout.await;
@@ -124,7 +129,7 @@ impl HostTarget {
     }
 }
 
-/// Collects the files of a folder until `last` is set, following links; returns each distinct content once.
+/// Reads the files of a folder repeatedly until `last` is set, and follows links. Returns each distinct content once.
 fn keep_collecting(folder: &Path, last: &AtomicBool) -> Vec<u8> {
     let mut contents = BTreeSet::new();
     loop {
@@ -141,18 +146,19 @@ fn keep_collecting(folder: &Path, last: &AtomicBool) -> Vec<u8> {
     }
 }
 
-/// Whether a file belongs to the runner, which does not collect its own files.
+/// Whether a file belongs to the runner. The runner does not collect these files.
 fn is_own(path: &Path) -> bool {
     path.file_name().is_some_and(|name| [CODE, INPUT, INHERITED].iter().any(|own| name == *own))
 }
 
-/// Paths in a folder; empty if the folder cannot be listed.
+/// Returns the paths in a folder, or no path if the folder cannot be listed.
 fn files_in(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten();
     entries.flatten().map(|entry| entry.path()).collect()
 }
 
-/// Exit code as seen by a runner that mistakes everything its program can write to for the guest agent's channel.
+/// Exit code that a careless runner would report: it parses everything that the program can write to as messages of the
+/// guest agent.
 fn trusting_exit_code(writable: &[&[u8]], stdout: &[u8], code: i32) -> Option<i32> {
     for bytes in writable {
         let mut decoder = FrameDecoder::new();
@@ -167,7 +173,7 @@ fn trusting_exit_code(writable: &[&[u8]], stdout: &[u8], code: i32) -> Option<i3
                     };
                 }
                 Ok(Some(_)) => {}
-                // The unchanged nonce of the inherited file is not a forgery.
+                // The inherited file still contains only its nonce, so it was not forged.
                 Err(_) if bytes.len() == NONCE => break,
                 Err(_) => return None,
             }
@@ -181,7 +187,7 @@ pub(crate) const NONCE: usize = 32;
 
 type Bytes = Arc<Mutex<Vec<u8>>>;
 
-/// Reads a pipe in the background; the bytes read so far are available at any time.
+/// Reads a pipe in the background. The bytes read so far are available at any time.
 fn collect(
     pipe: Option<impl AsyncRead + Unpin + Send + 'static>,
 ) -> (Bytes, tokio::task::JoinHandle<()>) {
@@ -219,7 +225,7 @@ impl AttackTarget for HostTarget {
 
     async fn run(&self, run: &ProbeRun<'_>) -> Result<ProbeResult, ProbeRunError> {
         let ran = self.run_here(run).await;
-        // A probe with several steps needs its processes until the last step; the caller kills them.
+        // A probe with several steps needs its processes until the last step. The caller kills them then.
         if run.probe.steps == 1 {
             marked::end(&run.mark);
         }

@@ -1,4 +1,4 @@
-//! Runs probes in sandboxes, each in a new one.
+//! Runs probes in sandboxes. Every run uses a new sandbox.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,22 +15,23 @@ use crate::catalog::{GuaranteedLimit, HostAction, ProbeLimits};
 use crate::marked;
 use crate::place::{AttackTarget, ProbeEnd, ProbeResult, ProbeRun, ProbeRunError};
 
-/// Output limit of a sandbox with tight limits.
+/// Output limit of a sandbox with tight limits, in bytes.
 pub(crate) const TIGHT_OUTPUT: u64 = 64 << 10;
 
 /// Timeout of a sandbox with tight limits.
 pub(crate) const TIGHT_WALL: Duration = Duration::from_secs(2);
 
-/// Time after which a run without a result counts as failed.
+/// Maximum duration of a run in a sandbox. After that, the run counts as failed.
 const DEADLINE: Duration = Duration::from_secs(90);
 
-/// Maximum number of bytes per collection of files.
+/// Maximum number of bytes that one collection of files reads.
 const MAX_COLLECTED: u64 = 1 << 20;
 
-/// Timeout factor in a microVM: if it is emulated, slow programs must not time out before they hit another limit.
+/// Factor by which timeouts in a microVM are longer. Programs in an emulated microVM are slow, and must reach the other
+/// limits before they time out.
 const MICROVM_SLOWDOWN: u32 = 4;
 
-/// Runs probes in the sandboxes of a manager.
+/// Target that runs probes in the sandboxes of a manager.
 #[derive(Debug)]
 pub(crate) struct SandboxTarget<'a>(pub(crate) &'a SandboxManager);
 
@@ -59,7 +60,7 @@ impl SandboxTarget<'_> {
     }
 }
 
-/// Runs a probe and performs the host's action on its files. Also returns the contents of the collected files.
+/// Runs a probe and performs the host action of the probe. Returns the result and the contents of the collected files.
 async fn run_with_host(
     sandbox: &Sandbox,
     run: &ProbeRun<'_>,
@@ -87,7 +88,7 @@ async fn run_with_host(
     let (ran, ()) = tokio::join!(program, collecting);
     if run.probe.host == Some(HostAction::Give) {
         let path = format!("{WORKSPACE}/given-{}", run.tag);
-        // A failed write means that the sandbox stopped the probe.
+        // If the write fails, the sandbox has stopped the probe.
         let _ = sandbox.write(&path, run.mark.as_bytes()).await;
     }
     (ran, collected)
@@ -146,7 +147,10 @@ impl AttackTarget for SandboxTarget<'_> {
     async fn run(&self, run: &ProbeRun<'_>) -> Result<ProbeResult, ProbeRunError> {
         match tokio::time::timeout(DEADLINE, self.run_in_sandbox(run)).await {
             Ok(ran) => ran,
-            Err(_) => Err(ProbeRunError::Gone("no result from the sandbox".to_owned())),
+            Err(_) => {
+                let why = format!("the sandbox returned no result within {} s", DEADLINE.as_secs());
+                Err(ProbeRunError::Gone(why))
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Decides from the observed result whether a probe succeeded.
+//! Decides from the observed result of a run whether a probe succeeded.
 
 use serde::Deserialize;
 
@@ -6,7 +6,7 @@ use crate::catalog::{Probe, SuccessCriterion};
 use crate::inside::TIGHT_OUTPUT;
 use crate::place::{ProbeEnd, ProbeResult, ProbeRunError};
 
-/// How long after its timeout a run may end.
+/// Maximum time after its timeout at which a run may end.
 const LATE: std::time::Duration = std::time::Duration::from_millis(1500);
 
 /// Verdict on one run of a probe.
@@ -17,7 +17,7 @@ pub(crate) enum ProbeVerdict {
     Broke(String),
 }
 
-/// Answer of a probe: the JSON line that it prints at its end.
+/// Answer of a probe: the line of JSON that the probe prints before it exits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 struct Answer {
@@ -27,7 +27,7 @@ struct Answer {
     broke: Option<String>,
 }
 
-/// Offset of the last line that may be an answer.
+/// Byte offset of the last line of the output that may be the probe's answer.
 fn answer_at(stdout: &[u8]) -> Option<usize> {
     let start = b"\n{\"";
     stdout.windows(start.len()).rposition(|piece| piece == start)
@@ -38,7 +38,7 @@ fn answer(stdout: &[u8]) -> Option<Answer> {
     serde_json::from_slice(line.split(|byte| *byte == b'\n').next()?).ok()
 }
 
-/// Output of a program before its answer.
+/// Returns the output of a probe before its answer.
 pub(crate) fn before_answer(stdout: &[u8]) -> &[u8] {
     match answer_at(stdout) {
         Some(at) if answer(stdout).is_some() => &stdout[..at],
@@ -46,7 +46,8 @@ pub(crate) fn before_answer(stdout: &[u8]) -> &[u8] {
     }
 }
 
-/// Judges a run by the nonce that the probe has to report (`proof`) and whether its mark arrived on the host.
+/// Decides whether a run succeeded. `proof` is the nonce that the probe has to report; `arrived` is whether the mark of
+/// the probe arrived on the host.
 pub(crate) fn judge(
     probe: &Probe,
     ran: &Result<ProbeResult, ProbeRunError>,
@@ -58,7 +59,7 @@ pub(crate) fn judge(
         Err(ProbeRunError::Gone(why))
             if matches!(probe.judge, SuccessCriterion::Guest | SuccessCriterion::Forged) =>
         {
-            return ProbeVerdict::Reached(format!("the guest agent is gone: {why}"));
+            return ProbeVerdict::Reached(format!("the guest agent no longer runs: {why}"));
         }
         Err(ProbeRunError::Start(why) | ProbeRunError::Gone(why)) => {
             return ProbeVerdict::Broke(why.clone());
@@ -72,9 +73,11 @@ pub(crate) fn judge(
         SuccessCriterion::Itself | SuccessCriterion::Guest => own,
         SuccessCriterion::Heard => match own {
             ProbeVerdict::Broke(why) => ProbeVerdict::Broke(why),
-            _ if arrived => ProbeVerdict::Reached("its mark arrived on the host".to_owned()),
+            _ if arrived => {
+                ProbeVerdict::Reached("the mark of the probe arrived on the host".to_owned())
+            }
             ProbeVerdict::Reached(_) => {
-                ProbeVerdict::Stopped("no mark arrived on the host".to_owned())
+                ProbeVerdict::Stopped("the mark of the probe did not arrive on the host".to_owned())
             }
             ProbeVerdict::Stopped(detail) => ProbeVerdict::Stopped(detail),
         },
@@ -83,11 +86,11 @@ pub(crate) fn judge(
                 let mut pieces = ran.collected.windows(proof.len().max(1));
                 let collected = ran.collected.len();
                 match pieces.any(|piece| piece == proof.as_bytes()) {
-                    true => {
-                        ProbeVerdict::Reached("the host collected one of its own files".to_owned())
-                    }
+                    true => ProbeVerdict::Reached(
+                        "the collected files contain data of a host file".to_owned(),
+                    ),
                     false => ProbeVerdict::Stopped(format!(
-                        "{collected} bytes collected, none from host files"
+                        "the collected files ({collected} B) contain no data of host files"
                     )),
                 }
             }
@@ -95,12 +98,14 @@ pub(crate) fn judge(
         },
         SuccessCriterion::Survives => match own {
             ProbeVerdict::Broke(why) => ProbeVerdict::Broke(why),
-            _ if ran.survived => ProbeVerdict::Reached("a process outlived the run".to_owned()),
-            _ => ProbeVerdict::Stopped("no process outlived the run".to_owned()),
+            _ if ran.survived => {
+                ProbeVerdict::Reached("a process of the probe outlived the run".to_owned())
+            }
+            _ => ProbeVerdict::Stopped("no process of the probe outlived the run".to_owned()),
         },
         SuccessCriterion::Output => {
             let size = ran.stdout.len().max(ran.stderr.len());
-            let detail = format!("{size} bytes of output (limit {TIGHT_OUTPUT})");
+            let detail = format!("the output has {size} B (limit: {TIGHT_OUTPUT} B)");
             verdict(size as u64 > TIGHT_OUTPUT, detail)
         }
         SuccessCriterion::Late => {
@@ -110,29 +115,37 @@ pub(crate) fn judge(
         SuccessCriterion::Forged => {
             let reported = ran.told.map_or("none".to_owned(), |code| code.to_string());
             let forged = ran.told != Some(probe.exit);
-            verdict(forged, format!("exit code {}, reported {reported}", probe.exit))
+            let detail = format!("real exit code: {}, reported exit code: {reported}", probe.exit);
+            verdict(forged, detail)
         }
     }
 }
 
-/// Judges by the probe's own answer, and by its proof if one is required.
+/// Decides by the answer that the probe printed, and by its proof if one is required.
 fn by_answer(ran: &ProbeResult, proof: Option<&str>) -> ProbeVerdict {
     let Some(answer) = answer(&ran.stdout) else {
         return match ran.end {
-            ProbeEnd::TimedOut => ProbeVerdict::Stopped("timed out".to_owned()),
-            ProbeEnd::OutOfMemory => ProbeVerdict::Stopped("ran out of memory".to_owned()),
-            ProbeEnd::Signal(signal) => ProbeVerdict::Stopped(format!("killed by signal {signal}")),
+            ProbeEnd::TimedOut => ProbeVerdict::Stopped("the probe timed out".to_owned()),
+            ProbeEnd::OutOfMemory => {
+                ProbeVerdict::Stopped("the probe exceeded its memory limit".to_owned())
+            }
+            ProbeEnd::Signal(signal) => {
+                ProbeVerdict::Stopped(format!("the probe was killed by signal {signal}"))
+            }
             ProbeEnd::Exit(code) => {
                 let stderr = String::from_utf8_lossy(&ran.stderr);
                 let last = stderr.trim_end().lines().last().unwrap_or_default();
-                ProbeVerdict::Broke(format!("exited with {code} without an answer: {last}"))
+                ProbeVerdict::Broke(format!(
+                    "the probe exited with code {code} without an answer: {last}"
+                ))
             }
         };
     };
     match (answer.broke, proof) {
         (Some(why), _) => ProbeVerdict::Broke(why),
         (None, Some(proof)) if answer.reached && answer.nonce.as_deref() != Some(proof) => {
-            ProbeVerdict::Stopped(format!("found something without the proof: {}", answer.detail))
+            let detail = format!("the probe found data without the proof: {}", answer.detail);
+            ProbeVerdict::Stopped(detail)
         }
         (None, _) if answer.reached => ProbeVerdict::Reached(answer.detail),
         (None, _) => ProbeVerdict::Stopped(answer.detail),
@@ -166,7 +179,7 @@ mod tests {
     const REACHED: &str = "noise\n{\"reached\": true, \"detail\": \"d\", \"nonce\": \"n\"}\n";
 
     #[test]
-    fn judge_decides_from_the_observed_run() {
+    fn verdict_on_a_probe_follows_from_its_criterion_and_the_observed_run() {
         let broken = "\n{\"broke\": \"KeyError\"}\n";
         let reported = |code| ProbeResult { told: code, ..ran("", ProbeEnd::Exit(7)) };
         let late = ProbeResult { took: Duration::from_secs(4), ..ran("", ProbeEnd::Exit(0)) };
@@ -175,7 +188,7 @@ mod tests {
             ..ran("\n{\"reached\": true}\n", ProbeEnd::Exit(0))
         };
         for (kind, ran, proof, arrived, expected) in [
-            // Only the right nonce is a proof.
+            // Only the expected nonce is accepted as a proof.
             ("itself", ran(REACHED, ProbeEnd::Exit(0)), None, false, "reached: d"),
             ("itself", ran(REACHED, ProbeEnd::Exit(0)), Some("n"), false, "reached: d"),
             (
@@ -183,15 +196,21 @@ mod tests {
                 ran(REACHED, ProbeEnd::Exit(0)),
                 Some("m"),
                 false,
-                "stopped: found something",
+                "stopped: the probe found data without the proof",
             ),
-            // No answer counts as stopped only if the run was killed.
+            // A run without an answer counts as stopped only if the program was killed.
             ("itself", ran("", ProbeEnd::TimedOut), None, false, "stopped: "),
             ("itself", ran("", ProbeEnd::OutOfMemory), None, false, "stopped: "),
-            ("itself", ran("", ProbeEnd::Signal(31)), None, false, "stopped: killed by signal 31"),
+            (
+                "itself",
+                ran("", ProbeEnd::Signal(31)),
+                None,
+                false,
+                "stopped: the probe was killed by signal 31",
+            ),
             ("itself", ran("half a line", ProbeEnd::Exit(0)), None, false, "broke: "),
             ("itself", ran(broken, ProbeEnd::Exit(0)), None, false, "broke: KeyError"),
-            // These judges use observations from outside.
+            // These criteria use observations from outside of the program.
             ("heard", ran(REACHED, ProbeEnd::Exit(7)), None, false, "stopped: "),
             ("heard", ran(REACHED, ProbeEnd::Exit(7)), None, true, "reached: "),
             ("survives", ran(REACHED, ProbeEnd::Exit(7)), None, false, "stopped: "),
@@ -210,22 +229,25 @@ mod tests {
                 "reached: ",
             ),
             ("late", late, None, false, "reached: "),
-            // Collected files are searched for the proof.
+            // The collected files must contain the proof.
             ("collected", collected(b"a nonce b"), Some("nonce"), false, "reached: "),
             ("collected", collected(b"a non"), Some("nonce"), false, "stopped: "),
-            // A forged exit code differs from the real one.
+            // A forged exit code differs from the real exit code 7.
             ("forged", reported(Some(7)), None, false, "stopped: "),
             ("forged", reported(Some(0)), None, false, "reached: "),
             ("forged", reported(None), None, false, "reached: "),
         ] {
             let verdict = to_text(judge(&probe(kind), &Ok(ran), proof, arrived));
-            assert!(verdict.starts_with(expected), "{kind}: {verdict}, not {expected}");
+            assert!(
+                verdict.starts_with(expected),
+                "verdict for `{kind}`: {verdict}; expected: {expected}"
+            );
         }
     }
 
     #[test]
-    fn lost_guest_is_an_escape_only_for_probes_that_attack_it() {
-        let gone = Err(ProbeRunError::Gone("the guest agent is gone".to_owned()));
+    fn lost_guest_agent_is_an_escape_only_for_probes_that_attack_the_agent() {
+        let gone = Err(ProbeRunError::Gone("connection lost".to_owned()));
         for (kind, expected) in [("guest", "reached: "), ("itself", "broke: ")] {
             let verdict = to_text(judge(&probe(kind), &gone, None, false));
             assert!(verdict.starts_with(expected), "{kind}: {verdict}");

@@ -1,8 +1,8 @@
-//! Finds and kills the processes of a probe run on the host, by the mark in their command line.
+//! Finds and kills the processes of a probe that run on the host, by the mark in their command lines.
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Running processes whose command line contains the mark.
+/// Returns the running processes whose command line contains the mark.
 pub(crate) fn find(mark: &str) -> Vec<Pid> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let own = rustix::process::getpid();
@@ -14,12 +14,12 @@ pub(crate) fn find(mark: &str) -> Vec<Pid> {
 }
 
 fn carries(pid: Pid, mark: &str) -> bool {
-    // The command line of a zombie process is empty.
+    // The command line of a zombie process is empty, so zombies are not found.
     std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero()))
         .is_ok_and(|line| line.windows(mark.len()).any(|piece| piece == mark.as_bytes()))
 }
 
-/// Kills all processes with the mark, including processes forked in the meantime.
+/// Kills all processes whose command line contains the mark, including processes that are forked in the meantime.
 pub(crate) fn end(mark: &str) {
     for _ in 0..200 {
         let found = find(mark);

@@ -1,4 +1,4 @@
-//! Where a probe runs (the host or a sandbox), and what can be observed of the run from outside.
+//! Targets on which probes run (the host or sandboxes), and the results of runs as observed from outside.
 
 use std::time::Duration;
 
@@ -6,37 +6,39 @@ use async_trait::async_trait;
 
 use crate::catalog::{GuaranteedLimit, Probe};
 
-/// One run of a probe.
+/// One run of one step of a probe.
 #[derive(Debug)]
 pub(crate) struct ProbeRun<'a> {
     pub(crate) probe: &'a Probe,
     pub(crate) code: String,
     /// Input of the probe, as JSON.
     pub(crate) given: String,
-    /// Nonce in the command line of all its processes.
+    /// Random text in the command line of all processes of this run.
     pub(crate) mark: String,
-    /// Text that is the same in all steps of a probe.
+    /// Random text that all steps of the probe share.
     pub(crate) tag: String,
 }
 
-/// Observed result of a run.
+/// Result of a probe run, as observed from outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProbeResult {
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
     pub(crate) end: ProbeEnd,
-    /// Exit code that the guest agent or the host reports for the program; `None` if the report is invalid.
+    /// Exit code that the guest agent or the host reports for the program. `None` if the program did not exit or the
+    /// report is invalid.
     pub(crate) told: Option<i32>,
+    /// Duration of the run.
     pub(crate) took: Duration,
-    /// Its timeout.
+    /// Timeout of the run.
     pub(crate) wall: Duration,
-    /// Whether processes of the run outlived it.
+    /// Whether processes of the run still exist after the run.
     pub(crate) survived: bool,
     /// Contents of the files that the host collected.
     pub(crate) collected: Vec<u8>,
 }
 
-/// How the program ended.
+/// How the program of a probe ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProbeEnd {
     Exit(i32),
@@ -45,16 +47,16 @@ pub(crate) enum ProbeEnd {
     OutOfMemory,
 }
 
-/// Error of a run.
+/// Error of running a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProbeRunError {
     /// The sandbox or the program could not be started.
     Start(String),
-    /// The sandbox broke during the run.
+    /// The sandbox failed during the run.
     Gone(String),
 }
 
-/// Place to run probes: the host, or the sandboxes of a backend.
+/// Target on which probes run: the host, or the sandboxes of a backend.
 #[async_trait]
 pub(crate) trait AttackTarget: Send + Sync {
     fn name(&self) -> String;
@@ -64,15 +66,16 @@ pub(crate) trait AttackTarget: Send + Sync {
         false
     }
 
-    /// Factor by which timeouts are longer than usual.
+    /// Factor by which the timeouts of this target are longer than usual.
     fn slower(&self) -> u32 {
         1
     }
 
-    /// Process id of the guest agent, as programs see it; `None` on the host.
+    /// Process id of the guest agent inside the sandbox; `None` on the host.
     fn guest(&self) -> Option<i32>;
 
-    /// How the backend describes a limit that it enforces as best effort; `None` if it guarantees the limit.
+    /// The backend's description of a limit that it enforces only on a best-effort basis; `None` if it guarantees the
+    /// limit.
     fn best_effort(&self, promise: GuaranteedLimit) -> Option<String>;
 
     async fn run(&self, run: &ProbeRun<'_>) -> Result<ProbeResult, ProbeRunError>;

@@ -7,28 +7,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::ProbeGroup;
 
-/// Outcome of a probe in a sandbox.
+/// Outcome of one probe in a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeOutcome {
     /// The sandbox stopped the probe.
     Blocked,
-    /// The probe succeeded.
+    /// The probe succeeded, so the sandbox failed to stop it.
     Escaped,
-    /// The probe fails on the host too, or the backend does not guarantee the limit that the probe exceeded.
+    /// The probe also fails on the host, or the backend does not guarantee the limit that the probe exceeded.
     NotApplicable,
-    /// The probe or the sandbox failed; the result shows nothing about the sandbox and does not count.
+    /// The probe or the sandbox failed with an error. The result shows nothing about the isolation and does not count.
     Broke,
 }
 
-/// Outcome of the same probe on the host.
+/// Outcome of the control: the same probe on the host, without isolation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlOutcome {
+    /// The control succeeded, so the probe can detect missing isolation.
     Reached,
-    NotReached {
-        why: String,
-    },
+    /// The control failed, so the probe does not apply on this machine.
+    NotReached { why: String },
     /// The probe has no control, because its target exists only in a sandbox.
     OnlyInside,
 }
@@ -38,18 +38,18 @@ pub enum ControlOutcome {
 pub struct ProbeFinding {
     pub name: String,
     pub group: ProbeGroup,
-    /// Description of the attempt, in one sentence.
+    /// Description of what the probe tries to do.
     pub what: String,
     pub backend: String,
     pub outcome: ProbeOutcome,
     pub control: ControlOutcome,
-    /// Observation that led to the outcome, in a few words.
+    /// Short description of the observation that led to the outcome.
     pub detail: String,
-    /// Whether the probe is a single system call that should be refused.
+    /// Whether the probe makes a single system call, which the sandbox should reject.
     pub syscall: bool,
 }
 
-/// Number of findings by outcome.
+/// Numbers of findings by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeCount {
     pub blocked: usize,
@@ -68,7 +68,7 @@ impl ProbeCount {
         }
     }
 
-    /// Number of findings that count: blocked or escaped.
+    /// Number of findings that count for the score: blocked and escaped.
     pub fn applicable(&self) -> usize {
         self.blocked + self.escaped
     }
@@ -78,7 +78,7 @@ impl ProbeCount {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttackScorecard {
     pub backend: String,
-    /// Sorted by group and name.
+    /// Findings, sorted by group and name.
     pub findings: Vec<ProbeFinding>,
     pub took: Duration,
 }
@@ -107,7 +107,7 @@ impl AttackScorecard {
         counts
     }
 
-    /// Findings with this outcome.
+    /// Returns the findings with this outcome.
     pub fn with(&self, outcome: ProbeOutcome) -> impl Iterator<Item = &ProbeFinding> {
         self.findings.iter().filter(move |finding| finding.outcome == outcome)
     }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_and_not_applicable_findings_do_not_count() {
+    fn scorecard_does_not_count_broken_and_not_applicable_findings() {
         let findings = vec![
             finding("network/tcp", ProbeGroup::Network, ProbeOutcome::NotApplicable),
             finding("files/b", ProbeGroup::Files, ProbeOutcome::Escaped),

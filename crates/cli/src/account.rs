@@ -1,4 +1,4 @@
-//! Formats costs, token counts and estimates.
+//! Formats costs, token counts and cost estimates.
 
 use assize_config::REHEARSAL_LABEL;
 use assize_consult::Estimate;
@@ -8,7 +8,8 @@ use serde_json::json;
 
 use crate::terminal::{grouped, out_json, out_line};
 
-/// Tokens and cost of a run, including calls whose usage the provider did not report.
+/// Formats the tokens and the cost of a run, including the maximum cost of calls whose usage the provider did not
+/// report.
 pub(crate) fn account(totals: &BudgetTotals) -> String {
     let calls = if totals.lost_calls == 1 { "a call" } else { "calls" };
     let at_most = match totals.known_cost() {
@@ -27,6 +28,7 @@ pub(crate) fn account(totals: &BudgetTotals) -> String {
     }
 }
 
+/// Formats the numbers of input and output tokens.
 pub(crate) fn tokens(usage: &Usage) -> String {
     let cached = match usage.cached_input {
         0 => String::new(),
@@ -35,10 +37,10 @@ pub(crate) fn tokens(usage: &Usage) -> String {
     format!("{} tokens in{cached}, {} out", grouped(usage.input), grouped(usage.output))
 }
 
-/// Typical duration of a provider call, in seconds.
+/// Typical duration of a call to a provider, in seconds, for estimates.
 const SECONDS_A_CALL: u64 = 6;
 
-/// Prints an estimate. `in_a_row` is the number of calls that run one after the other.
+/// Prints the estimated cost and duration of a run. `in_a_row` is the number of calls that run one after the other.
 pub(crate) fn show_estimate(
     estimate: &Estimate,
     in_a_row: u64,
@@ -77,7 +79,7 @@ pub(crate) fn show_estimate(
     ))
 }
 
-/// Estimated cost as text.
+/// Formats an estimated cost.
 pub(crate) fn about(cost: Cost) -> String {
     match cost {
         Cost::Known(_) => format!("about {cost}"),
@@ -85,7 +87,7 @@ pub(crate) fn about(cost: Cost) -> String {
     }
 }
 
-/// Lower estimate with the provider's prompt cache, as text.
+/// Formats the lower cost that is expected if the provider caches prompts; empty if caching does not lower the cost.
 pub(crate) fn less(estimate: &Estimate) -> String {
     match (estimate.cached, estimate.cost) {
         (Cost::Known(cached), Cost::Known(cost)) if cached < cost => {
@@ -95,7 +97,7 @@ pub(crate) fn less(estimate: &Estimate) -> String {
     }
 }
 
-/// Estimated duration of `in_a_row` consecutive calls, as text.
+/// Formats the estimated duration of `in_a_row` calls that run one after the other.
 pub(crate) fn how_long(in_a_row: u64, is_rehearsal: bool) -> String {
     match in_a_row * SECONDS_A_CALL {
         _ if is_rehearsal => "no waiting time".to_owned(),

@@ -39,24 +39,24 @@ pub(crate) use self::sandbox::{
 };
 pub(crate) use self::serve::{ServeArgs, TokensCommand};
 
-/// Version, with a note if the binary was built without the web page.
+/// Version of assize, with a note if the binary was built without the web page.
 fn version() -> &'static str {
     match assize_server::page_missing() {
         None => env!("CARGO_PKG_VERSION"),
         Some(_) => {
-            concat!(env!("CARGO_PKG_VERSION"), " (built without the page of `assize serve`)")
+            concat!(env!("CARGO_PKG_VERSION"), " (built without the web page of `assize serve`)")
         }
     }
 }
 
-/// Put what language models propose on trial in a sandbox, before it touches your files
+/// Put what language models propose on trial in a sandbox before it takes effect
 #[derive(Debug, Parser)]
 #[command(name = "assize", version = version(), after_help = exit::help(), max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) log: LogArgs,
 
-    /// Store runs on these NATS servers (`nats://a,b,c`) and execute them on cluster workers
+    /// Store and execute runs in the cluster of these NATS servers (`nats://a,b,c`)
     #[arg(long, global = true, help_heading = "Cluster", value_name = "SERVERS")]
     pub(crate) cluster: Option<String>,
 
@@ -66,17 +66,17 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Args)]
 pub(crate) struct LogArgs {
-    /// Log level on standard error: error, warn, info, debug or trace (which shows prompts)
+    /// Set the log level: error, warn, info, debug or trace (which also logs prompts)
     #[arg(long, global = true, help_heading = "Log", value_name = "LEVEL", value_parser = ["error", "warn", "info", "debug", "trace"], hide_possible_values = true)]
     pub(crate) log_level: Option<String>,
 
-    /// Log format: text or json
+    /// Set the log format: text or json
     #[arg(long, global = true, help_heading = "Log", value_name = "FORMAT", value_parser = ["text", "json"], hide_possible_values = true)]
     pub(crate) log_format: Option<String>,
 }
 
 impl Cli {
-    /// Settings given by the flags that every command takes.
+    /// Settings that the flags shared by all commands set.
     pub(crate) fn global_settings(&self) -> Vec<FlagSetting> {
         given([
             (SettingKey::LogLevel, "--log-level", &self.log.log_level),
@@ -87,7 +87,7 @@ impl Cli {
 }
 
 impl CliCommand {
-    /// Whether the command prints an answer that costs money.
+    /// Whether the command prints an answer of a model, which may cost money.
     pub(crate) fn prints_answer(&self) -> bool {
         matches!(
             self,
@@ -101,7 +101,7 @@ impl CliCommand {
         )
     }
 
-    /// Whether only the result is printed (`--quiet`).
+    /// Whether the command prints only its result (`--quiet`).
     pub(crate) fn is_quiet(&self) -> bool {
         match self {
             CliCommand::Ask(args) => args.quiet,
@@ -128,20 +128,21 @@ pub(crate) enum CliCommand {
     Run(Box<RunArgs>),
     /// Measure a model on problems with known solutions, with and without retries
     Eval(Box<EvalArgs>),
-    /// Run your code in a fresh sandbox: no network, no files but those you pass, limits
+    /// Run your code in a new sandbox, without a network and with limits
+    ///
+    /// Of your files, the program sees only those that you pass with `--file`.
     Exec(Box<ExecArgs>),
     /// Create, use and remove named sandboxes
     #[command(subcommand)]
     Sandbox(SandboxCommand),
     /// Attack the sandboxes or the gate, and print a scorecard
     Attack(AttackArgs),
-    /// Manage the images of containers and microVMs
+    /// Build, list and remove images for container and microVM sandboxes
     #[command(subcommand)]
     Image(ImageCommand),
-    /// Put a company's options on trial and recommend the best three
+    /// Put strategic moves of a company on trial and recommend the best three
     ///
-    /// Data about the company is gathered and read; analysts propose moves; each move is debated in its own sandbox and
-    /// scored.
+    /// Models read data about the company and propose moves. Each move is debated in its own sandbox and scored.
     Consult(Box<ConsultArgs>),
     /// Put one business move on trial: a critic debates three decision makers
     ///
@@ -149,26 +150,27 @@ pub(crate) enum CliCommand {
     Debate(Box<DebateArgs>),
     /// Have a model edit files through drafts that a gate checks
     ///
-    /// The model retries rejected drafts with the gate's reasons. Every step is stored, so a stopped run can be resumed.
+    /// If the gate rejects a draft, the model gets the reasons and tries again. Every step is stored, so a stopped run
+    /// can be resumed.
     Work(Box<WorkArgs>),
     /// Run the MCP server (draft tools or code execution)
     ///
-    /// Speaks MCP over standard input and output. The draft tools give agents copies of files and check every submission
-    /// at the gate. The code tool runs programs in a sandbox.
+    /// The server uses standard input and output. The draft tools give agents copies of files, and the gate checks
+    /// every submission. The code tool runs programs in a sandbox.
     Mcp(McpArgs),
     /// Serve the HTTP API, live events and the web page
     ///
-    /// Runs in progress when the server stops are resumed when it starts again.
+    /// Runs that are in progress when the server stops are resumed when the server starts again.
     Serve(Box<ServeArgs>),
-    /// Manage the scoped tokens of `assize serve`
+    /// Manage access tokens with a limited scope for `assize serve`
     #[command(subcommand)]
     Tokens(TokensCommand),
-    /// Run a cluster worker
+    /// Run a worker that executes jobs from the queue of a cluster
     Worker(WorkerArgs),
     /// Show the nodes, queue and stuck runs of a cluster
     #[command(subcommand)]
     Cluster(ClusterCommand),
-    /// Manage open drafts; switch the draft tools off and on
+    /// Manage open drafts, and switch the draft tools off and on
     #[command(subcommand)]
     Drafts(DraftsCommand),
     /// Review submissions: list, show, accept, reject, undo
@@ -180,24 +182,29 @@ pub(crate) enum CliCommand {
     /// Manage past runs
     #[command(subcommand)]
     Runs(RunsCommand),
-    /// Manage working files kept by `assize run --session`
+    /// Manage the working files of sessions (`assize run --session`)
     #[command(subcommand)]
     Sessions(SessionsCommand),
-    /// Show providers and sandboxes, how limits are enforced, and what is unavailable and why
+    /// Show which providers and sandboxes are available, and why others are not
+    ///
+    /// The report also shows how each limit of a sandbox is enforced.
     Doctor(DoctorArgs),
-    /// Show and edit settings; trust a folder's settings
+    /// Show and edit settings, and trust the settings of a folder
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Print a completion script for a shell
-    Completions { shell: clap_complete::Shell },
+    Completions {
+        /// Shell that the script is for
+        shell: clap_complete::Shell,
+    },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AskArgs {
-    /// Question; `-` reads it from standard input
+    /// Question to ask; `-` reads the question from standard input
     pub(crate) question: String,
 
-    /// Require a JSON answer that matches this JSON schema
+    /// Require a JSON answer that matches the JSON schema in this file
     #[arg(long, value_name = "FILE")]
     pub(crate) schema: Option<PathBuf>,
 
@@ -228,21 +235,21 @@ pub(crate) struct AskArgs {
 #[derive(Debug, Args)]
 #[command(after_help = exit::help_of_exec())]
 pub(crate) struct ExecArgs {
-    /// Code (a .py, .sh or .js file, or `-` for standard input), then the program's arguments
+    /// Code file (.py, .sh, .js, or `-` for standard input), then program arguments
     ///
-    /// Options of `assize exec` go before the file. A `--` after the file is not passed to the program.
+    /// Put options of `assize exec` before the file. A `--` directly after the file is not passed to the program.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["FILE", "ARGUMENTS"])]
     pub(crate) code: Vec<String>,
 
-    /// Language: python, bash or javascript [default: by the file name]
+    /// Set the language: python, bash or javascript [default: by the file name]
     #[arg(long, short, value_name = "LANGUAGE")]
     pub(crate) language: Option<String>,
 
-    /// Pass a file, read-only, as /workspace/NAME; can be repeated
+    /// Pass a file to the program, read-only, as /workspace/NAME; can be repeated
     #[arg(long = "file", value_name = "PATH[=NAME]")]
     pub(crate) files: Vec<String>,
 
-    /// Copy the files that the program leaves in /workspace to this folder
+    /// Copy the files that the program creates in /workspace to this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
 
@@ -254,7 +261,7 @@ pub(crate) struct ExecArgs {
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) env: Vec<(String, String)>,
 
-    /// Print output and exit status as JSON
+    /// Print the program's output and exit status as JSON
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -262,7 +269,7 @@ pub(crate) struct ExecArgs {
     #[arg(long, short)]
     pub(crate) quiet: bool,
 
-    /// Pass terminal control codes of the output through
+    /// Do not replace terminal control codes in the program's output
     #[arg(long, conflicts_with = "json")]
     pub(crate) raw: bool,
 
@@ -270,39 +277,43 @@ pub(crate) struct ExecArgs {
     pub(crate) sandbox: SandboxArgs,
 }
 
-/// Flags of every command that can resume a run.
+/// Flags shared by all commands that can resume a run.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ResumeFlags {
     /// Resume a stopped run
     #[arg(long, value_name = "RUN")]
     pub(crate) resume: Option<String>,
 
-    /// With `--resume`: even if another process holds the lease
+    /// With `--resume`: resume the run even if another process holds its lease
     #[arg(long, requires = "resume")]
     pub(crate) take_over: bool,
 }
 
 impl ResumeFlags {
-    /// Request to resume the given run.
+    /// Returns a request to resume the run that `--resume` names.
     pub(crate) fn request(&self) -> ResumeRequest {
         let run = self.resume.clone().unwrap_or_default();
         ResumeRequest { run, take_over: self.take_over }
     }
 }
 
-/// Flags of every command that can fork an earlier run.
+/// Flags shared by all commands that can fork an earlier run.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Earlier runs")]
 pub(crate) struct ForkArgs {
-    /// Start a new run from an earlier one; unchanged prompts reuse their recorded answers
+    /// Start a new run from an earlier run, reusing the answers to unchanged prompts
     #[arg(long, value_name = "RUN", conflicts_with = "resume")]
     pub(crate) fork: Option<String>,
 
-    /// Ask again from this round on, such as `round-4`; for one move of a consultation, `m3/round-4`
-    #[arg(long, value_name = "PLACE", requires = "fork")]
+    /// With `--fork`: repeat the model calls from this round on, such as `round-4`
+    ///
+    /// In a consultation, `m3/round-4` repeats only the debate of the move m3, and `m3` repeats that debate completely.
+    #[arg(long, value_name = "ROUND", requires = "fork")]
     pub(crate) at: Option<ForkPoint>,
 
-    /// Replace a role's persona from that round on: critic=…, D1=… or critic=@FILE; can be repeated
+    /// With `--at`: replace the persona of a role from that round on; can be repeated
+    ///
+    /// Write `critic=TEXT` or `D1=TEXT`, or `critic=@FILE` to read the persona from a file.
     #[arg(long = "set", value_name = "ROLE=PROMPT", requires = "at")]
     pub(crate) set: Vec<String>,
 }
@@ -311,7 +322,7 @@ pub(crate) struct ForkArgs {
 const MAX_PERSONA_MIB: u64 = 1;
 
 impl ForkArgs {
-    /// Run to fork and the requested changes; `None` without `--fork`.
+    /// Returns the run to fork and the requested changes; `None` without `--fork`.
     pub(crate) fn fork_of(&self) -> Result<Option<(String, ForkRequest)>, Failure> {
         let usage = |message: String| Failure::new(FailureKind::Usage, message);
         // Flags that have no effect without `--fork` are rejected, not ignored.
@@ -333,24 +344,24 @@ impl ForkArgs {
                 None => persona.to_owned(),
             };
             if personas.insert(role.to_owned(), persona).is_some() {
-                return Err(usage(format!("`--set {role}=…` given twice")));
+                return Err(usage(format!("`--set` is given twice for the role `{role}`")));
             }
         }
         Ok(Some((run, ForkRequest { at: self.at.clone(), told: personas })))
     }
 }
 
-/// Setting given by a flag: key, flag, value.
+/// A setting that a command-line flag sets: key of the setting, name of the flag, value.
 pub(crate) type FlagSetting = (SettingKey, &'static str, String);
 
-/// Settings of those flags that were given.
+/// Converts those of the flags that were given on the command line to settings.
 fn given<const N: usize>(
     flags: [(SettingKey, &'static str, &Option<String>); N],
 ) -> Vec<FlagSetting> {
     flags.into_iter().filter_map(|(key, flag, value)| Some((key, flag, value.clone()?))).collect()
 }
 
-/// Value parser for a whole number within bounds.
+/// Creates a value parser for a whole number within bounds.
 fn whole(bounds: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
         let number = text.parse().ok().filter(|number| bounds.contains(number));
@@ -361,11 +372,11 @@ fn whole(bounds: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> + 
     }
 }
 
-/// Parses a time span such as `30m`.
+/// Parses a duration with a unit, such as `30m`.
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|_| match text.parse::<u64>() {
         Ok(_) => format!("missing unit: expected `{text}s`, `{text}m`, `{text}h` or `{text}d`"),
-        Err(_) => "expected a time with a unit, such as `90s`, `30m`, `2h` or `7d`".to_owned(),
+        Err(_) => "expected a duration with a unit, such as `90s`, `30m`, `2h` or `7d`".to_owned(),
     })
 }
 
@@ -376,10 +387,10 @@ fn time_to_live(text: &str) -> Result<Duration, String> {
     RANGE
         .contains(&time)
         .then_some(time)
-        .ok_or_else(|| "expected a time from `1s` to `7d`".to_owned())
+        .ok_or_else(|| "expected a duration from `1s` to `7d`".to_owned())
 }
 
-/// Parses `NAME=VALUE`.
+/// Parses `NAME=VALUE` into the name and the value.
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -393,51 +404,52 @@ pub(crate) struct DoctorArgs {
     #[arg(long)]
     pub(crate) offline: bool,
 
-    /// Print as JSON
+    /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Show every effective setting and its source; keys are masked
+    /// Show every setting with its value and source; API keys are masked
     Show {
-        /// Print as JSON
+        /// Print the settings as JSON
         #[arg(long)]
         json: bool,
-        /// Which settings to show
+        /// Show only these settings
         #[arg(long, value_enum, default_value_t = SettingsFilter::All)]
         only: SettingsFilter,
     },
-    /// Set a setting in your settings file; its comments are kept
+    /// Set a setting in your settings file; comments in the file are preserved
     Set {
-        /// Setting, such as `anthropic.model`; `assize config show` lists all
+        /// Key of the setting, such as `anthropic.model` (listed by `assize config show`)
         key: String,
-        /// New value
+        /// New value of the setting
         #[arg(allow_hyphen_values = true)]
         value: String,
     },
     /// Remove a setting from your settings file
     Unset {
-        /// Setting to remove
+        /// Key of the setting to remove
         key: String,
     },
-    /// Trust a folder's current assize.toml and .env to set where keys are sent
+    /// Trust a folder's current assize.toml and .env, so that all their settings apply
     Trust {
-        /// Folder [default: that of the current project]
+        /// Folder to trust [default: the folder of the current project]
         folder: Option<PathBuf>,
     },
     /// Revoke the trust in a folder's settings
     Distrust {
-        /// Folder [default: that of the current project]
+        /// Folder to distrust [default: the folder of the current project]
         folder: Option<PathBuf>,
     },
 }
 
+/// Settings that `assize config show` shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SettingsFilter {
     /// All settings
     All,
-    /// Settings that are not at their default
+    /// Settings whose value is not the default
     Set,
 }

@@ -19,7 +19,7 @@ use crate::terminal::{
     self, DIM, WARN, grouped, note, out_json, out_line, out_untrusted, paint, try_out_untrusted,
 };
 
-/// Maximum size of a question, in MiB; no context window holds more.
+/// Maximum size of a question, in MiB. No model has a larger context window.
 const MAX_QUESTION_MIB: u64 = 16;
 
 pub(crate) async fn run(
@@ -47,7 +47,7 @@ pub(crate) async fn run(
             question.check(&answered)
         }
         Err(failure) => {
-            // The cost of failed calls is reported, too.
+            // The cost of failed calls is also reported.
             let totals = question.totals();
             if !args.quiet && (totals.calls > 0 || totals.lost_calls > 0) {
                 note(&paint(DIM, format!("spent: {}", account(&totals))));
@@ -57,13 +57,14 @@ pub(crate) async fn run(
     }
 }
 
-/// Sends the question, and prints the answer as it arrives if it is streamed. Also returns the error if printing failed.
+/// Sends the question. If the answer is streamed, prints it as it arrives. Returns the answer, and the error if
+/// printing failed.
 async fn send(
     args: &AskArgs,
     question: &PreparedQuestion,
     cancel: Cancel,
 ) -> Result<(AskAnswer, Option<io::Error>), Failure> {
-    // A failed write does not stop the call, which is already paid for and may be recorded.
+    // A failed write does not stop the call, because the call is already paid for and its answer may be recorded.
     let write_error = Mutex::new(None);
     let print = |delta: Delta<'_>| {
         let mut write_error = write_error.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +73,7 @@ async fn send(
                 Delta::Text(text) => try_out_untrusted(text),
                 Delta::Working => Ok(()),
                 Delta::Restart => {
-                    try_out_untrusted("\n[the stream broke off; the answer starts again]\n")
+                    try_out_untrusted("\n[the connection was lost; the answer starts again]\n")
                 }
             };
             *write_error = written.err();
@@ -80,7 +81,7 @@ async fn send(
     };
     let streams = streams(args);
     if streams && question.is_rehearsal() {
-        // If this write fails, so does the write of the answer, which reports the error.
+        // An error of this write is ignored: the write of the answer then fails, too, and reports the error.
         let _ = show_label();
     }
     let on_delta = streams.then_some(&print as &(dyn Fn(Delta<'_>) + Send + Sync));
@@ -93,6 +94,7 @@ fn streams(args: &AskArgs) -> bool {
     args.stream && args.schema.is_none()
 }
 
+/// Reads the question and the schema that the arguments name.
 async fn question(args: &AskArgs, cancel: &Cancel) -> Result<Question, Failure> {
     let text = match args.question.as_str() {
         "-" => input::from_standard_input("the question", MAX_QUESTION_MIB, cancel).await?,
@@ -102,7 +104,7 @@ async fn question(args: &AskArgs, cancel: &Cancel) -> Result<Question, Failure> 
     Ok(Question { text, system: args.system.clone(), schema })
 }
 
-/// Reads a JSON schema; its name is that of the file.
+/// Reads a JSON schema from a file. Returns the name of the schema, derived from the file name, and the schema.
 fn read_schema(path: &Path) -> Result<(String, Value), Failure> {
     let shown = path.display();
     let failed = |why: String| {
@@ -123,7 +125,8 @@ fn read_schema(path: &Path) -> Result<(String, Value), Failure> {
 
 fn show_estimate(question: &PreparedQuestion, json: bool) -> Result<(), Failure> {
     let Some(estimate) = question.estimate() else {
-        return Err(Failure::new(FailureKind::Usage, "there is nothing to estimate"));
+        let message = "cannot estimate the cost: the calls are replayed from a cassette";
+        return Err(Failure::new(FailureKind::Usage, message));
     };
     if json {
         let mut shown = json!({
@@ -151,7 +154,7 @@ fn show_estimate(question: &PreparedQuestion, json: bool) -> Result<(), Failure>
     question.check_price(estimate.cost)
 }
 
-/// Prints the rehearsal label to standard output, so that it stays with the answer.
+/// Prints the rehearsal label to standard output, so that the label is saved together with the answer.
 fn show_label() -> Result<(), Failure> {
     out_line(&paint(WARN, format!("[{REHEARSAL_LABEL}]")))
 }
@@ -167,7 +170,7 @@ fn show(args: &AskArgs, answered: &AskAnswer, question: &PreparedQuestion) -> Re
             if !last.text.ends_with('\n') {
                 out_line("")?;
             }
-            // Whether a cassette contains rehearsal answers is known only after the call.
+            // Only after the call is it known whether the answer came from the rehearsal model through a cassette.
             if last.rehearsal && !question.is_rehearsal() {
                 show_label()?;
             }
@@ -181,7 +184,8 @@ fn show(args: &AskArgs, answered: &AskAnswer, question: &PreparedQuestion) -> Re
         }
     }
     if args.quiet {
-        // The label would break the JSON on standard output, and a rehearsal is always labelled.
+        // Answers of the rehearsal model are always labelled. Here, the label is printed to standard error, because it
+        // would make the JSON on standard output invalid.
         if last.rehearsal && answered.value.is_some() {
             note(&paint(WARN, REHEARSAL_LABEL));
         }
@@ -196,22 +200,22 @@ fn show(args: &AskArgs, answered: &AskAnswer, question: &PreparedQuestion) -> Re
             paint(WARN.bold(), format!("{REHEARSAL_LABEL}.")),
             paint(
                 DIM,
-                "Set a key such as ANTHROPIC_API_KEY to ask a model; `assize doctor` shows the choices."
+                "Set a key such as ANTHROPIC_API_KEY to ask a model; `assize doctor` lists the providers."
             )
         ));
     }
     if let Some((_, provenance)) = &answered.value {
-        note(&paint(DIM, format!("answer: {provenance}")));
+        note(&paint(DIM, format!("JSON answer: {provenance}")));
     }
     note(&paint(DIM, summary(answered, question)));
     let totals = question.totals();
     if totals.replayed_calls > 0 && totals.calls == 0 {
-        note(&paint(DIM, "replayed from the cassette; no call was made"));
+        note(&paint(DIM, "the answer was replayed from the cassette; no provider was called"));
     }
     Ok(())
 }
 
-/// Summary line: model, tokens, cost, duration, attempts.
+/// Formats the summary line: model, tokens, cost, duration and number of attempts.
 fn summary(answered: &AskAnswer, question: &PreparedQuestion) -> String {
     let AskAnswer { last, usage, cost, attempts, milliseconds, .. } = answered;
     let attempts = if *attempts > 1 { format!(" · {attempts} attempts") } else { String::new() };
@@ -220,7 +224,7 @@ fn summary(answered: &AskAnswer, question: &PreparedQuestion) -> String {
         false => format!("{} {}", last.provider, last.model),
     };
     let totals = question.totals();
-    // The ledger has what was paid; replayed calls are not in it.
+    // The totals of the ledger contain the calls that were paid for. Replayed calls are not among them.
     let spent = if totals.calls + totals.lost_calls > 0 {
         account(&totals)
     } else {

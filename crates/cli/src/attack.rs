@@ -5,6 +5,7 @@ mod gate;
 use assize_config::{Isolation, RequestedIsolation};
 use assize_service::Services;
 use assize_service::attack::{AttackScorecard, ProbeFinding, ProbeGroup, ProbeOutcome, scorecards};
+use assize_types::text::counted;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::{Value, json};
 
@@ -41,7 +42,7 @@ pub(crate) async fn run(
         if !args.json {
             out_line(&as_text(&card, args.verbose))?;
         }
-        // Only complete scorecards are stored, not those of `--only`.
+        // Only scorecards of complete attacks are stored, not those of attacks with `--only`.
         if args.only.is_none()
             && let Err(failure) = scorecards::keep(&services.environment, (&card).into())
         {
@@ -59,6 +60,7 @@ pub(crate) async fn run(
     verdict(&cards)
 }
 
+/// Progress of the attack on one backend.
 struct Progress {
     name: Isolation,
     done: usize,
@@ -67,17 +69,18 @@ struct Progress {
 }
 
 impl Progress {
+    /// Counts a finished probe, and warns if it escaped.
     fn add(&mut self, finding: &ProbeFinding) {
         self.done += 1;
         if finding.outcome == ProbeOutcome::Escaped {
-            warn(&format!("{} escaped: {}", finding.name, finding.detail));
+            warn(&format!("the probe {} escaped: {}", finding.name, finding.detail));
         }
         self.draw(&finding.name);
     }
 
     fn draw(&self, last: &str) {
         if self.draws {
-            let line = format!("{} · {} of {} · {last}", self.name, self.done, self.all);
+            let line = format!("{} · probe {} of {} · {last}", self.name, self.done, self.all);
             terminal::draw(&[paint(DIM, line)]);
         }
     }
@@ -86,9 +89,9 @@ impl Progress {
 fn as_text(card: &AttackScorecard, verbose: bool) -> String {
     let count = card.count();
     let mut lines = vec![format!(
-        "{}  {} probes in {:.0} s",
+        "{}  {} in {:.0} s",
         paint(BOLD, &card.backend),
-        card.findings.len(),
+        counted(card.findings.len(), "probe", "probes"),
         card.took.as_secs_f64()
     )];
     let counts = card.by_group();
@@ -131,8 +134,8 @@ fn as_text(card: &AttackScorecard, verbose: bool) -> String {
         lines.push(paint(style, harmless(&text)));
     }
     let verdict = match count.escaped {
-        0 => paint(GOOD.bold(), format!("nothing escaped: {} blocked", count.blocked)),
-        escaped => paint(BAD.bold(), format!("{escaped} escaped")),
+        0 => paint(GOOD.bold(), format!("no probe escaped: {} blocked", count.blocked)),
+        escaped => paint(BAD.bold(), format!("{} escaped", counted(escaped, "probe", "probes"))),
     };
     lines.push(format!("  {verdict}, {} not applicable here", count.not_applicable));
     lines.join("\n")
@@ -155,7 +158,7 @@ fn as_json(cards: &[AttackScorecard], skipped: &[(Isolation, String)]) -> Value 
     json!({"backends": backends, "skipped": skipped})
 }
 
-/// Fails, which sets the exit code, if a probe escaped or could not be run.
+/// Fails if a probe escaped or could not be run, or if no backend was attacked. The failure sets the exit code.
 fn verdict(cards: &[AttackScorecard]) -> Result<(), Failure> {
     let sum = |count: fn(&AttackScorecard) -> usize| cards.iter().map(count).sum::<usize>();
     if cards.is_empty() {
@@ -166,12 +169,13 @@ fn verdict(cards: &[AttackScorecard]) -> Result<(), Failure> {
     if escaped > 0 {
         return Err(Failure::new(
             FailureKind::Verdict,
-            format!("{escaped} probes escaped from a sandbox"),
+            format!("{} escaped from a sandbox", counted(escaped, "probe", "probes")),
         )
-        .hint("do not run untrusted code in it; please report this"));
+        .hint("do not run untrusted code in this kind of sandbox; please report the escape"));
     }
     if broke > 0 {
-        let message = format!("{broke} probes could not be run because the sandbox broke");
+        let probes = counted(broke, "probe", "probes");
+        let message = format!("{probes} could not be run because the probe or the sandbox failed");
         return Err(Failure::new(FailureKind::Sandbox, message));
     }
     Ok(())

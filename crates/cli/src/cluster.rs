@@ -14,7 +14,7 @@ pub(crate) async fn run(command: ClusterCommand, services: &Services) -> Result<
     if services.settings.cluster.servers.is_none() {
         let message = "no cluster configured";
         return Err(Failure::new(FailureKind::Usage, message).hint(
-            "name its servers with `--cluster nats://a,b,c` or the setting `cluster.servers`",
+            "name the NATS servers with `--cluster nats://a,b,c` or the setting `cluster.servers`",
         ));
     }
     let status = services.cluster_status().await?;
@@ -77,7 +77,7 @@ fn show(status: &ClusterStatus) -> Result<(), Failure> {
     }));
     out_table(&rows)?;
     if status.stuck.is_empty() {
-        note(&paint(DIM, "nothing is stuck"));
+        note(&paint(DIM, "no runs or jobs are stuck"));
     }
     for stuck in &status.stuck {
         terminal::warn(&format!("{} is stuck: {}", stuck.what, stuck.why));
@@ -99,9 +99,10 @@ fn show(status: &ClusterStatus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Characters of a dead letter's payload shown in the table; `--json` prints more.
+/// Maximum number of characters of a dead letter's payload that the table shows. `--json` prints more.
 const SHOWN_PAYLOAD: usize = 60;
 
+/// Formats the table row of a node.
 fn row(node: &ClusterNode) -> [String; 9] {
     let role = match node.role {
         NodeRole::Server => "server",

@@ -37,7 +37,7 @@ pub(crate) fn run(
             note(&harmless(&format!("trusted: {}", folder.display())));
             note(&paint(
                 DIM,
-                "with its current assize.toml and .env; after a change, trust them again",
+                "trust applies to the current assize.toml and .env; after a change, trust the folder again",
             ));
             Ok(())
         }
@@ -51,6 +51,7 @@ pub(crate) fn run(
     }
 }
 
+/// Returns the absolute path of the folder that the user names, by default of the project folder.
 fn resolve(folder: Option<PathBuf>, config: &Settings) -> Result<PathBuf, Failure> {
     let folder = folder.unwrap_or_else(|| config.origin.project_folder.clone());
     let resolved = folder.canonicalize().ok().filter(|folder| folder.is_dir());
@@ -59,6 +60,7 @@ fn resolve(folder: Option<PathBuf>, config: &Settings) -> Result<PathBuf, Failur
     })
 }
 
+/// Row of `assize config show`.
 struct Row {
     key: String,
     value: Option<String>,
@@ -66,6 +68,7 @@ struct Row {
     about: &'static str,
 }
 
+/// Returns the rows of all settings, API keys and prices that `only` selects.
 fn rows(config: &Settings, only: SettingsFilter) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for setting in assize_config::all() {
@@ -83,7 +86,7 @@ fn rows(config: &Settings, only: SettingsFilter) -> Vec<Row> {
                 key: format!("{provider}.key"),
                 source: key.is_some().then_some(source),
                 value: key.map(|key| key.masked()),
-                about: "the key, masked",
+                about: "API key of this provider",
             });
         }
     }
@@ -91,7 +94,7 @@ fn rows(config: &Settings, only: SettingsFilter) -> Vec<Row> {
         key: key.clone(),
         value: Some(written.to_string()),
         source: Some(written.source().clone()),
-        about: "dollars per million tokens",
+        about: "price in dollars per million tokens",
     }));
     rows.retain(|row| {
         only == SettingsFilter::All
@@ -100,7 +103,7 @@ fn rows(config: &Settings, only: SettingsFilter) -> Vec<Row> {
     rows
 }
 
-/// Whether the default of a setting is chosen by a local model server.
+/// Whether a local model server determines the default of a setting.
 fn is_set_by_server(config: &Settings, key: SettingKey) -> bool {
     let of = |provider| assize_service::doctor::is_local(config, provider);
     matches!(key, SettingKey::ProviderConcurrency(provider) if of(provider))

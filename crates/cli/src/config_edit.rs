@@ -1,4 +1,4 @@
-//! `assize config set` and `unset`: edits the user's settings file and keeps its comments.
+//! `assize config set` and `assize config unset`: edit the user's settings file and preserve its comments.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -15,7 +15,7 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 use crate::terminal::{harmless, note, warn};
 
-/// Sets a setting in the user's file.
+/// Sets a setting in the user's settings file.
 pub(crate) fn set(key: &str, text: &str, environment: &Environment) -> Result<(), Failure> {
     let (names, kind) = find(key)?;
     if looks_like_a_key(text) {
@@ -31,10 +31,10 @@ pub(crate) fn set(key: &str, text: &str, environment: &Environment) -> Result<()
         })
     })?;
     note(&harmless(&format!("set `{key}` in `{}`", environment.user_file.display())));
-    // A stronger source may still override the file.
+    // A source with a higher precedence, such as an environment variable, may override the settings file.
     let config = match Settings::load(environment, &[]) {
         Ok(config) => config,
-        // Another value in the file is still invalid.
+        // The settings cannot be loaded, because another value in the file is invalid.
         Err(failure) => {
             warn(failure.message());
             return Ok(());
@@ -42,12 +42,14 @@ pub(crate) fn set(key: &str, text: &str, environment: &Environment) -> Result<()
     };
     let source = config.origin.source(key);
     if let Some(source) = source.filter(|source| !matches!(source, SettingSource::User { .. })) {
-        warn(&format!("`{key}` is overridden here: {source}"));
+        warn(&format!(
+            "the new value of `{key}` has no effect here: another source ({source}) overrides it"
+        ));
     }
     Ok(())
 }
 
-/// Removes a setting from the user's file.
+/// Removes a setting from the user's settings file.
 pub(crate) fn unset(key: &str, environment: &Environment) -> Result<(), Failure> {
     let known = find(key);
     if !environment.user_file.exists() {
@@ -59,7 +61,7 @@ pub(crate) fn unset(key: &str, environment: &Environment) -> Result<(), Failure>
     };
     let removed = edit(environment, |document| Ok(remove(document.as_table_mut(), &names)))?;
     if !removed {
-        // An unknown setting is an error unless the file contains it.
+        // An unknown setting is an error, unless the file contained it and it was removed.
         known?;
     }
     let path = environment.user_file.display();
@@ -74,14 +76,18 @@ fn usage(message: String) -> Failure {
     Failure::new(FailureKind::Usage, message)
 }
 
+/// Error for a setting whose name or value is a secret key.
 fn holds_a_key(key: &str) -> Failure {
     let shown = if key.split('.').any(looks_like_a_key) { "…" } else { key };
-    usage(format!("`{shown}` would hold a key; keys do not belong in a settings file")).hint(
-        "put it into the environment (such as `export ANTHROPIC_API_KEY=…`) or into a `.env` file that is not committed",
+    let message =
+        format!("`{shown}` would contain a secret key, which is not allowed in a settings file");
+    usage(message).hint(
+        "put the key into the environment (such as `export ANTHROPIC_API_KEY=…`) or into a `.env` file that is not \
+         committed",
     )
 }
 
-/// Path of a setting in the file, and the kind of its values.
+/// Returns the names of the tables and of the field that contain a setting in the file, and the kind of its value.
 fn find(key: &str) -> Result<(Vec<String>, SettingKind), Failure> {
     if key.split('.').any(|name| names_a_key(name) || looks_like_a_key(name)) {
         return Err(holds_a_key(key));
@@ -114,13 +120,13 @@ fn find(key: &str) -> Result<(Vec<String>, SettingKind), Failure> {
     })
 }
 
-/// Name without its TOML quotes.
+/// Removes the TOML quotes around a name.
 fn unquoted(name: &str) -> &str {
     let within = |quote| name.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
     within('"').or_else(|| within('\'')).unwrap_or(name)
 }
 
-/// Converts a checked value to TOML.
+/// Converts a validated value to TOML.
 fn as_toml(key: &str, kind: &SettingKind, text: &str) -> Result<Value, Failure> {
     Ok(match kind {
         SettingKind::Whole(..) => {
@@ -138,13 +144,13 @@ fn as_toml(key: &str, kind: &SettingKind, text: &str) -> Result<Value, Failure> 
     })
 }
 
-/// Sets the value at a path; returns false if a parent is not a table.
+/// Sets the value at a path of names in a table. Returns false if a name before the last one is not a table.
 fn insert(table: &mut dyn TableLike, names: &[String], value: Value) -> bool {
     match names {
         [] => false,
         [name] => {
             match table.get_mut(name).and_then(Item::as_value_mut) {
-                // Keep the comment after the old value.
+                // The comment after the old value is preserved.
                 Some(old) => {
                     let decor = old.decor().clone();
                     *old = value;
@@ -157,7 +163,7 @@ fn insert(table: &mut dyn TableLike, names: &[String], value: Value) -> bool {
         [name, rest @ ..] => {
             let inner = table.entry(name).or_insert_with(|| {
                 let mut table = Table::new();
-                // Implicit: a table that only contains tables gets no heading.
+                // An implicit table gets no `[heading]` if it contains only other tables.
                 table.set_implicit(true);
                 Item::Table(table)
             });
@@ -166,7 +172,7 @@ fn insert(table: &mut dyn TableLike, names: &[String], value: Value) -> bool {
     }
 }
 
-/// Removes the value at a path; returns false if there was none.
+/// Removes the value at a path of names in a table. Returns false if the value does not exist.
 fn remove(table: &mut dyn TableLike, names: &[String]) -> bool {
     match names {
         [] => false,
@@ -178,12 +184,12 @@ fn remove(table: &mut dyn TableLike, names: &[String]) -> bool {
     }
 }
 
-/// Edits the file atomically; returns false if `change` changed nothing.
+/// Edits the user's settings file atomically. Returns false if `change` changed nothing.
 fn edit(
     environment: &Environment,
     change: impl FnOnce(&mut DocumentMut) -> Result<bool, Failure>,
 ) -> Result<bool, Failure> {
-    // The file may be a symlink into a folder under version control.
+    // If the settings file is a symlink, for example into a repository, the target of the symlink is edited.
     let path =
         environment.user_file.canonicalize().unwrap_or_else(|_| environment.user_file.clone());
     let folder = path.parent().map_or_else(|| PathBuf::from("."), Path::to_owned);
@@ -193,7 +199,7 @@ fn edit(
             .hint("make the file and its folder writable for you")
     };
     fs::create_dir_all(&folder).map_err(failed)?;
-    // The lock makes concurrent edits wait, so that each reads the previous one.
+    // The lock serializes concurrent edits, so that each edit reads the result of the previous one.
     let lock = File::open(&folder).map_err(failed)?;
     flock(&lock, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
     let text = read_text(&path)?.unwrap_or_default();
@@ -208,7 +214,7 @@ fn edit(
     let text = document.to_string();
     match parse(&path, &text) {
         Err(failure) if was_valid => return Err(failure),
-        // The file had invalid values before: this edit may repair one of several.
+        // The file was invalid before this edit. The edit is allowed, because it may repair one of several values.
         _ => {}
     }
     let write = || -> std::io::Result<()> {
@@ -239,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn set_keeps_comments_and_order() {
+    fn config_set_preserves_comments_and_order() {
         let text = "# mine\nprovider = \"groq\" # for now\n\n[gateway] # calls\nretries = 3\n";
         let text = changed(text, "provider", "anthropic");
         let text = changed(&text, "gateway.retries", "5");
@@ -263,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn set_fits_inline_tables_and_unset_removes() {
+    fn config_set_and_unset_edit_inline_tables() {
         let text = changed("gateway = { retries = 3 }\n", "gateway.timeout_seconds", "60");
         assert_eq!(text, "gateway = { retries = 3 , timeout_seconds = 60 }\n");
         let mut document: DocumentMut = text.parse().unwrap();

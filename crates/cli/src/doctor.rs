@@ -1,5 +1,4 @@
-//! `assize doctor`: shows which providers and sandboxes are available, how limits are enforced, and what is unavailable
-//! and why.
+//! `assize doctor`: shows which providers and sandboxes are available, why others are not, and how limits are enforced.
 
 use assize_code::Language;
 use assize_config::{Price, REHEARSAL_LABEL, Settings};
@@ -40,7 +39,7 @@ fn as_text(config: &Settings, report: &DoctorReport) -> Vec<String> {
         Some(model) => format!("{} {used} {}", paint(BOLD, "In use:"), of_model(model, why)),
         None => format!("{} {} ({why})", paint(BOLD, "In use:"), paint(WARN, REHEARSAL_LABEL)),
     });
-    lines.push(paint(DIM, format!("  looked for in this order: {}", order.join(", "))));
+    lines.push(paint(DIM, format!("  selected by the first of: {}", order.join(", "))));
     lines.push(String::new());
     lines.extend(of_sandboxes(&report.sandboxes));
     lines.push(String::new());
@@ -71,7 +70,7 @@ fn as_text(config: &Settings, report: &DoctorReport) -> Vec<String> {
     lines
 }
 
-/// Mark for the provider or sandbox in use.
+/// Formats the mark after the provider or sandbox that is in use; empty for others.
 fn used_mark(is_used: bool) -> String {
     if is_used { format!("  {}", paint(GOOD.bold(), "← used")) } else { String::new() }
 }

@@ -9,6 +9,7 @@ use assize_code::{EvalJob, EvalPlan, EvalRequest, read_problems, run_reference};
 use assize_config::REHEARSAL_LABEL;
 use assize_run::{BudgetTotals, Run, RunKind, RunOrigin, Signal, read_result};
 use assize_service::Services;
+use assize_types::text::counted;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::{Value, json};
 
@@ -79,7 +80,7 @@ pub(crate) async fn run(
     Ok(0)
 }
 
-/// Runs the canonical solutions of the problems, without a model.
+/// Runs the canonical solutions of the problems, without a model, and prints how many of them pass.
 async fn reference(
     args: &EvalArgs,
     problems: &[EvalProblem],
@@ -104,13 +105,14 @@ async fn reference(
             out_line(&terminal::harmless(&format!("{id}: {why}")))?;
         }
         let style = if failed.is_empty() { GOOD } else { BAD };
-        let line = format!("{passed} of {} solutions pass", problems.len());
+        let line =
+            format!("{passed} of {} passed", counted(problems.len(), "solution", "solutions"));
         out_line(&paint(style, line))?;
     }
     Ok(if failed.is_empty() { 0 } else { exit_code(FailureKind::Verdict) })
 }
 
-/// Counts finished samples.
+/// Progress of an evaluation: counts finished samples.
 struct Progress {
     all: usize,
     done: AtomicUsize,
@@ -121,7 +123,8 @@ impl Progress {
     fn see(&self, signal: &Signal<'_>) {
         let Signal::NodeFinished { node: "solve" } = signal else { return };
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-        let line = paint(DIM, format!("{done} of {} samples finished", self.all));
+        let all = counted(self.all, "sample", "samples");
+        let line = paint(DIM, format!("{done} of {all} finished"));
         if terminal::can_draw() && !self.quiet {
             terminal::draw(&[line]);
         } else if !self.quiet && (done.is_multiple_of(10) || done == self.all) {
@@ -156,18 +159,18 @@ fn show(
     Ok(())
 }
 
-/// Lines of the result.
+/// Formats the result of an evaluation.
 fn lines(report: &EvalReport) -> Vec<String> {
     let EvalReport { model, problems, samples, max_attempts, pass_at_1, pass_at_k, .. } = report;
     let each = if *samples == 1 { String::new() } else { format!(", {samples} samples each") };
     let row = |name: &str, shares: &PassRates| {
         let PassRates { first_attempt, with_retries } = shares;
         let (first, retried) = (first_attempt * 100.0, with_retries * 100.0);
-        format!(
-            "{name:<8} {first:5.1} % at the first attempt, {retried:5.1} % within {max_attempts}"
-        )
+        let attempts = counted(*max_attempts, "attempt", "attempts");
+        format!("{name:<8} {first:5.1} % at the first attempt, {retried:5.1} % within {attempts}")
     };
-    let mut lines = vec![format!("{model} · {problems} problems{each}"), row("pass@1", pass_at_1)];
+    let problems = counted(*problems, "problem", "problems");
+    let mut lines = vec![format!("{model} · {problems}{each}"), row("pass@1", pass_at_1)];
     lines.extend(pass_at_k.as_ref().map(|shares| row(&format!("pass@{samples}"), shares)));
     if !report.unsolved.is_empty() {
         lines.push(format!("unsolved: {}", report.unsolved.join(", ")));
@@ -175,7 +178,7 @@ fn lines(report: &EvalReport) -> Vec<String> {
     lines.iter().map(|line| terminal::harmless(line)).collect()
 }
 
-/// One line for each sample of each problem.
+/// Formats a line for each sample of each problem.
 fn by_problem(report: &EvalReport) -> Vec<String> {
     let mut lines = Vec::new();
     for problem in &report.results {
@@ -198,13 +201,13 @@ fn by_problem(report: &EvalReport) -> Vec<String> {
     lines
 }
 
-/// Short result, for the list of runs.
+/// Formats a short result for the list of runs.
 pub(crate) fn summary(result: &Value) -> Option<String> {
     let share = result["pass_at_1"]["with_retries"].as_f64()?;
     Some(format!("{:.1} % solved", share * 100.0))
 }
 
-/// Prints the stored result, with a line for each sample.
+/// Prints the stored result of an evaluation, with a line for each sample.
 pub(crate) fn show_stored(stored: &StoredRun<'_>) -> Result<(), Failure> {
     let Some(value) = &stored.run.result else { return Ok(()) };
     let report: EvalReport = read_result(value.clone())?;

@@ -1,4 +1,4 @@
-//! `assize exec`: runs the user's code in a fresh sandbox.
+//! `assize exec`: runs the user's code in a new sandbox.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -29,8 +29,8 @@ pub(crate) async fn run(args: ExecArgs, services: Services, cancel: Cancel) -> R
         _ => {
             if let Some(option) = misplaced_option(file, arguments).filter(|_| !args.quiet) {
                 terminal::warn(&format!(
-                    "`{option}` after `{}` goes to the program; put it before the file if it is meant for \
-                     assize, or `--` after the file to silence this",
+                    "`{option}` after `{}` is passed to the program; if it is an option for assize, put it before \
+                     the file; to silence this warning, put `--` after the file",
                     file.display()
                 ));
             }
@@ -39,11 +39,11 @@ pub(crate) async fn run(args: ExecArgs, services: Services, cancel: Cancel) -> R
     };
     let language = language(&args, file)?;
     if !args.packages.is_empty() && language != Language::Python {
-        let message = format!("`--packages` is for Python, not for {}", language.name());
+        let message = format!("`--packages` works only with Python, not with {}", language.name());
         return Err(Failure::new(FailureKind::Usage, message));
     }
     if let Some(folder) = &args.out {
-        // Checked before the program runs, not when it has ended.
+        // The folder is checked before the program runs, so that an invalid folder cannot lose the program's files.
         files::check_folder(folder, &services.environment)?;
     }
     let inputs = inputs(&args.files, &services)?;
@@ -122,7 +122,7 @@ async fn follow(
     Ok(outcome)
 }
 
-/// Exit code of the command for the outcome of a program.
+/// Returns the exit code of the command for the outcome of the program.
 pub(crate) fn exit_code(outcome: &ProgramOutcome) -> u8 {
     match outcome {
         ProgramOutcome { timed_out: true, .. } => ExitStatus::TimedOut.code(),
@@ -133,6 +133,7 @@ pub(crate) fn exit_code(outcome: &ProgramOutcome) -> u8 {
     }
 }
 
+/// A type with a JSON form for `assize exec --json`.
 trait AsJson {
     fn as_json(&self) -> Value;
 }
@@ -155,7 +156,7 @@ impl AsJson for CopiedOut {
     }
 }
 
-/// Parses the name of a language, or a usual alias.
+/// Parses the name of a language, or a usual alias such as `js`.
 pub(crate) fn language_named(name: &str) -> Result<Language, Failure> {
     let lower = name.to_ascii_lowercase();
     let canonical = match lower.as_str() {
@@ -170,7 +171,7 @@ pub(crate) fn language_named(name: &str) -> Result<Language, Failure> {
     })
 }
 
-/// Splits the positional arguments into the code file and the program's arguments.
+/// Splits the positional arguments into the path of the code file and the arguments of the program.
 fn code(args: &ExecArgs) -> Result<(&Path, &[String]), Failure> {
     let (file, arguments) = match args.code.split_first() {
         Some((file, arguments)) => (Path::new(file), arguments),
@@ -188,7 +189,8 @@ fn code(args: &ExecArgs) -> Result<(&Path, &[String]), Failure> {
     }
 }
 
-/// First program argument that is also an option of `assize exec`; `None` if a `--` before the file shows the intent.
+/// Returns the first argument of the program that is also the name of an option of `assize exec`. Returns `None` if a
+/// `--` before the file shows that the user passed the option to the program on purpose.
 fn misplaced_option<'a>(file: &Path, arguments: &'a [String]) -> Option<&'a str> {
     let before_file = std::env::args_os().take_while(|word| word != file.as_os_str());
     if before_file.into_iter().any(|word| word == "--") {
@@ -205,6 +207,7 @@ fn misplaced_option<'a>(file: &Path, arguments: &'a [String]) -> Option<&'a str>
     names.into_iter().find(|(_, name)| is_ours(name)).map(|(option, _)| option)
 }
 
+/// Returns the language of the code: from `--language`, or by the file name. Code from standard input is Python.
 fn language(args: &ExecArgs, file: &Path) -> Result<Language, Failure> {
     let usage = |message: String| Failure::new(FailureKind::Usage, message);
     match &args.language {
@@ -212,7 +215,9 @@ fn language(args: &ExecArgs, file: &Path) -> Result<Language, Failure> {
         None if file == Path::new("-") => Ok(Language::Python),
         None => Language::of_file(file).ok_or_else(|| {
             let message = format!("cannot tell the language of `{}` from its name", file.display());
-            usage(message).hint("set it with `--language python`, `bash` or `javascript`")
+            usage(message).hint(
+                "set it with `--language python`, `--language bash` or `--language javascript`",
+            )
         }),
     }
 }
@@ -224,7 +229,7 @@ pub(crate) fn inputs(files: &[String], services: &Services) -> Result<Vec<InputF
     let mut inputs: Vec<InputFile> = Vec::new();
     for given in files {
         let (path, name) = match given.rsplit_once('=') {
-            // The name of the file itself may contain a `=`.
+            // If a file with the whole name exists, the `=` is part of its name.
             Some((path, name)) if !services.environment.typed(given.as_ref()).exists() => {
                 (path, name.to_owned())
             }
@@ -241,7 +246,8 @@ pub(crate) fn inputs(files: &[String], services: &Services) -> Result<Vec<InputF
                 .components()
                 .any(|part| !matches!(part, std::path::Component::Normal(_)));
         if !plain {
-            return Err(usage(format!("invalid file name in the sandbox: `{name}`")));
+            let message = format!("`--file {given}`: invalid file name in the sandbox: `{name}`");
+            return Err(usage(message));
         }
         if inputs.iter().any(|input| input.name == name) {
             let hint = format!("give one of them another name, as in `--file {path}=other-{name}`");
@@ -256,7 +262,8 @@ pub(crate) fn inputs(files: &[String], services: &Services) -> Result<Vec<InputF
     Ok(inputs)
 }
 
-/// Prints a warning for each limit that was reached, the number of copied files, and a summary.
+/// Prints a warning for each limit that the program reached, the number of copied files, and on a terminal a summary of
+/// the execution. `about` describes the sandbox.
 pub(crate) fn print_summary(
     outcome: &ProgramOutcome,
     limits: &SandboxLimits,
@@ -279,7 +286,8 @@ pub(crate) fn print_summary(
     }
 }
 
-/// Prints a warning for each limit that was reached. `has_options`: whether a flag of this command can raise it.
+/// Prints a warning for each limit that the program reached. If `has_options` is true, the warning names the flag of
+/// the command that raises the limit.
 pub(crate) fn tell_limits(outcome: &ProgramOutcome, limits: &SandboxLimits, has_options: bool) {
     let how_to_raise = |option: &str| match has_options {
         true => format!("raise it with `{option}`"),

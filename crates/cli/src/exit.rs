@@ -1,10 +1,10 @@
-//! Exit codes of the command, in one table that help texts and the documentation show.
+//! Exit codes of the `assize` command. Help texts and the documentation show the same table.
 
 use std::fmt::Write as _;
 
 use assize_types::FailureKind;
 
-/// Every way the command ends, with its exit code.
+/// Ways in which the command can end, with their exit codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum ExitStatus {
@@ -40,7 +40,7 @@ impl ExitStatus {
         ExitStatus::OutputClosed,
     ];
 
-    /// Exit codes of `assize exec`, besides that of the program.
+    /// Exit codes of `assize exec` that do not come from the executed program.
     const OF_EXEC: [ExitStatus; 5] = [
         ExitStatus::TimedOut,
         ExitStatus::Sandbox,
@@ -53,22 +53,23 @@ impl ExitStatus {
         self as u8
     }
 
+    /// Description of the exit code for users.
     fn meaning(self) -> &'static str {
         match self {
-            ExitStatus::Done => "done",
+            ExitStatus::Done => "the command succeeded",
             ExitStatus::Failed => {
-                "tried and failed: the model declined, or its answer cannot be used"
+                "negative result: the model declined, its answer is unusable, or a check failed"
             }
             ExitStatus::Usage => "invalid command line or input: an option, its value, a file",
-            ExitStatus::Settings => "invalid setting (file or environment), key or model name",
+            ExitStatus::Settings => "invalid setting (file or environment), API key or model name",
             ExitStatus::Environment => "a provider, the network or the disk failed",
             ExitStatus::Budget => "the budget is used up",
             ExitStatus::Undecided => {
                 "a reviewer must decide: `assize gate ls` lists the submissions"
             }
-            ExitStatus::Internal => "an internal error of assize",
+            ExitStatus::Internal => "internal error of assize (a bug)",
             ExitStatus::TimedOut => "`exec`: the program reached its time limit",
-            ExitStatus::Sandbox => "no sandbox could be created, or it broke",
+            ExitStatus::Sandbox => "a sandbox could not be created, or it failed while in use",
             ExitStatus::Interrupted => "interrupted (Ctrl-C, SIGTERM, SIGHUP)",
             ExitStatus::OutOfMemory => "`exec`: the program ran out of memory",
             ExitStatus::OutputClosed => {
@@ -94,19 +95,20 @@ impl From<FailureKind> for ExitStatus {
     }
 }
 
+/// Exit code of a command that ends with a failure of this kind.
 pub(crate) fn exit_code(kind: FailureKind) -> u8 {
     ExitStatus::from(kind).code()
 }
 
-/// Shown at the end of `assize --help`.
+/// Text at the end of `assize --help`: the table of exit codes.
 pub(crate) fn help() -> String {
     table(&ExitStatus::ALL)
 }
 
-/// Shown at the end of `assize exec --help`.
+/// Text at the end of `assize exec --help`: the exit codes of that command, and the files of the program.
 pub(crate) fn help_of_exec() -> String {
     format!(
-        "{}\n  otherwise that of the program, or 128 plus the signal that killed it\n\
+        "{}\n  otherwise the exit code of the program, or 128 plus the number of the signal that killed it\n\
          The program starts in /workspace, which contains the files you pass; it may write there and in /tmp.",
         table(&ExitStatus::OF_EXEC)
     )
@@ -124,11 +126,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documentation_contains_the_exit_code_table() {
+    fn exit_code_table_in_the_documentation_matches_the_code() {
         let page = include_str!("../../../docs/reference/exit-codes.md");
         let rows =
             ExitStatus::ALL.map(|exit| format!("| {} | {} |\n", exit.code(), exit.meaning()));
         let table = format!("| code | meaning |\n|---|---|\n{}", rows.concat());
-        assert!(page.contains(&table), "the page should have this table:\n{table}");
+        assert!(page.contains(&table), "exit-codes.md must contain this table:\n{table}");
     }
 }

@@ -1,4 +1,4 @@
-//! Hints in messages: the command about a run to type next.
+//! Hints in messages that suggest the next command for a run, such as `assize runs show ID`.
 
 use std::sync::OnceLock;
 
@@ -7,10 +7,10 @@ use assize_run::{RunId, RunKind, how_to_resume};
 
 use crate::terminal::{DIM, paint};
 
-/// ` --cluster SERVERS`, if that flag was given.
+/// Text ` --cluster SERVERS` that is appended to suggested commands. Set only if the flag `--cluster` was given.
 static CLUSTER: OnceLock<String> = OnceLock::new();
 
-/// Remembers the `--cluster` flag of the command line, which commands about its runs need again.
+/// Stores the `--cluster` flag of the command line, because suggested commands need the same flag to find the run.
 pub(crate) fn remember_cluster(config: &Settings) {
     let servers =
         config.written(SettingKey::ClusterServers).and_then(|servers| servers.requested());
@@ -23,17 +23,17 @@ fn cluster() -> &'static str {
     CLUSTER.get().map_or("", String::as_str)
 }
 
-/// `assize runs …` for the runs of this command, in backticks.
+/// Formats the command `assize runs` with these arguments in backticks, with the flag `--cluster` if it was given.
 pub(crate) fn runs(arguments: &str) -> String {
     format!("`assize runs {arguments}{}`", cluster())
 }
 
-/// Hint which command shows the transcripts of a run; `content` says what they contain.
+/// Formats a hint which command shows the transcripts of a run. `content` describes what the transcripts contain.
 pub(crate) fn transcripts(content: &str, id: &RunId) -> String {
     paint(DIM, format!("{content}: {}", runs(&format!("show {id} --transcripts"))))
 }
 
-/// Hint how to resume a run.
+/// Formats a hint how to resume a run.
 pub(crate) fn resume(kind: RunKind, id: &RunId) -> String {
     how_to_resume(kind, id, cluster())
 }

@@ -26,18 +26,21 @@ pub(crate) async fn run(command: ImageCommand, services: &Services) -> Result<()
             build_microvm(&images, MicrovmSources { kernel, modules, rootfs }, quiet).await
         }
         ImageCommand::Build { kind: ImageKind::Microvm, from: Some(_), .. } => {
-            Err(Failure::new(FailureKind::Usage, "`--from` is for containers")
+            Err(Failure::new(FailureKind::Usage, "`--from` works only for container images")
                 .hint("a microVM image is built from `--kernel FILE` and `--rootfs TAR`"))
         }
         ImageCommand::Build { kernel, rootfs, .. } if kernel.is_some() || rootfs.is_some() => {
-            Err(Failure::new(FailureKind::Usage, "`--kernel` and `--rootfs` are for microVMs")
-                .hint("use `assize image build microvm`"))
+            let message = "`--kernel` and `--rootfs` work only for microVM images";
+            Err(Failure::new(FailureKind::Usage, message).hint("use `assize image build microvm`"))
         }
         ImageCommand::Build { from: Some(image), .. } => out_line(&images.prepare(&image).await?),
         ImageCommand::Build { from: None, quiet, .. } => {
             let (name, bytes) = images.build_base(&mut progress_printer(quiet)).await?;
             if !quiet {
-                note(&format!("{} MB; `assize exec --isolation docker` uses it", bytes >> 20));
+                let megabytes = bytes >> 20;
+                note(&format!(
+                    "built an image of {megabytes} MB; `assize exec --isolation docker` uses it"
+                ));
             }
             out_line(&name)
         }
@@ -51,6 +54,7 @@ pub(crate) async fn run(command: ImageCommand, services: &Services) -> Result<()
     }
 }
 
+/// Creates a callback that prints the progress of a build unless `quiet`.
 fn progress_printer(quiet: bool) -> impl FnMut(&str) + Send {
     move |line: &str| {
         if !quiet {
@@ -67,14 +71,14 @@ async fn build_microvm(
     let image = images.build_microvm(sources, &mut progress_printer(quiet)).await?;
     if !quiet {
         note(&format!(
-            "{} MB ({}); `assize exec --isolation microvm` uses it; the first use boots a microVM and creates \
-             its snapshot",
+            "built an image of {} MB (kernel {}); `assize exec --isolation microvm` uses it; the first use boots a \
+             microVM and creates its snapshot",
             image.bytes >> 20,
             harmless(&image.kernel)
         ));
         if let Some(missing) = images.missing_for_microvm() {
             let hint = missing.advice().map(|hint| format!(" ({hint})")).unwrap_or_default();
-            note(&format!("still missing: {}{hint}", missing.message()));
+            note(&format!("microVMs cannot be started yet: {}{hint}", missing.message()));
         }
     }
     out_line(MICROVM)
@@ -83,7 +87,7 @@ async fn build_microvm(
 async fn show(images: &Images, json: bool) -> Result<(), Failure> {
     let (images, why_no_containers) = images.list().await?;
     if let Some(why) = why_no_containers {
-        note(&format!("cannot list the images of containers: {why}"));
+        note(&format!("cannot list container images: {why}"));
     }
     if json {
         return out_json(&json!(images));

@@ -8,7 +8,7 @@ use assize_types::{Cancel, Failure, FailureKind};
 
 use assize_service::files::open_regular;
 
-/// Reads all of standard input, which must be text of at most `mebibytes` MiB.
+/// Reads all of standard input, which must be UTF-8 text of at most `mebibytes` MiB. `what` names the text in errors.
 pub(crate) async fn from_standard_input(
     what: &'static str,
     mebibytes: u64,
@@ -23,7 +23,7 @@ pub(crate) async fn from_standard_input(
     }
 }
 
-/// Reads a file, which must be text of at most `mebibytes` MiB.
+/// Reads a file, which must be UTF-8 text of at most `mebibytes` MiB. `what` names the text in errors.
 pub(crate) fn from_file(
     what: &'static str,
     mebibytes: u64,

@@ -1,4 +1,4 @@
-//! Dispatch on the kind of a run: the only place of this crate that knows which command a run belongs to.
+//! Dispatch on the kind of a run: selects the command that a run belongs to. No other module of this crate does that.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ pub(crate) struct StoredRun<'a> {
     pub(crate) environment: &'a Environment,
 }
 
-/// Options of a command that resumes or forks a run.
+/// Options of `assize runs resume` or `assize runs fork`, for any kind of run.
 struct EarlierArgs {
     again: ResumeFlags,
     fork: ForkArgs,
@@ -33,7 +33,7 @@ struct EarlierArgs {
     model: ModelArgs,
 }
 
-/// Runs the command that a run belongs to.
+/// Executes the command for this kind of run with the given options.
 async fn start(
     kind: RunKind,
     args: EarlierArgs,
@@ -69,7 +69,7 @@ async fn start(
     }
 }
 
-/// Short result of a run, for the list of runs.
+/// Formats the short result of a run for the list of runs.
 pub(crate) fn summary(run: &Run) -> Option<String> {
     let result = run.result.as_ref()?;
     match run.kind {
@@ -81,7 +81,7 @@ pub(crate) fn summary(run: &Run) -> Option<String> {
     }
 }
 
-/// Adds the fields that only this kind of run has to its JSON object.
+/// Adds the fields that only this kind of run has to the JSON object of the run.
 pub(crate) async fn describe(
     stored: &StoredRun<'_>,
     transcripts: bool,
@@ -108,7 +108,7 @@ pub(crate) async fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<()
     }
 }
 
-/// Lists the files of a run, or copies them into a folder.
+/// Lists the files of a run, or copies them to a folder.
 pub(crate) async fn files(
     stored: &StoredRun<'_>,
     out: Option<&Path>,
@@ -123,7 +123,7 @@ pub(crate) async fn files(
     }
 }
 
-/// Finds a run; also returns services with the settings that it was started with.
+/// Finds a run by its name. Also returns services with the settings that the run was started with.
 async fn earlier(name: &str, services: Services) -> Result<(Run, Services), Failure> {
     let store = services.open_store_to_read().await?.ok_or_else(|| no_such_run(name))?;
     let run = find(&*store, name).await?;
@@ -131,7 +131,7 @@ async fn earlier(name: &str, services: Services) -> Result<(Run, Services), Fail
     Ok((run, services.with_settings(settings)))
 }
 
-/// `assize runs resume`.
+/// Runs the command `assize runs resume`.
 pub(crate) async fn resume(
     args: ResumeArgs,
     services: Services,
@@ -140,7 +140,8 @@ pub(crate) async fn resume(
     let (earlier, services) = earlier(&args.run, services).await?;
     let kind = earlier.kind;
     if args.out.is_some() && !matches!(kind, RunKind::Code | RunKind::Consult) {
-        let message = format!("`--out` is for programs and consultations, not for {kind}");
+        let message =
+            format!("`--out` works only for programs and consultations, not for {kind} runs");
         return Err(Failure::new(FailureKind::Usage, message));
     }
     let model = args.model();
@@ -151,7 +152,7 @@ pub(crate) async fn resume(
     start(kind, args, services, cancel).await
 }
 
-/// `assize runs fork`.
+/// Runs the command `assize runs fork`.
 pub(crate) async fn fork(
     args: ForkRunArgs,
     services: Services,
@@ -165,7 +166,7 @@ pub(crate) async fn fork(
         return Err(failure.hint("only debates and consultations can be forked"));
     }
     if kind == RunKind::Debate && (args.out.is_some() || args.yes) {
-        let message = "`--out` and `--yes` are for consultations";
+        let message = "`--out` and `--yes` work only for consultations, not for debates";
         return Err(Failure::new(FailureKind::Usage, message));
     }
     let model = args.model();

@@ -6,7 +6,8 @@ use assize_config::{LogFormat, Settings};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::time::SystemTime;
 
-/// Starts logging. Only our own crates log: at `trace`, HTTP libraries would print details that users do not need.
+/// Starts logging to standard error. Only log lines of assize's own crates are printed: at the level `trace`, HTTP
+/// libraries would print details that users do not need.
 pub(crate) fn start(config: &Settings) {
     // A directive applies to every target that starts with its name: `assize_server`, `assize_worker`, ...
     let directives = format!("assize={}", *config.log.level);

@@ -71,13 +71,13 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
         return terminal::out(&String::from_utf8_lossy(&script)).map(|()| 0);
     }
     if cli.command.prints_answer() {
-        // Checked before money is spent on an answer that could not be printed.
+        // Standard output is checked before money is spent on an answer that could not be printed.
         terminal::check_open()?;
         terminal::keep_outcome();
     }
     let environment = environment(cli.command.is_quiet())?;
     match &cli.command {
-        // These run before the settings are loaded, because they can repair invalid settings.
+        // `config set` and `config unset` run before the settings are loaded, because they can repair invalid settings.
         CliCommand::Config(ConfigCommand::Set { key, value }) => {
             return config_edit::set(key, value, &environment).map(|()| 0);
         }
@@ -158,7 +158,8 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
     outcome
 }
 
-/// Awaits `work` until it ends or the command is cancelled. Cancelling drops the future, so `work` must need no cleanup.
+/// Awaits `work` until it ends or the command is cancelled. On cancellation, the future `work` is dropped, so it must
+/// need no asynchronous cleanup.
 pub(crate) async fn until_cancelled<T>(
     cancel: &Cancel,
     work: impl Future<Output = Result<T, Failure>>,
@@ -188,7 +189,7 @@ async fn interrupt(cancel: Cancel) {
     }
 }
 
-/// Waits for a signal; forever if its handler could not be installed.
+/// Waits until the process receives the signal. If the handler could not be installed, waits forever.
 async fn received(signal: &mut Option<tokio::signal::unix::Signal>) {
     match signal {
         Some(signal) => drop(signal.recv().await),
@@ -196,7 +197,7 @@ async fn received(signal: &mut Option<tokio::signal::unix::Signal>) {
     }
 }
 
-/// Settings given as flags.
+/// Returns the settings that the flags of the command set. Fails if a `--model ROLE=MODEL` flag is invalid.
 fn flags(cli: &Cli) -> Result<Vec<FlagSetting>, Failure> {
     let (mut flags, model_args) = match &cli.command {
         CliCommand::Ask(args) => (Vec::new(), Some(args.model.clone())),
@@ -216,7 +217,7 @@ fn flags(cli: &Cli) -> Result<Vec<FlagSetting>, Failure> {
         }
         _ => (Vec::new(), None),
     };
-    // The forked run may be a consultation.
+    // `assize runs fork` also accepts roles, because the forked run may be a consultation.
     let has_roles =
         matches!(cli.command, CliCommand::Consult(_) | CliCommand::Runs(RunsCommand::Fork(_)));
     flags.extend(model_args.iter().flat_map(ModelArgs::settings));
@@ -234,7 +235,7 @@ fn flags(cli: &Cli) -> Result<Vec<FlagSetting>, Failure> {
     Ok(flags)
 }
 
-/// Environment of this process: its variables, working folder, and the user's folders.
+/// Returns the environment of this process: its variables, its working folder, and the user's folders.
 fn environment(quiet: bool) -> Result<Environment, Failure> {
     let missing =
         |what: &str| Failure::new(FailureKind::Environment, format!("cannot find {what}"));
@@ -243,7 +244,7 @@ fn environment(quiet: bool) -> Result<Environment, Failure> {
     let config_folder = strategy.config_dir().join("assize");
     let state_folder = strategy.state_dir().unwrap_or_else(|| strategy.data_dir()).join("assize");
     Ok(Environment {
-        // Variables that are not UTF-8 are ignored: no setting can be read from them.
+        // Variables that are not valid UTF-8 are ignored, because no setting can have them as its value.
         environment: std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect(),

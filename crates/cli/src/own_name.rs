@@ -1,27 +1,30 @@
-//! Shows the user's own file name where a program's messages name the code file in the sandbox.
+//! Replaces the path of the code file in a program's messages with the name of the user's file.
 //!
-//! Every sandbox runs its code from the same path, such as `/tmp/code.py`, because interpreters that are started in
-//! advance cannot be given another. So the path is replaced in messages (tracebacks, warnings) as they are printed.
+//! Every sandbox runs its code from the same path, such as `/tmp/code.py`, because an interpreter that was started in
+//! advance cannot get another code path. Therefore the path is replaced when messages (tracebacks, warnings) are
+//! printed.
 
 use std::path::Path;
 
 use assize_code::Language;
 use assize_types::text::harmless;
 
-/// Maximum length of a name that is shown, in bytes.
+/// Maximum length of a file name that replaces the path, in bytes.
 const MAX_NAME_BYTES: usize = 100;
 
-/// Replaces the code path in the sandbox with the user's file name, where a message names a line in it.
+/// Filter for the output of a program. Where a message names a line of the code file, the filter replaces the path of
+/// the file in the sandbox with the name of the user's file.
 #[derive(Debug)]
 pub(crate) struct SourceNameFilter {
     path: &'static [u8],
     name: Vec<u8>,
-    /// End of the output so far, if it may be the beginning of the path.
+    /// Last bytes of the output so far, held back because they may be the beginning of the path.
     held: Vec<u8>,
 }
 
 impl SourceNameFilter {
-    /// `None` if the code has no file name, or one that could control the terminal or imitate another message.
+    /// Creates a filter. Returns `None` if the code has no file name, or if the name could control the terminal or
+    /// imitate another message.
     pub(crate) fn of(file: &Path, language: Language) -> Option<SourceNameFilter> {
         let name = file.file_name()?.to_str()?;
         let plain =
@@ -31,7 +34,7 @@ impl SourceNameFilter {
         usable.then(|| SourceNameFilter { path, name: name.into(), held: Vec::new() })
     }
 
-    /// Processes the next bytes; returns those that can be printed.
+    /// Processes the next bytes of the output; returns the bytes that can be printed.
     pub(crate) fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.held.extend_from_slice(bytes);
         let mut shown = Vec::with_capacity(self.held.len());
@@ -39,10 +42,10 @@ impl SourceNameFilter {
         while at < self.held.len() {
             let rest = &self.held[at..];
             if rest.len() <= self.path.len() && self.path.starts_with(rest) {
-                // More bytes are needed to decide.
+                // More bytes are needed to decide whether this is the path.
                 break;
             }
-            // A line number follows: `File "…", line 3`, `…:3`, `…: line 3`.
+            // After the path, a line number follows: `File "…", line 3`, `…:3` or `…: line 3`.
             if rest.starts_with(self.path) && matches!(rest[self.path.len()], b'"' | b':') {
                 shown.extend_from_slice(&self.name);
                 at += self.path.len();
@@ -55,7 +58,7 @@ impl SourceNameFilter {
         shown
     }
 
-    /// Ends the output; returns the bytes held back.
+    /// Returns the bytes that were held back. Must be called at the end of the output.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
@@ -75,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn line_references_name_the_users_file_for_any_split() {
+    fn source_name_filter_replaces_line_references_for_any_split_of_the_output() {
         let text = b"  File \"/tmp/code.py\", line 3\n/tmp/code.py:4: Warning\n/tmp/code.pyc /tmp/code.py /tmp/cod";
         let expected =
             "  File \"plot.py\", line 3\nplot.py:4: Warning\n/tmp/code.pyc /tmp/code.py /tmp/cod";
@@ -85,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_names_keep_the_sandbox_path() {
+    fn source_name_filter_is_not_created_for_unsafe_file_names() {
         let long = format!("{}.py", "a".repeat(200));
         for name in ["-", "a\nb.py", "a\x1b[31m.py", "a\u{202e}b.py", "a\".py", "/", long.as_str()]
         {
@@ -96,7 +99,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn other_output_is_unchanged(pieces in prop::collection::vec("[/tmpcode.y a]{0,14}", 0..6)) {
+        fn source_name_filter_leaves_other_output_unchanged(
+            pieces in prop::collection::vec("[/tmpcode.y a]{0,14}", 0..6)
+        ) {
             let pieces: Vec<&[u8]> = pieces.iter().map(String::as_bytes).collect();
             prop_assert_eq!(shown("plot.py", &pieces).into_bytes(), pieces.concat());
         }

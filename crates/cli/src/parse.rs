@@ -8,14 +8,15 @@ use clap::{ArgAction, Command, CommandFactory, Error, FromArgMatches};
 
 use crate::args::Cli;
 
-/// Flags of other programs, by command, and what to use here instead.
+/// Flags that users may know from other programs: command (empty for all commands), flags, and a hint which flag of
+/// assize to use instead.
 const FOREIGN_FLAGS: &[(&str, &[&str], &str)] = &[
     (
         "run",
         &["--retries", "--max-retries", "--tries"],
         "`--max-attempts NUMBER` sets the maximum number of attempts",
     ),
-    ("run", &["--input", "--data", "--upload"], "`--file PATH` gives the program a file"),
+    ("run", &["--input", "--data", "--upload"], "`--file PATH` passes a file to the program"),
     (
         "run",
         &["--task", "--prompt"],
@@ -24,12 +25,12 @@ const FOREIGN_FLAGS: &[(&str, &[&str], &str)] = &[
     (
         "run",
         &["--network", "--net"],
-        "sandboxes have no network; `--file PATH` gives the program data",
+        "sandboxes have no network; `--file PATH` passes data to the program",
     ),
     (
         "exec",
         &["--network", "--net"],
-        "sandboxes have no network; `--file PATH` gives the program data",
+        "sandboxes have no network; `--file PATH` passes data to the program",
     ),
     (
         "serve",
@@ -37,7 +38,11 @@ const FOREIGN_FLAGS: &[(&str, &[&str], &str)] = &[
         "`--listen 127.0.0.1:8080` sets address and port, `--listen 8080` the port",
     ),
     ("serve", &["--address", "--bind", "--addr"], "`--listen ADDRESS:PORT` sets address and port"),
-    ("", &["--verbose", "-v", "--debug"], "`--log-level info` or `--log-level debug` logs more"),
+    (
+        "",
+        &["--verbose", "-v", "--debug"],
+        "`--log-level info` or `--log-level debug` logs more details",
+    ),
 ];
 
 /// Parses the command line; exits with code 2 if it is invalid, and with 0 after printing help.
@@ -54,7 +59,8 @@ fn parse(words: Vec<OsString>) -> Result<Cli, Error> {
     Cli::from_arg_matches(&matches).map_err(|error| explained(error.format(&mut command), &command))
 }
 
-/// Allows negative numbers as values, so that the error about `--timeout -1` names the values the option accepts.
+/// Allows negative numbers as values of options, so that the error about `--timeout -1` lists the valid values instead
+/// of reporting an unknown option.
 fn with_negative_numbers(command: Command) -> Command {
     let takes_value = |action: &ArgAction| matches!(action, ArgAction::Set | ArgAction::Append);
     command
@@ -65,7 +71,7 @@ fn with_negative_numbers(command: Command) -> Command {
         .mut_subcommands(with_negative_numbers)
 }
 
-/// Subcommand named by the words before the wrong one.
+/// Returns the subcommand that the words of the command line before `wrong` select.
 fn named<'c>(command: &'c Command, words: &[OsString], wrong: &str) -> &'c Command {
     let words = words.iter().skip(1).filter_map(|word| word.to_str());
     words
@@ -73,6 +79,7 @@ fn named<'c>(command: &'c Command, words: &[OsString], wrong: &str) -> &'c Comma
         .fold(command, |found, word| found.find_subcommand(word).unwrap_or(found))
 }
 
+/// Adds a suggestion to an error about an unknown subcommand or option: the most similar name, or a hint.
 fn explain(mut error: Error, command: &Command, words: &[OsString]) -> Error {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -96,7 +103,7 @@ fn explain(mut error: Error, command: &Command, words: &[OsString]) -> Error {
                 let tip = vec![instead.to_owned().into()];
                 error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tip));
             } else if wrong.starts_with('-') && error.get(ContextKind::SuggestedArg).is_none() {
-                // clap's own tip would be to pass it as a value.
+                // This replaces clap's default tip, which is to pass the unknown option as a value.
                 let longs: Vec<String> = command
                     .get_arguments()
                     .filter_map(|arg| Some(format!("--{}", arg.get_long()?)))
@@ -111,7 +118,7 @@ fn explain(mut error: Error, command: &Command, words: &[OsString]) -> Error {
     error
 }
 
-/// What to use instead of a flag that other programs have.
+/// Returns the hint for a flag that other programs have and `command` does not have.
 fn foreign_flag_hint(command: &str, flag: &str) -> Option<&'static str> {
     let of_command = |(name, flags, _): &&(&str, &[&str], &str)| {
         (name.is_empty() || *name == command) && flags.contains(&flag)
@@ -131,23 +138,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hints_name_flags_and_commands_that_exist() {
+    fn foreign_flag_hints_name_only_existing_commands_and_flags() {
         let mut command = Cli::command();
         command.build();
         for (name, flags, instead) in FOREIGN_FLAGS {
             let of = command.find_subcommand(name).unwrap_or(&command);
-            assert!(name.is_empty() || of.get_name() == *name, "no command `{name}`");
+            assert!(name.is_empty() || of.get_name() == *name, "assize has no command `{name}`");
             for flag in *flags {
                 let taken = of
                     .get_arguments()
                     .any(|arg| arg.get_long().is_some_and(|long| format!("--{long}") == *flag));
-                assert!(!taken, "`{name} {flag}` is an option");
+                assert!(!taken, "assize has the option `{name} {flag}`, so a hint is wrong");
             }
             let named = instead.split('`').skip(1).step_by(2).filter(|code| code.starts_with("--"));
             for code in named {
                 let long = code.trim_start_matches("--").split(' ').next().unwrap_or_default();
                 let there = of.get_arguments().any(|arg| arg.get_long() == Some(long));
-                assert!(there, "`{name}` has no `--{long}`");
+                assert!(there, "the hint names `--{long}`, which `{name}` does not have");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Prints or captures the output of a program in a sandbox.
+//! Prints or captures the output of a program that runs in a sandbox.
 
 use std::io::IsTerminal;
 
@@ -9,7 +9,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use crate::own_name::SourceNameFilter;
 use crate::terminal;
 
-/// How a program's output is handled.
+/// How the output of a program is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputMode {
     /// Capture the output and print nothing.
@@ -25,17 +25,18 @@ pub(crate) struct ProgramOutput {
     show: OutputMode,
     stdout: StreamWriter<tokio::io::Stdout>,
     stderr: StreamWriter<tokio::io::Stderr>,
-    /// Replaces the code path in messages with the user's file name.
+    /// Filter that replaces the path of the code in messages of the program with the name of the user's file.
     name: Option<SourceNameFilter>,
-    /// Captured output, with [`Show::Keep`].
+    /// Captured standard output, if the mode is [`OutputMode::Keep`].
     pub(crate) kept_stdout: Vec<u8>,
+    /// Captured standard error, if the mode is [`OutputMode::Keep`].
     pub(crate) kept_stderr: Vec<u8>,
 }
 
 impl ProgramOutput {
     pub(crate) fn new(show: OutputMode, name: Option<SourceNameFilter>) -> ProgramOutput {
         let sanitize = |terminal: bool| terminal && show == OutputMode::Harmless;
-        // Asynchronous writers: a reader that stops reading must not keep us from handling signals.
+        // The writers are asynchronous, so that signals are handled even if the reader of the output stops reading.
         let stdout =
             StreamWriter::new(tokio::io::stdout(), sanitize(std::io::stdout().is_terminal()));
         let stderr =
@@ -50,7 +51,7 @@ impl ProgramOutput {
         }
     }
 
-    /// Handles the next bytes of a program's output.
+    /// Prints or captures the next bytes of one of the program's output streams.
     pub(crate) async fn pass(
         &mut self,
         output: ProgramStream,
@@ -79,7 +80,7 @@ impl ProgramOutput {
         self.stderr.pass(bytes).await
     }
 
-    /// Ends the output: writes the bytes held back.
+    /// Writes the bytes that were held back. Must be called at the end of the program's output.
     pub(crate) async fn finish(&mut self) -> Result<(), Failure> {
         let rest = self.name.take().map_or_else(Vec::new, |mut name| name.finish());
         self.pass_stderr(&rest).await?;
@@ -92,7 +93,7 @@ impl ProgramOutput {
 struct StreamWriter<W> {
     to: W,
     sanitize: bool,
-    /// First bytes of a character whose last bytes have not arrived yet.
+    /// First bytes of a UTF-8 character whose remaining bytes have not arrived yet.
     pending: Vec<u8>,
 }
 
@@ -131,7 +132,7 @@ impl<W: AsyncWrite + Unpin> StreamWriter<W> {
     }
 }
 
-/// Number of bytes before an incomplete character at the end.
+/// Returns the length of `bytes` without an incomplete UTF-8 character at the end.
 fn whole_characters(bytes: &[u8]) -> usize {
     let begins = |back: &usize| bytes[bytes.len() - back] & 0xc0 != 0x80;
     // The last character begins at most three bytes before the end.
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn split_characters_are_printed_whole() {
+    async fn stream_writer_prints_characters_whole_if_their_bytes_arrive_separately() {
         let text = "aä€😀z\u{1b}[31m";
         for split in 0..=text.len() {
             let mut shown = Vec::new();

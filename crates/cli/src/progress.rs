@@ -1,4 +1,4 @@
-//! Progress display of a run: lines redrawn in place on a terminal, appended lines elsewhere.
+//! Progress display of a run. On a terminal, lines are redrawn in place; elsewhere, lines are appended.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use assize_run::BudgetLedger;
 use crate::account::account;
 use crate::terminal::{self, DIM, paint};
 
-/// Interval at which live lines are redrawn, if they have changed.
+/// Interval at which progress lines on a terminal are redrawn, if they have changed.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// How progress is shown.
@@ -18,6 +18,7 @@ enum Mode {
     Live,
     /// Lines are appended.
     Lines,
+    /// No progress is shown.
     Silent,
 }
 
@@ -27,13 +28,13 @@ pub(crate) struct RunUsage {
     pub(crate) spent: String,
 }
 
-/// Progress view of one kind of run.
+/// Formats the progress of one kind of run.
 pub(crate) trait ProgressView {
-    /// The lines below the heading.
+    /// Formats the progress lines below the heading.
     fn lines(&self, so_far: &RunUsage) -> Vec<String>;
 }
 
-/// Progress of one run.
+/// Progress display of one run.
 pub(crate) struct Progress<V> {
     heading: String,
     ledger: Arc<dyn BudgetLedger>,
@@ -43,7 +44,7 @@ pub(crate) struct Progress<V> {
 }
 
 impl<V: ProgressView> Progress<V> {
-    /// Starts to show progress, in the mode that the terminal supports.
+    /// Creates the progress display of a run, in the mode that the terminal supports.
     pub(crate) fn begin(
         heading: String,
         ledger: Arc<dyn BudgetLedger>,
@@ -62,11 +63,12 @@ impl<V: ProgressView> Progress<V> {
         Arc::new(Progress { heading, ledger, started, mode, view })
     }
 
+    /// Whether lines are redrawn in place.
     pub(crate) fn is_live(&self) -> bool {
         self.mode == Mode::Live
     }
 
-    /// Updates the view. If lines are appended, prints the line that `change` returns.
+    /// Updates the view with `change`. In the mode that appends lines, also prints the line that `change` returns.
     pub(crate) fn update(&self, change: impl FnOnce(&mut V, &RunUsage) -> Option<String>) {
         let line = change(&mut self.view(), &self.consumption());
         if let (Mode::Lines, Some(line)) = (self.mode, line) {
@@ -74,7 +76,7 @@ impl<V: ProgressView> Progress<V> {
         }
     }
 
-    /// Awaits the end of the run, and shows its progress until then.
+    /// Awaits the end of the run, shows its progress until then, and returns the result of `end`.
     pub(crate) async fn until<T>(&self, end: impl Future<Output = T>) -> T {
         let ended = tokio::select! {
             ended = end => ended,
@@ -84,6 +86,7 @@ impl<V: ProgressView> Progress<V> {
         ended
     }
 
+    /// Redraws the progress lines forever.
     async fn draw(&self) {
         loop {
             if self.is_live() {
@@ -105,7 +108,7 @@ impl<V: ProgressView> Progress<V> {
     }
 }
 
-/// View with one line: the current activity.
+/// Progress view with a single line: the current activity of the run.
 pub(crate) struct Activity(String);
 
 impl Default for Activity {
@@ -121,6 +124,7 @@ impl ProgressView for Activity {
 }
 
 impl Progress<Activity> {
+    /// Shows a new current activity.
     pub(crate) fn say(&self, activity: String) {
         self.update(|view, _| {
             let line = paint(DIM, &activity);

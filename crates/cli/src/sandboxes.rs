@@ -1,7 +1,7 @@
-//! `assize sandbox`: named sandboxes that outlive the command.
+//! `assize sandbox`: creates and uses named sandboxes, which continue to exist after the command has ended.
 //!
-//! A sandbox exists as long as the process that created it. So `create` starts a background process, which keeps the
-//! sandbox until it expires or is removed; all other commands connect to that process.
+//! A sandbox exists as long as the process that created it. Therefore `create` starts a background process, which runs
+//! until the sandbox expires or is removed. All other commands connect to that process.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -26,7 +26,7 @@ pub(crate) async fn run(
 ) -> Result<u8, Failure> {
     match command {
         SandboxCommand::Create(args) => {
-            // If this is cancelled, the background process finds its pipe closed and exits.
+            // If the command is cancelled, the background process exits, because its output pipe is closed.
             until_cancelled(&cancel, create(&args, &services)).await.map(|()| 0)
         }
         SandboxCommand::Hold(args) => hold(&args, &services, cancel).await.map(|()| 0),
@@ -43,7 +43,7 @@ pub(crate) async fn run(
             let mut screen =
                 ProgramOutput::new(if raw { OutputMode::Raw } else { OutputMode::Harmless }, None);
             let pass = async |output, bytes: &[u8]| screen.pass(output, bytes).await;
-            // Cancelling drops the future, which kills the program; the sandbox stays.
+            // On cancellation, the future is dropped, which kills the program. The sandbox remains.
             let outcome = until_cancelled(&cancel, running.follow(pass)).await?;
             screen.finish().await?;
             tell_limits(&outcome, &limits, false);
@@ -73,16 +73,16 @@ fn new_sandbox(args: &CreateArgs) -> NewSandbox {
     }
 }
 
-/// Starts a background process that creates the sandbox and keeps it.
+/// Starts a background process that creates the sandbox and keeps it running.
 async fn create(args: &CreateArgs, services: &Services) -> Result<(), Failure> {
     let prospect = services.look_at(&new_sandbox(args)).await?;
     if prospect.exists {
-        note(&format!("`{}` already exists and is left unchanged", args.name));
+        note(&format!("the sandbox `{}` already exists and is not changed", args.name));
         return out_line(&args.name);
     }
     let failed = |error: std::io::Error| Failure::from_error(FailureKind::Environment, &error);
     let program = std::env::current_exe().map_err(failed)?;
-    // The same arguments, with `hold` instead of `create`.
+    // The background process gets the same arguments, with `hold` instead of `create`.
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     let at = words.iter().position(|word| word == "create").unwrap_or(1);
     let mut background = tokio::process::Command::new(program)
@@ -106,7 +106,7 @@ async fn create(args: &CreateArgs, services: &Services) -> Result<(), Failure> {
         );
     }
     note(&format!(
-        "{} ({}), removed after {}",
+        "isolation: {} ({}); the sandbox is removed after {}",
         prospect.isolation,
         prospect.why,
         humantime::format_duration(args.ttl)
@@ -114,9 +114,10 @@ async fn create(args: &CreateArgs, services: &Services) -> Result<(), Failure> {
     out_line(&args.name)
 }
 
-/// Creates a sandbox, prints its name, and keeps it until it expires or is removed.
+/// Background process of a named sandbox: creates the sandbox, prints its name, and waits until the sandbox expires or
+/// is removed.
 async fn hold(args: &CreateArgs, services: &Services, cancel: Cancel) -> Result<(), Failure> {
-    // A new session, so that this process survives the terminal it was started from.
+    // The process gets its own session, so that it does not end when the terminal is closed.
     let _ = rustix::process::setsid();
     let sandbox = services.hold(new_sandbox(args)).await?;
     out_line(&args.name)?;
@@ -129,7 +130,8 @@ async fn hold(args: &CreateArgs, services: &Services, cancel: Cancel) -> Result<
     Ok(())
 }
 
-/// Redirects output to `/dev/null`, which releases the terminal and ends the pipe that `create` reads.
+/// Redirects the output of this process to `/dev/null`. This releases the terminal and closes the pipe that `create`
+/// reads.
 fn detach() {
     if let Ok(nothing) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(&nothing);
@@ -137,12 +139,13 @@ fn detach() {
     }
 }
 
-/// Splits `SANDBOX:PATH`; `None` for a path of this machine.
+/// Splits `SANDBOX:PATH` into the name of the sandbox and the path; `None` for a path on this machine.
 fn in_sandbox(text: &str) -> Option<(&str, &str)> {
-    // A path of this machine may contain a colon after a slash.
+    // A path on this machine may contain a colon after a slash, as in `folder/a:b`.
     text.split_once(':').filter(|(name, _)| !name.is_empty() && !name.contains('/'))
 }
 
+/// Copies files into a sandbox or out of it.
 async fn copy(
     named: &NamedSandboxes,
     run: Option<&str>,
@@ -164,9 +167,9 @@ async fn copy(
             copied.left.iter().for_each(|left| warn(left));
         }
         _ => {
-            let message = "exactly one side of a copy must be in a sandbox";
+            let message = "exactly one of the two paths must be in a sandbox";
             return Err(Failure::new(FailureKind::Usage, message)
-                .hint("name a file in a sandbox like `my-sandbox:/workspace/file`"));
+                .hint("write a path in a sandbox as `my-sandbox:/workspace/file`"));
         }
     }
     Ok(())

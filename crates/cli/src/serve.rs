@@ -49,14 +49,15 @@ pub(crate) async fn run(
     server.run(cancel).await
 }
 
-/// Raises the limit on open files to the maximum, because every event subscriber keeps a connection open.
+/// Raises the limit on open files of this process to the maximum, because every event subscriber has an open
+/// connection.
 fn allow_many_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// How the server is exposed; fails if that would be unsafe.
+/// Returns how clients can reach the server: locally, over TLS or through a proxy. Fails if the flags would be unsafe.
 fn exposure(args: &ServeArgs) -> Result<Exposure, Failure> {
     let usage = |message: &str| Failure::new(FailureKind::Usage, message);
     let local = args.listen.ip().is_loopback();
@@ -84,6 +85,7 @@ fn exposure(args: &ServeArgs) -> Result<Exposure, Failure> {
     }
 }
 
+/// Resolves the folders of `--root`, by name, and warns of very large ones.
 fn roots(
     args: &ServeArgs,
     environment: &Environment,
@@ -97,18 +99,18 @@ fn roots(
             return Err(Failure::new(FailureKind::Usage, message));
         };
         if resolved == environment.home || resolved.parent().is_none() {
-            let what = "is your whole home folder or file system; choose a smaller folder";
-            terminal::warn(&format!("`{name}` {what}"));
+            let what = "gives access to your whole home folder or file system";
+            terminal::warn(&format!("`--root {name}=…` {what}; choose a smaller folder"));
         }
         if roots.insert(name.clone(), resolved).is_some() {
-            let message = format!("`--root {name}=…` given twice");
+            let message = format!("`--root` is given twice for the name `{name}`");
             return Err(Failure::new(FailureKind::Usage, message));
         }
     }
     Ok(roots)
 }
 
-/// Path of the owner's token file.
+/// Path of the file that contains the owner's token.
 pub(crate) fn token_file(named: Option<&Path>, environment: &Environment) -> PathBuf {
     named.map_or_else(
         || environment.state_folder.join("serve.token"),
@@ -116,17 +118,18 @@ pub(crate) fn token_file(named: Option<&Path>, environment: &Environment) -> Pat
     )
 }
 
-/// Tokens of a server: the owner's, and the scoped ones stored beside it.
+/// Opens the tokens of a server: the owner's token in the file `path`, and the scoped tokens in a file beside it.
 pub(crate) fn tokens(path: &Path) -> Result<ScopedTokens, Failure> {
     Ok(ScopedTokens::new(token(path)?, path))
 }
 
-/// Reads the token from a file; creates the file, readable by its owner only, if it does not exist.
+/// Reads the owner's token from a file. If the file does not exist, creates it with a new token; only the user can read
+/// the file.
 fn token(path: &Path) -> Result<Token, Failure> {
     let failed = |error: std::io::Error| {
         let message = format!("cannot read or write the token file `{}`: {error}", path.display());
         Failure::new(FailureKind::Environment, message).hint(
-            "make the file and its folder writable for you, or name another: `--token-file FILE`",
+            "make the file and its folder writable for you, or name another file: `--token-file FILE`",
         )
     };
     let refused = |why: &str| {
@@ -142,7 +145,7 @@ fn token(path: &Path) -> Result<Token, Failure> {
         Ok(mut file) => {
             let token = Token::random().map_err(failed)?;
             let written = writeln!(file, "{}", token.reveal()).and_then(|()| file.sync_all());
-            // A partly written token would be accepted as a whole one.
+            // After a failed write, the file is removed, because a truncated token would be accepted as a valid one.
             written.inspect_err(|_| drop(std::fs::remove_file(path))).map_err(failed)?;
             Ok(token)
         }
@@ -166,7 +169,7 @@ fn print_address(
 ) -> Result<(), Failure> {
     let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
     let scheme = if args.behind_proxy { "https" } else { scheme };
-    // Clients may reach the server under another name than the address it listens on.
+    // The printed name may differ from the listen address, because clients may reach the server under another name.
     let name = match (args.hosts.first(), args.behind_proxy) {
         (Some(name), true) => name.clone(),
         (Some(name), false) if server.address().ip().is_unspecified() => {
@@ -185,11 +188,13 @@ fn print_address(
         }));
     }
     if args.behind_proxy {
-        note(&format!("waiting for the proxy on {}", server.address()));
+        note(&format!("listening for the reverse proxy on {}", server.address()));
     }
     match (&link, token_file) {
         (Some(link), Some(file)) => {
-            note(&format!("assize serves at {address}; open this link once in a browser:"));
+            note(&format!(
+                "the server runs at {address}; sign in with this link in a browser (valid once):"
+            ));
             out_line(link)?;
             note(&format!("programs send the token in `{}` as a bearer token", file.display()));
         }

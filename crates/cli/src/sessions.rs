@@ -1,4 +1,4 @@
-//! `assize sessions`: lists, shows and removes working files that are kept between runs.
+//! `assize sessions`: lists, shows and removes sessions, which store working files between runs.
 
 use assize_code::Session;
 use assize_config::Environment;
@@ -17,7 +17,7 @@ pub(crate) fn run(command: SessionsCommand, environment: &Environment) -> Result
             show(&root.join(&name).join("files"), &files, json)
         }
         SessionsCommand::Rm { names } => {
-            // All names are checked before anything is removed.
+            // All names are checked before the first session is removed.
             for name in &names {
                 Session::look(&root, name)?.ok_or_else(|| no_such(name))?;
             }
@@ -70,7 +70,7 @@ fn show(folder: &std::path::Path, files: &[(String, u64)], json: bool) -> Result
     lines(files).iter().try_for_each(|line| out_line(line))
 }
 
-/// One line for each file: size and name.
+/// Formats a line for each file: its size in bytes and its name.
 pub(crate) fn lines(files: &[(String, u64)]) -> Vec<String> {
     let line = |(name, bytes): &(String, u64)| {
         terminal::harmless(&format!("{:>13}  {name}", grouped(*bytes)))

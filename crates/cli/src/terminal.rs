@@ -1,4 +1,4 @@
-//! The only module that prints: data to standard output, everything else to standard error.
+//! The only module that prints. Results go to standard output, all other messages to standard error.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -21,7 +21,7 @@ pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
 pub(crate) const NUMBER: Style = AnsiColor::Cyan.on_default();
 
-/// Styles text. `anstream` strips the style where the output is not a terminal.
+/// Adds a style to a text. `anstream` removes the style if the output is not a terminal.
 pub(crate) fn paint(style: Style, text: impl std::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
@@ -29,16 +29,16 @@ pub(crate) fn paint(style: Style, text: impl std::fmt::Display) -> String {
 /// Whether standard output was closed when the process started.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the exit code reports a result, besides the printed output.
+/// Whether the command reports its result also by its exit code, and not only by its output.
 static HAS_OUTCOME: AtomicBool = AtomicBool::new(false);
 
-/// Keeps the exit code of the command's result if the reader of its output closes the pipe.
+/// Makes the command exit with the code of its result even if the reader of its output closes the pipe.
 pub(crate) fn keep_outcome() {
     HAS_OUTCOME.store(true, Ordering::Relaxed);
 }
 
-/// Checks standard output before the Rust runtime starts, which replaces a closed one with `/dev/null`: all output would
-/// be lost without an error.
+/// Checks whether standard output is open, before the Rust runtime starts. The runtime would replace a closed standard
+/// output with `/dev/null`, and all output would be lost without an error.
 #[ctor::ctor(unsafe)]
 fn note_closed_standard_output() {
     CLOSED.store(rustix::io::fcntl_getfd(rustix::stdio::stdout()).is_err(), Ordering::Relaxed);
@@ -51,24 +51,25 @@ pub(crate) fn check_open() -> Result<(), Failure> {
         true => {
             let message = "cannot write to standard output: it is closed";
             Err(Failure::new(FailureKind::Environment, message)
-                .hint("write it to a file, or discard it with `> /dev/null`"))
+                .hint("redirect the output to a file, or discard it with `> /dev/null`"))
         }
     }
 }
 
-/// Writes data to standard output.
+/// Writes text to standard output.
 pub(crate) fn out(text: &str) -> Result<(), Failure> {
     check_open()?;
     let mut stdout = anstream::stdout();
     written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
+/// Writes a line to standard output.
 pub(crate) fn out_line(text: &str) -> Result<(), Failure> {
     out(&format!("{text}\n"))
 }
 
-/// Writes untrusted text, such as a model's answer. On a terminal, control codes are replaced, so that the text cannot
-/// move the cursor, set the title or imitate our messages.
+/// Writes untrusted text, such as a model's answer, to standard output. On a terminal, control codes are replaced, so
+/// that the text cannot move the cursor, set the title or imitate messages of assize.
 pub(crate) fn try_out_untrusted(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout();
     if stdout.is_terminal() {
@@ -79,6 +80,7 @@ pub(crate) fn try_out_untrusted(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
+/// Like [`try_out_untrusted`], but converts errors to failures.
 pub(crate) fn out_untrusted(text: &str) -> Result<(), Failure> {
     check_open()?;
     written(try_out_untrusted(text))
@@ -87,7 +89,7 @@ pub(crate) fn out_untrusted(text: &str) -> Result<(), Failure> {
 pub(crate) fn out_json(value: &Value) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
-    // JSON does not escape all control characters. They occur only in strings, where an escape is equivalent.
+    // `serde_json` does not escape all control characters. They occur only in strings, where an escape is equivalent.
     let escaped = text.chars().fold(String::with_capacity(text.len()), |mut safe, c| {
         if is_obeyed(c) {
             let _ = write!(safe, "\\u{:04x}", u32::from(c));
@@ -99,14 +101,14 @@ pub(crate) fn out_json(value: &Value) -> Result<(), Failure> {
     out_line(&escaped)
 }
 
-/// Writes a line to standard error. Write errors are ignored.
+/// Writes a line to standard error, above the lines that are redrawn in place. Write errors are ignored.
 pub(crate) fn note(text: &str) {
     let drawn = drawn();
     let _ = erase(drawn.len());
     write_to_stderr([text].into_iter().chain(drawn.iter().map(String::as_str)));
 }
 
-/// Writes lines to standard error at once, so that no other output appears within them.
+/// Writes all lines to standard error in one write, so that no other output appears between them.
 fn write_to_stderr<'a>(lines: impl Iterator<Item = &'a str>) {
     let text: String = lines.flat_map(|line| [line, "\n"]).collect();
     let is_plain = anstream::AutoStream::choice(&io::stderr()) == anstream::ColorChoice::Never;
@@ -123,15 +125,16 @@ fn drawn() -> MutexGuard<'static, Vec<String>> {
 
 /// Whether lines can be redrawn in place: standard error is a terminal that supports it.
 pub(crate) fn can_draw() -> bool {
+    /// Minimum number of rows of the terminal.
     const ROWS: u16 = 8;
     let dumb = std::env::var_os("TERM").is_none_or(|name| name == "dumb");
     !dumb && Term::stderr().size_checked().is_some_and(|(rows, _)| rows >= ROWS)
 }
 
-/// Replaces the drawn lines; an empty slice erases them. Notes are printed above them.
+/// Replaces the lines at the bottom of the terminal that are redrawn in place. An empty slice erases them.
 pub(crate) fn draw(lines: &[String]) {
     let mut drawn = drawn();
-    // A wrapped line would take two rows, of which one would not be erased.
+    // Lines are cut, because a wrapped line would use two rows, and one of them would not be erased.
     let cut = |line: &String| truncate_str(line, columns(), "").into_owned();
     let lines: Vec<String> = lines.iter().map(cut).collect();
     if *drawn == lines {
@@ -142,12 +145,13 @@ pub(crate) fn draw(lines: &[String]) {
     write_to_stderr(drawn.iter().map(String::as_str));
 }
 
-/// Number of columns that a line can use without wrapping.
+/// Number of columns of the terminal that a line can use without wrapping.
 pub(crate) fn columns() -> usize {
     Term::stderr().size_checked().map_or(80, |(_, columns)| usize::from(columns)).saturating_sub(1)
 }
 
-/// Erases lines. Writes past `anstream`, which would strip these control codes.
+/// Erases the last `lines` lines of the terminal. Does not write through `anstream`, which would remove the control
+/// codes.
 fn erase(lines: usize) -> io::Result<()> {
     if lines > 0 { write!(io::stderr(), "\x1b[{lines}A\r\x1b[J") } else { Ok(()) }
 }
@@ -178,8 +182,8 @@ pub(crate) fn fail(failure: &Failure) {
     note(&format!("{} {}", paint(BAD.bold(), "error:"), harmless(&failure.render())));
 }
 
-/// Handles the result of a write. A closed pipe is not an error: a command that only prints exits, and one with a result
-/// continues to its exit code.
+/// Converts the result of a write to standard output. A closed pipe is not an error. If the exit code of the command
+/// also reports its result, the command continues; otherwise the process exits with code 0.
 pub(crate) fn written(result: io::Result<()>) -> Result<(), Failure> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -198,7 +202,7 @@ pub(crate) fn write_failed(error: io::Error) -> Failure {
 
 /// Formats a time as `2026-11-15 04:29` (UTC).
 pub(crate) fn when(milliseconds: u64) -> String {
-    // The end of the year 9999, the last that `humantime` formats.
+    // The end of the year 9999, in milliseconds. `humantime` formats no later time.
     const LAST: u64 = 253_402_300_799_000;
     let moment = UNIX_EPOCH + Duration::from_millis(milliseconds.min(LAST));
     humantime::format_rfc3339_seconds(moment).to_string().replace('T', " ")[..16].to_owned()

@@ -9,7 +9,7 @@ use crate::args::TokensCommand;
 use crate::serve::{token_file, tokens};
 use crate::terminal::{harmless, note, out_json, out_line, when};
 
-/// Runs a command on the tokens in the file beside the server's own token.
+/// Runs a command on the scoped tokens, which are stored beside the file with the owner's token.
 pub(crate) fn run(command: TokensCommand, environment: &Environment) -> Result<(), Failure> {
     let (TokensCommand::List { file, .. }
     | TokensCommand::Create { file, .. }
@@ -22,7 +22,7 @@ pub(crate) fn run(command: TokensCommand, environment: &Environment) -> Result<(
                 return out_json(&json!(all));
             }
             if all.is_empty() {
-                note("no tokens");
+                note("there are no valid tokens");
             }
             for TokenInfo { id, scope, created, expires } in all {
                 let (created, expires) = (when(created), when(expires));
@@ -58,14 +58,14 @@ pub(crate) fn run(command: TokensCommand, environment: &Environment) -> Result<(
                 false => {
                     let message = format!("there is no token `{}`", unknown.join("`, `"));
                     Err(Failure::new(FailureKind::Usage, message)
-                        .hint("`assize tokens list` shows their ids"))
+                        .hint("`assize tokens list` shows the ids of all valid tokens"))
                 }
             }
         }
     }
 }
 
-/// Failure of a command on tokens.
+/// Converts an error about tokens to a failure.
 fn failed(error: TokenError) -> Failure {
     let kind = match error {
         TokenError::Scope(_) | TokenError::Lifetime | TokenError::TooMany => FailureKind::Usage,

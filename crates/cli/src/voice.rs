@@ -1,4 +1,4 @@
-//! Messages about a run on the terminal: warnings and notes, the heading, and why it failed.
+//! Prints messages about a run to the terminal: warnings, notes, the heading, and the cost of a failed run.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use assize_types::{Failure, Reporter};
 use crate::account::account;
 use crate::terminal::{self, DIM, note, paint};
 
-/// Prints warnings always, and notes unless `quiet`.
+/// Reporter that prints warnings always, and notes only if `quiet` is false.
 #[derive(Debug)]
 struct TerminalReporter {
     quiet: bool,
@@ -28,23 +28,23 @@ impl Reporter for TerminalReporter {
     }
 }
 
-/// Creates the services of a command.
+/// Creates the services that a command uses; their messages are printed to the terminal.
 pub(crate) fn services(settings: Settings, environment: Environment, quiet: bool) -> Services {
     Services::new(settings, environment, Arc::new(TerminalReporter { quiet }))
 }
 
-/// Reporter that prints only warnings.
+/// Creates a reporter that prints only warnings.
 pub(crate) fn quiet() -> Arc<dyn Reporter> {
     Arc::new(TerminalReporter { quiet: true })
 }
 
-/// Line above the progress of a run: id, title and model.
+/// Formats the heading above the progress of a run: id, title and model.
 pub(crate) fn heading<J: Job>(trial: &Trial<J>, model: &str) -> String {
     let run = &trial.run;
     terminal::harmless(&format!("{} · {} · {}", run.id, run.title, model))
 }
 
-/// Prints the cost of a failed run and how to resume it; returns the failure.
+/// Prints the cost of a failed run and how to resume the run. Returns the failure.
 pub(crate) fn tell_failure<J: Job>(failed: RunFailure, trial: &Trial<J>, quiet: bool) -> Failure {
     let totals = trial.totals();
     if !quiet && totals.calls > 0 {

@@ -1,16 +1,17 @@
-//! Authentication of a node to the NATS servers.
+//! Credentials with which a node authenticates to the NATS servers.
 
 use std::path::PathBuf;
 
 /// Credentials and TLS files for the connection to the NATS servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterCredentials {
-    /// Credentials file, as created by `nsc`.
+    /// Path of a NATS credentials file, as the tool `nsc` creates it.
     pub credentials: Option<PathBuf>,
     pub user: Option<(String, String)>,
     pub token: Option<String>,
-    /// Certificate authority of the servers, in PEM, in addition to those that the system trusts.
+    /// Path of the CA certificates that the NATS servers are verified with, in PEM, in addition to those that the
+    /// system trusts.
     pub authority: Option<PathBuf>,
-    /// Client certificate and its key, in PEM.
+    /// Paths of the client certificate and of its private key, in PEM.
     pub certificate: Option<(PathBuf, PathBuf)>,
 }

@@ -1,5 +1,6 @@
-//! Request/reply RPC between cluster nodes over NATS. Peers are addressed by name. A reply may take any time: the caller
-//! repeats its request, and the peer replies that it is still working. Large payloads are sent in pieces.
+//! Request/reply RPC between cluster nodes over NATS. Peers are addressed by name. The handling of a request may take
+//! any time: the caller repeats the request, and the peer replies that it is still handling the first copy. Large
+//! requests and replies are sent in pieces.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -23,49 +24,51 @@ use crate::error::{NatsError, words};
 use crate::link::{NatsConnection, mark};
 use crate::times::ClusterTimes;
 
-/// Header of a reply: the peer is still working on the request.
+/// Header of a reply which means that the peer is still handling the request.
 const NOT_YET: &str = "Assize-Not-Yet";
 
-/// Header of a piece of a request: request id, index of the piece, number of pieces.
+/// Header of a piece of a request. Its value consists of the request id, the index of the piece and the number of
+/// pieces.
 const PIECE: &str = "Assize-Piece";
 
-/// Header that requests the next piece of a reply: request id, index of the piece.
+/// Header of a message that requests a further piece of a reply. Its value consists of the request id and the index of
+/// the piece.
 const REST: &str = "Assize-Rest";
 
-/// Header of a reply: number of its pieces.
+/// Header of a reply with the number of pieces of the reply.
 const PIECES: &str = "Assize-Pieces";
 
-/// Header of a reply: the peer does not have the earlier pieces.
+/// Header of a reply which means that the peer does not have the earlier pieces.
 const UNKNOWN: &str = "Assize-Unknown";
 
-/// Maximum size of a piece, in bytes.
+/// Maximum size in bytes of a piece of a request or reply.
 const MAX_PIECE: usize = 256 << 10;
 
-/// How long unused pieces are kept.
+/// Time after which an RPC server deletes pieces that were not used.
 const PIECE_TTL: Duration = Duration::from_secs(120);
 
-/// Pause before a request is repeated that no peer received.
+/// Delay before a request that no peer received is repeated.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Handles requests. The same request may arrive more than once, also while the first is still being handled, and must
-/// then get the same reply.
+/// Handler of RPC requests. The same request may arrive more than once, even while the first copy is still being
+/// handled. All copies must receive the same reply.
 #[async_trait]
 pub trait RpcHandler: Send + Sync {
     async fn answer(&self, question: Value) -> Value;
 }
 
-/// Error of an RPC.
+/// Why an RPC failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RpcError {
-    /// The peer did not reply for longer than a lease.
-    #[error("the peer does not reply any more")]
+    /// The peer did not reply for longer than the duration of a lease.
+    #[error("the peer of the RPC no longer replies")]
     Gone,
-    #[error("cannot send the request: {0}")]
+    #[error("the RPC failed: {0}")]
     Failed(String),
 }
 
 impl Cluster {
-    /// Handles requests to a name, until the handle is dropped.
+    /// Handles the RPC requests that are sent to `name`, until the handle is dropped.
     pub async fn answer(
         &self,
         name: &str,
@@ -87,7 +90,7 @@ impl Cluster {
         Ok(AbortOnDropHandle::new(task))
     }
 
-    /// Sends a request to the peer with this name, and waits as long as the peer is alive.
+    /// Sends an RPC request to the peer with this name, and waits for the reply as long as the peer is alive.
     pub async fn ask(&self, name: &str, question: &Value) -> Result<Value, RpcError> {
         let failed = |error: &dyn std::fmt::Display| RpcError::Failed(error.to_string());
         let payload = serde_json::to_vec(question).map_err(|error| failed(&error))?;
@@ -99,7 +102,8 @@ impl Cluster {
     }
 }
 
-/// Size of a piece: half of the servers' maximum payload, which leaves room for headers, up to [`MAX_PIECE`].
+/// Size of a piece in bytes: half of the maximum payload of the NATS servers, which leaves room for headers, but at
+/// most [`MAX_PIECE`].
 fn piece(client: &Client) -> usize {
     match client.server_info().max_payload {
         0 => MAX_PIECE,
@@ -107,7 +111,7 @@ fn piece(client: &Client) -> usize {
     }
 }
 
-/// One RPC, as the caller sees it.
+/// Caller side of one RPC.
 struct RpcCall {
     client: Client,
     times: ClusterTimes,
@@ -117,7 +121,7 @@ struct RpcCall {
 }
 
 impl RpcCall {
-    /// Sends the request in pieces, and returns the whole reply.
+    /// Sends all pieces of the request, and returns the whole reply.
     async fn send_whole(&self, request: &Bytes) -> Result<Bytes, RpcError> {
         loop {
             let mut pieces = pieces(request, piece(&self.client)).into_iter().enumerate();
@@ -126,14 +130,15 @@ impl RpcCall {
                 let Some((index, bytes)) = pieces.next() else { break None };
                 let header = format!("{} {index} {count}", self.id);
                 let reply = self.send(PIECE, &header, bytes).await?;
-                // Only the last piece gets the actual reply.
+                // The peer sends the actual reply only after the last piece.
                 if index + 1 == count {
                     break Some(reply);
                 }
             };
             match answered.filter(|reply| !has(reply, UNKNOWN)) {
                 Some(reply) => return self.rest(reply).await,
-                // Another process has the name now and lacks the earlier pieces: send all of them again.
+                // The peer lacks the earlier pieces, because another process serves the name now: send all pieces
+                // again.
                 None => tokio::time::sleep(RETRY_INTERVAL).await,
             }
         }
@@ -156,7 +161,7 @@ impl RpcCall {
         Ok(whole.into())
     }
 
-    /// Sends one piece, repeatedly until there is a reply.
+    /// Sends one piece, and repeats it until there is a reply. Fails if the peer sends nothing for longer than a lease.
     async fn send(&self, name: &str, value: &str, bytes: Bytes) -> Result<Message, RpcError> {
         let mut headers = HeaderMap::new();
         headers.insert(name, value);
@@ -170,12 +175,12 @@ impl RpcCall {
                 Ok(Err(error)) if error.kind() == RequestErrorKind::InvalidSubject => {
                     return Err(RpcError::Failed(error.to_string()));
                 }
-                // No peer subscribes to the subject, or the peer cannot be reached.
+                // For longer than a lease, no peer subscribed to the subject or the peer could not be reached.
                 Ok(Err(_)) | Err(_) if last_reply.elapsed() > self.times.lease() => {
                     return Err(RpcError::Gone);
                 }
                 Ok(Err(error)) => {
-                    tracing::debug!(%error, subject = self.subject, "no reply to a request");
+                    tracing::debug!(%error, subject = self.subject, "no reply to an RPC request");
                     tokio::time::sleep(RETRY_INTERVAL).await;
                 }
                 Err(_) => {}
@@ -184,12 +189,12 @@ impl RpcCall {
     }
 }
 
-/// Serves the requests to one name.
+/// Server side of the RPCs to one name.
 struct RpcServer {
     client: Client,
     times: ClusterTimes,
     answering: Arc<dyn RpcHandler>,
-    /// Incomplete requests, and replies that have not been fetched, by request id.
+    /// Pieces of requests that are not complete, and of replies that the caller has not fetched yet, by request id.
     pieces: Mutex<HashMap<String, Pieces>>,
 }
 
@@ -227,11 +232,11 @@ impl RpcServer {
         };
         if let Err(error) = self.client.publish_with_headers(to, headers, payload).await {
             let trouble = NatsError::from(error);
-            tracing::debug!(?trouble, "cannot send a reply");
+            tracing::debug!(?trouble, "cannot send the reply to an RPC request");
         }
     }
 
-    /// Handles one piece of a request, or a request for the next piece of a reply.
+    /// Handles one piece of a request, or a message that requests a further piece of a reply.
     async fn handle(&self, message: &Message) -> Reply {
         if let Some((id, index)) = header(message, REST).and_then(|rest| rest.split_once(' ')) {
             let pieces = self.pieces();
@@ -250,7 +255,7 @@ impl RpcServer {
             return if index + 1 == count { Reply::Unknown } else { Reply::Received };
         };
         let Ok(request) = serde_json::from_slice(&request) else {
-            tracing::warn!("cannot decode an RPC request");
+            tracing::warn!("cannot decode an RPC request: it is not valid JSON");
             return Reply::Answer { first: Bytes::from_static(b"null"), count: 1 };
         };
         let reply = self.answering.answer(request).await;
@@ -264,7 +269,7 @@ impl RpcServer {
         Reply::Answer { first, count }
     }
 
-    /// Adds a piece of a request, and returns the whole request once it is complete.
+    /// Stores a piece of a request, and returns the whole request once all pieces have arrived.
     fn assemble(&self, id: &str, index: usize, count: usize, piece: &Bytes) -> Option<Vec<u8>> {
         if count == 1 {
             return Some(piece.to_vec());
@@ -273,28 +278,28 @@ impl RpcServer {
         let fresh = || Pieces { request: Vec::new(), reply: Vec::new(), last_used: Instant::now() };
         let kept = pieces.entry(id.to_owned()).or_insert_with(fresh);
         kept.last_used = Instant::now();
-        // Pieces arrive in order, but may be repeated.
+        // Pieces arrive in order, but a piece may arrive several times.
         match index.cmp(&kept.request.len()) {
             Ordering::Equal => kept.request.push(piece.clone()),
             Ordering::Less => {}
             Ordering::Greater => return None,
         }
-        // Keep the request until it expires: the caller repeats the last piece until it gets a reply.
+        // Keep the pieces until they expire, because the caller repeats the last piece until it receives a reply.
         (kept.request.len() == count).then(|| kept.request.concat())
     }
 }
 
 /// Reply to one piece of a request.
 enum Reply {
-    /// First piece of the actual reply, and the number of its pieces.
+    /// First piece of the actual reply, and the number of pieces of that reply.
     Answer { first: Bytes, count: usize },
     /// The piece was received, and the request is not complete yet.
     Received,
-    /// Earlier pieces are missing.
+    /// This process does not have the earlier pieces of the request, or the requested piece of the reply.
     Unknown,
 }
 
-/// Splits bytes into pieces of at most `size`.
+/// Splits bytes into pieces of at most `size` bytes.
 fn pieces(whole: &Bytes, size: usize) -> Vec<Bytes> {
     let starts = (0..whole.len().max(1)).step_by(size);
     starts.map(|start| whole.slice(start..whole.len().min(start + size))).collect()

@@ -1,8 +1,8 @@
-//! Dead-letter list: messages of the queue that no worker can run.
+//! Dead-letter list: messages that were removed from the queue because no worker can execute them.
 //!
-//! A message that cannot be decoded, or whose kind is unknown, would be redelivered for ever. It is copied to a
-//! separate stream, with the reason, and only then removed from the queue. The list is bounded: the oldest
-//! entries are dropped first.
+//! A message that cannot be decoded, or whose kind is unknown, would be redelivered for ever. So the message is copied
+//! to a separate stream, with the reason, and then removed from the queue. The number of dead letters is limited; the
+//! oldest are removed first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,29 +18,29 @@ use crate::link::{NatsConnection, ReadFlow, ReadSelection};
 
 const DEAD: &str = "dead";
 
-/// Maximum number of entries.
+/// Maximum number of dead letters in the list.
 const MAX_ENTRIES: i64 = 1000;
-/// How long an entry is kept.
+/// Age at which a dead letter is removed from the list.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Maximum number of bytes stored of a payload.
+/// Maximum number of bytes of a message's payload that a dead letter contains.
 const MAX_PAYLOAD: usize = 1024;
-/// Maximum number of characters stored of a reason and of a subject.
+/// Maximum number of characters of the reason, and of the NATS subject, that a dead letter contains.
 const MAX_REASON: usize = 500;
 
-/// A message that was removed from the queue because no worker can run it.
+/// Dead letter: a message that was removed from the queue because no worker can execute it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeadLetter {
     /// NATS subject of the message.
     pub subject: String,
-    /// Why no worker can run it.
+    /// Why no worker can execute the message.
     pub reason: String,
-    /// Beginning of the payload, as text.
+    /// Beginning of the message's payload, as text.
     pub payload: String,
-    /// Size of the whole payload, in bytes.
+    /// Size of the message's whole payload, in bytes.
     pub payload_bytes: usize,
-    /// Number of deliveries.
+    /// Number of times that the message was delivered to a worker.
     pub deliveries: u64,
-    /// When the message was moved to the list, in milliseconds since 1970.
+    /// Time at which the message was moved to the list, in milliseconds since 1970.
     pub time: u64,
 }
 
@@ -79,7 +79,8 @@ impl DeadLetters {
         Ok(DeadLetters { link })
     }
 
-    /// Adds a message, once for each sequence number in the queue.
+    /// Adds a dead letter to the list. `sequence` is the message's sequence number in the queue; adding the same
+    /// message again has no effect.
     pub(crate) async fn add(&self, sequence: u64, letter: &DeadLetter) -> Result<(), StoreError> {
         let payload = serde_json::to_vec(letter).map_err(|error| self.link.failed(error))?;
         let name = format!("dead letter {sequence}");
@@ -87,11 +88,12 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// Newest entries, newest first.
+    /// Returns up to `limit` of the newest dead letters, newest first.
     pub(crate) async fn newest(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
         let filter = self.link.subject(DEAD);
         let Some(last) = self.link.last(DEAD, &filter).await? else { return Ok(Vec::new()) };
-        // Expired entries leave a gap only at the beginning of the stream.
+        // The sequence numbers of the newest entries are consecutive: expired entries are missing only at the
+        // beginning.
         let from = last.sequence.saturating_sub(limit as u64).saturating_add(1);
         let reading = ReadSelection { stream: DEAD, filter, from, last_of_each: false };
         let mut letters = Vec::new();

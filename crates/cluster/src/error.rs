@@ -1,4 +1,4 @@
-//! Errors of the NATS servers, classified by whether a retry can help.
+//! Errors of requests to the NATS servers, classified by whether repeating the request can help.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -8,21 +8,22 @@ use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::stream::{LastRawMessageError, LastRawMessageErrorKind};
 
-/// Error of a request to the servers.
+/// Error of a request to the NATS servers.
 #[derive(Debug)]
 pub(crate) enum NatsError {
-    /// The servers do not reply, or have no leader yet. A retry may help. The request may have been executed.
+    /// The servers do not reply, or have no leader yet. Repeating the request may help. The servers may have executed
+    /// the request.
     Silent(String),
-    /// The servers have no space left.
+    /// The servers have no disk space or memory left.
     Full,
-    /// The subject already has a message.
+    /// The message was not written, because the subject already has a message.
     Taken,
     /// The servers refused the request.
     Refused(String),
 }
 
 impl NatsError {
-    /// Converts to a store error that names the address of the servers.
+    /// Converts this error to a store error whose message contains the address of the servers.
     pub(crate) fn told(self, address: &str) -> StoreError {
         let path = PathBuf::from(address);
         match self {
@@ -31,13 +32,14 @@ impl NatsError {
                 StoreError::Failed { path, reason }
             }
             NatsError::Taken => {
-                StoreError::Failed { path, reason: "the subject already has a message".to_owned() }
+                let reason = "the NATS subject already has a message".to_owned();
+                StoreError::Failed { path, reason }
             }
         }
     }
 }
 
-/// Message of an error with all its causes, without repetitions.
+/// Returns the message of an error with the messages of all its causes, without repetitions.
 pub(crate) fn words(error: &(dyn Error + 'static)) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();
@@ -51,7 +53,7 @@ pub(crate) fn words(error: &(dyn Error + 'static)) -> String {
     message
 }
 
-/// The error that the servers replied with, if it is among the causes.
+/// Returns the error with which the NATS servers replied, if that error is among the causes.
 fn server_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a async_nats::jetstream::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -63,7 +65,7 @@ fn server_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a async_nats::
     None
 }
 
-/// Classifies any error of the NATS client.
+/// Converts any error of the NATS client library, and classifies it.
 impl<E: Error + 'static> From<E> for NatsError {
     fn from(error: E) -> NatsError {
         let error: &(dyn Error + 'static) = &error;
@@ -81,14 +83,14 @@ impl<E: Error + 'static> From<E> for NatsError {
             | ErrorCode::MEMORY_RESOURCES_EXCEEDED
             | ErrorCode::STREAM_STORE_FAILED => NatsError::Full,
             ErrorCode::STREAM_WRONG_LAST_SEQUENCE => NatsError::Taken,
-            // No leader yet, or too few servers are up: temporary.
+            // Temporary: the stream has no leader yet, or too few servers are running.
             _ if reply.code() == 503 => NatsError::Silent(words(reply)),
             _ => NatsError::Refused(words(reply)),
         }
     }
 }
 
-/// Whether the error is that the message does not exist.
+/// Whether an error means that the requested message does not exist.
 pub(crate) fn is_missing(error: &LastRawMessageError) -> bool {
     match error.kind() {
         LastRawMessageErrorKind::NoMessageFound => true,

@@ -1,10 +1,11 @@
-//! Runs on a cluster of machines, on top of NATS `JetStream`.
+//! Execution of runs on a cluster of machines that communicate over NATS `JetStream`.
 //!
-//! A [`Cluster`] is a connection to the NATS servers. [`ClusterStore`] stores runs there, behind the same trait as the
-//! SQLite store. The [`Queue`] holds jobs for the workers. Each [`ClusterNode`] replies when it is asked for its status.
+//! A [`Cluster`] is a connection to the NATS servers. [`ClusterStore`] stores runs on these servers; it implements the
+//! same trait as the SQLite store. The [`Queue`] contains the jobs for the workers. Each [`ClusterNode`] replies to
+//! status requests.
 //!
-//! A request fails with a [`StoreError`] when the servers refuse it, or do not reply for longer than
-//! [`Options::patience`].
+//! A request fails with a [`StoreError`] if the servers refuse it, or if they do not reply for longer than
+//! [`ClusterOptions::patience`].
 
 mod address;
 mod asking;
@@ -40,7 +41,7 @@ pub use store::ClusterStore;
 pub use streams::{StreamReplica, StreamStatus};
 pub use times::{ClusterTimes, DEFAULT_LEASE};
 
-/// Version of the data format on the servers. A cluster with a later version is rejected.
+/// Version of the data format on the NATS servers. This process refuses to join a cluster with a later version.
 pub const VERSION: u32 = 1;
 
 /// Connection to the NATS servers of a cluster.
@@ -50,12 +51,12 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts to connect in the background. The first request waits for the servers.
+    /// Starts to connect to the NATS servers in the background. The first request waits until the servers reply.
     pub async fn connect(options: ClusterOptions) -> Result<Cluster, StoreError> {
         Ok(Cluster { link: Arc::new(link::NatsConnection::open(options).await?) })
     }
 
-    /// Name of the cluster. Several clusters can share the same servers.
+    /// Name of the cluster. It distinguishes clusters that share the same NATS servers.
     pub fn name(&self) -> &str {
         &self.link.options.name
     }
@@ -70,12 +71,12 @@ impl Cluster {
         self.link.options.times
     }
 
-    /// Total time since this process joined during which the servers did not reply.
+    /// Total duration of all outages since this process joined, during which the NATS servers did not reply.
     pub fn away(&self) -> Duration {
         self.link.away()
     }
 
-    /// Opens the store, and creates its streams if they do not exist.
+    /// Opens the store of runs, and creates its streams if they do not exist.
     pub async fn store(&self) -> Result<ClusterStore, StoreError> {
         ClusterStore::open(Arc::clone(&self.link)).await
     }

@@ -1,8 +1,8 @@
 //! Connection to the NATS servers: exactly-once writes, reads, and retries while the servers do not reply.
 //!
-//! A publish that was not acknowledged in time may have been stored. So every message that must exist once has its own
-//! subject and a random mark in a header. After a timeout the writer reads the message under the subject, and recognizes
-//! its own by the mark.
+//! If the servers do not acknowledge a message in time, they may still have stored it. So every message that must exist
+//! once has its own subject, and a header with a random id of the writer. After a timeout the writer reads the message
+//! of that subject, and compares the id to find out whether the message is its own.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,67 +25,67 @@ use crate::address::ClusterCredentials;
 use crate::error::{NatsError, is_missing, words};
 use crate::times::ClusterTimes;
 
-/// Header with the random mark of the writer of a message.
+/// Header with the random id that identifies the writer of a message.
 const MARK: &str = "Assize-Mark";
 
-/// Prefix of the data format's version in the description of a stream.
+/// Text before the version of the data format in the description of a stream.
 const VERSION_PREFIX: &str = "assize, version ";
 
-/// First and maximum pause before a request is repeated that got no reply.
+/// Initial and maximum delay before a request to the servers that received no reply is repeated.
 const RETRY_PAUSE: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 
-/// Duration of an outage before it is logged.
+/// Duration after which an outage of the NATS servers is logged.
 const LOG_OUTAGE_AFTER: Duration = Duration::from_secs(2);
 
-/// Number of messages read at a time.
+/// Maximum number of messages that are read from a stream at a time.
 const BATCH: usize = 200;
 
 /// Idle time after which the servers remove a temporary consumer.
 const CONSUMER_TTL: Duration = Duration::from_secs(10);
 
-/// Connection options of a cluster.
+/// Options of the connection to a cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterOptions {
     pub address: ClusterServers,
     pub identification: ClusterCredentials,
-    /// Name of the cluster, because several clusters can share the same servers.
+    /// Name of the cluster. It distinguishes clusters that share the same NATS servers.
     pub name: String,
-    /// Number of servers that store each stream.
+    /// Number of NATS servers that store each stream.
     pub replicas: usize,
-    /// How long to wait for servers that do not reply; indefinitely if not set.
+    /// Maximum time that a request waits for NATS servers that do not reply; `None` waits without a limit.
     pub patience: Option<Duration>,
-    /// Timeouts and intervals, the same on all nodes.
+    /// Timeouts and intervals of the cluster, which are the same on all nodes.
     pub times: ClusterTimes,
 }
 
-/// Connection to the servers.
+/// Connection to the NATS servers of a cluster.
 #[derive(Debug)]
 pub(crate) struct NatsConnection {
     pub(crate) context: Context,
     pub(crate) options: ClusterOptions,
-    /// Address of the servers, for messages.
+    /// Addresses of the NATS servers, for error messages.
     address: String,
-    /// Whether the current outage was logged.
+    /// Whether the current outage was already logged.
     outage_logged: AtomicBool,
     downtime: Mutex<Downtime>,
-    /// Why there is no connection, if there is none.
+    /// Why there is no connection to the servers; `None` if there is a connection.
     connection_error: ConnectionError,
 }
 
 type ConnectionError = Arc<Mutex<Option<String>>>;
 
-/// Total time during which the servers did not reply.
+/// Outages, during which the NATS servers did not reply.
 #[derive(Debug, Default)]
 struct Downtime {
-    /// Duration of all earlier outages.
+    /// Total duration of all earlier outages.
     before: Duration,
-    /// End of the last outage.
+    /// Time at which the last outage ended.
     until: Option<Instant>,
-    /// Start of the current outage.
+    /// Time at which the current outage began; `None` if there is no outage.
     since: Option<Instant>,
 }
 
-/// A message in a stream.
+/// Message that is stored in a stream.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredMessage {
     pub(crate) sequence: u64,
@@ -99,7 +99,8 @@ impl StoredMessage {
         self.headers.get(name).map(header::HeaderValue::as_str)
     }
 
-    /// Part of the subject, counted from 0; empty if there are fewer parts.
+    /// Returns the part of the NATS subject with this index, counted from 0. Returns an empty text if the subject has
+    /// fewer parts.
     pub(crate) fn word(&self, index: usize) -> &str {
         self.subject.split('.').nth(index).unwrap_or_default()
     }
@@ -108,24 +109,24 @@ impl StoredMessage {
 /// Result of writing a message that must exist once.
 #[derive(Debug)]
 pub(crate) enum CreateResult {
-    /// Our message was written, with this sequence number.
+    /// The message of this writer was stored, with this sequence number.
     Ours(u64),
-    /// Another writer was first; this is its message.
+    /// Another writer wrote to the subject first; with the message of that writer.
     Theirs(StoredMessage),
 }
 
-/// Selects messages of a stream.
+/// Selection of messages to read from a stream.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadSelection {
     pub(crate) stream: &'static str,
     pub(crate) filter: String,
-    /// First sequence number.
+    /// Sequence number of the first message to read.
     pub(crate) from: u64,
-    /// Whether to read only the last message of each subject.
+    /// Whether only the last message of each subject is read.
     pub(crate) last_of_each: bool,
 }
 
-/// Whether to continue reading.
+/// Whether the reader of a stream wants more messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadFlow {
     Wanted,
@@ -133,7 +134,7 @@ pub(crate) enum ReadFlow {
 }
 
 impl NatsConnection {
-    /// Starts to connect, without waiting for the servers. The first request waits.
+    /// Starts to connect without waiting for the servers. The first request waits until the servers reply.
     pub(crate) async fn open(options: ClusterOptions) -> Result<NatsConnection, StoreError> {
         let (address, reply) = (options.address.to_string(), options.times.server_reply());
         let unopened =
@@ -157,14 +158,15 @@ impl NatsConnection {
                     match event {
                         Event::Connected => *current.lock() = None,
                         Event::Disconnected => {
-                            *current.lock() = Some("not connected to any server".into());
+                            *current.lock() = Some("not connected to any NATS server".into());
                         }
                         Event::ServerError(error) => *current.lock() = Some(error.to_string()),
                         Event::ClientError(error) => {
                             let message = error.to_string();
-                            // The client reports only this if no server listens at the address.
+                            // If no server listens at the address, the NATS client reports only `IO error`.
                             let refused = message.ends_with("IO error");
-                            let refused = refused.then(|| "no server replies there".to_owned());
+                            let why = "no NATS server replies at this address";
+                            let refused = refused.then(|| why.to_owned());
                             *current.lock() = Some(refused.unwrap_or(message));
                         }
                         _ => {}
@@ -185,18 +187,18 @@ impl NatsConnection {
         })
     }
 
-    /// Total time during which the servers did not reply.
+    /// Total duration of all outages, during which the servers did not reply.
     pub(crate) fn away(&self) -> Duration {
         let downtime = self.downtime.lock();
         downtime.before + downtime.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Records that an outage has lasted since `since`, or, with `None`, that there is no outage.
+    /// Records that an outage has lasted since `since`. `None` records that there is no outage.
     fn record_outage(&self, since: Option<Instant>) {
         let mut downtime = self.downtime.lock();
         match since {
             Some(since) => {
-                // Several requests may wait through the same outage: count no time twice.
+                // Several requests may wait during the same outage, so ensure that no time is counted twice.
                 let since = downtime.until.map_or(since, |until| since.max(until));
                 downtime.since.get_or_insert(since);
             }
@@ -209,7 +211,7 @@ impl NatsConnection {
         }
     }
 
-    /// Error for a cluster that cannot be used.
+    /// Builds the error for a cluster that cannot be used.
     pub(crate) fn unopened(&self, reason: String) -> StoreError {
         StoreError::Unopened { path: PathBuf::from(&self.address), reason }
     }
@@ -218,12 +220,12 @@ impl NatsConnection {
         StoreError::Failed { path: PathBuf::from(&self.address), reason: reason.to_string() }
     }
 
-    /// Name of a stream on the servers, prefixed with the cluster's name.
+    /// Returns the full name of a stream on the servers, which begins with the name of the cluster.
     pub(crate) fn stream_name(&self, stream: &str) -> String {
         format!("{}-{stream}", self.options.name)
     }
 
-    /// NATS subject, prefixed with the cluster's name.
+    /// Returns the full NATS subject, which begins with the name of the cluster.
     pub(crate) fn subject(&self, rest: &str) -> String {
         format!("{}.{rest}", self.options.name)
     }
@@ -232,8 +234,8 @@ impl NatsConnection {
         Ok(self.context.get_stream_no_info(self.stream_name(stream)).await?)
     }
 
-    /// Creates a stream if it does not exist, and returns its actual configuration. An existing stream is not changed,
-    /// except for an older version in its description.
+    /// Creates a stream if it does not exist, and returns the configuration that the stream has. If the stream exists,
+    /// only an older version in its description is updated.
     pub(crate) async fn set_up(&self, config: Config) -> Result<Config, StoreError> {
         let description = Some(describe(config.description.as_deref()));
         let config = Config { description, ..config };
@@ -242,7 +244,7 @@ impl NatsConnection {
         self.refuse_newer(&existing)?;
         let version = existing.description.as_deref().and_then(version_of);
         if version.is_some_and(|version| version < crate::VERSION) {
-            // Nodes of the older version refuse to use the stream from now on.
+            // From now on, nodes with the older version refuse to use the stream.
             let description = existing.description.as_deref().and_then(parse_description);
             let description = Some(describe(description.and_then(|(_, more)| more)));
             let upgraded = Config { description, ..existing.clone() };
@@ -252,12 +254,15 @@ impl NatsConnection {
         let (actual, configured) = (existing.num_replicas, config.num_replicas);
         if actual != configured {
             let stream = config.name;
-            tracing::warn!(stream, "the stream has {actual} replicas, but {configured} configured");
+            tracing::warn!(
+                stream,
+                "the number of replicas of the stream is {actual}, but {configured} is configured"
+            );
         }
         Ok(existing)
     }
 
-    /// Rejects a stream that a later version created or took over.
+    /// Fails if the stream was created or upgraded by a later version of assize.
     pub(crate) fn refuse_newer(&self, existing: &Config) -> Result<(), StoreError> {
         let version = existing.description.as_deref().and_then(version_of);
         match version.filter(|version| *version > crate::VERSION) {
@@ -269,12 +274,12 @@ impl NatsConnection {
         }
     }
 
-    /// Starts a retry loop.
+    /// Starts a loop that repeats a request until the servers reply.
     pub(crate) fn patience(&self) -> RetryLoop<'_> {
         RetryLoop { link: self, begun: Instant::now(), pause: RETRY_PAUSE[0] }
     }
 
-    /// Repeats a request until the servers reply.
+    /// Repeats a request until the servers reply, or until [`ClusterOptions::patience`] has passed.
     pub(crate) async fn retry<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, NatsError>>,
@@ -287,7 +292,7 @@ impl NatsConnection {
         }
     }
 
-    /// Writes a message under a subject that has none, or returns the existing message.
+    /// Writes a message to a subject that has no message yet, or returns the existing message of the subject.
     pub(crate) async fn create(
         &self,
         stream: &str,
@@ -311,7 +316,8 @@ impl NatsConnection {
         }
     }
 
-    /// Makes one attempt to write. An earlier attempt may have been stored, so later ones look for its message first.
+    /// Makes one attempt to write the message. The servers may have stored the message of an earlier attempt, so each
+    /// later attempt first reads the subject.
     async fn try_create(
         &self,
         stream: &str,
@@ -328,13 +334,16 @@ impl NatsConnection {
             Ok(sequence) => Ok(CreateResult::Ours(sequence)),
             Err(NatsError::Taken) => match self.fetch_last(stream, subject).await? {
                 Some(found) => Ok(created_by(found, mark)),
-                None => Err(NatsError::Silent("the message was removed meanwhile".to_owned())),
+                None => {
+                    let reason = "the existing message of the subject was removed meanwhile";
+                    Err(NatsError::Silent(reason.to_owned()))
+                }
             },
             Err(trouble) => Err(trouble),
         }
     }
 
-    /// Adds a message under a subject. Retries do not duplicate it.
+    /// Adds a message to a subject. Repeated attempts do not duplicate the message.
     pub(crate) async fn add(
         &self,
         subject: &str,
@@ -344,7 +353,7 @@ impl NatsConnection {
         self.add_once(subject, headers, payload, &mark()).await
     }
 
-    /// Adds a message under a subject, unless a message with the same id (`name`) was added shortly before.
+    /// Adds a message to a subject, unless a message with the same message id (`name`) was added shortly before.
     pub(crate) async fn add_once(
         &self,
         subject: &str,
@@ -352,7 +361,7 @@ impl NatsConnection {
         payload: Vec<u8>,
         name: &str,
     ) -> Result<u64, StoreError> {
-        // JetStream drops messages whose id it has already seen.
+        // JetStream ignores a message with the same id as a recent message.
         headers.insert(header::NATS_MESSAGE_ID, name);
         let payload = Bytes::from(payload);
         self.retry(|| self.publish(subject, headers.clone(), payload.clone())).await
@@ -368,7 +377,7 @@ impl NatsConnection {
         Ok(sent.await?.sequence)
     }
 
-    /// Last message under a subject, read from the stream's leader.
+    /// Reads the last message of a subject from the leader of the stream.
     pub(crate) async fn last(
         &self,
         stream: &str,
@@ -395,18 +404,18 @@ impl NatsConnection {
         }
     }
 
-    /// Last sequence number ever assigned in a stream.
+    /// Returns the last sequence number that was ever assigned in a stream.
     pub(crate) async fn last_place(&self, stream: &str) -> Result<u64, StoreError> {
         Ok(self.retry(|| self.info(stream)).await?.state.last_sequence)
     }
 
-    /// Configuration and state of a stream.
+    /// Returns the configuration and the state of a stream.
     pub(crate) async fn info(&self, stream: &str) -> Result<Info, NatsError> {
         Ok(self.stream(stream).await?.get_info().await?)
     }
 
-    /// Reads all selected messages in order, until `each` has enough. Includes every message acknowledged before the
-    /// call, whichever server replies.
+    /// Reads all selected messages in order and calls `each` with them, until `each` returns [`ReadFlow::Enough`].
+    /// Every message that was acknowledged before the call is included, no matter which server replies.
     pub(crate) async fn read(
         &self,
         mut reading: ReadSelection,
@@ -419,7 +428,7 @@ impl NatsConnection {
         while reading.from <= last.sequence {
             let batch = self.read_some(&reading, last.sequence).await;
             let Some(batch) = patience.heed(batch).await? else {
-                // The last message may have been removed meanwhile.
+                // Determine the last message again, because it may have been removed meanwhile.
                 match self.last(reading.stream, &reading.filter).await? {
                     Some(now) => last = now,
                     None => return Ok(()),
@@ -433,14 +442,14 @@ impl NatsConnection {
                 }
             }
             if reading.last_of_each {
-                // These are not ordered by sequence number, so the read cannot be continued.
+                // With `last_of_each` the messages are not ordered by sequence number, so the read cannot be continued.
                 break;
             }
         }
         Ok(())
     }
 
-    /// Reads one batch of messages, up to sequence number `upto`; with `last_of_each`, all of them.
+    /// Reads one batch of messages, up to the sequence number `upto`. With `last_of_each`, reads all selected messages.
     async fn read_some(
         &self,
         reading: &ReadSelection,
@@ -485,20 +494,21 @@ impl NatsConnection {
                 }
             }
             match found.len() - before {
-                // The server of the consumer lags behind or has died.
+                // The server of the consumer has died, or has not received the messages yet.
                 0 if found.is_empty() => {
-                    return Err(NatsError::Silent("timed out reading messages".to_owned()));
+                    let reason = "timed out while reading messages from a stream";
+                    return Err(NatsError::Silent(reason.to_owned()));
                 }
                 0 => return Ok(found),
                 _ if reading.last_of_each => {}
-                // Return each batch, so that a long journal is not held in memory twice.
+                // Return each batch separately, so that a long journal is not stored in memory twice.
                 _ => return Ok(found),
             }
         }
     }
 }
 
-/// Retry loop: waits while the servers do not reply, and logs the outage.
+/// State of a loop that repeats a request while the servers do not reply, and that logs the outage.
 pub(crate) struct RetryLoop<'a> {
     link: &'a NatsConnection,
     begun: Instant,
@@ -506,8 +516,9 @@ pub(crate) struct RetryLoop<'a> {
 }
 
 impl RetryLoop<'_> {
-    /// Returns the value of a successful attempt. After a temporary error, pauses and returns `None`: the caller makes
-    /// another attempt. Other errors, and temporary ones after the timeout, are returned.
+    /// Checks the result of an attempt. Returns the value if the attempt succeeded. After a temporary error, waits and
+    /// returns `None`; the caller then makes another attempt. Returns any other error, and also a temporary error once
+    /// [`ClusterOptions::patience`] has passed.
     pub(crate) async fn heed<T>(
         &mut self,
         attempt: Result<T, NatsError>,
@@ -520,7 +531,7 @@ impl RetryLoop<'_> {
             Ok(value) => {
                 (self.begun, self.pause) = (Instant::now(), RETRY_PAUSE[0]);
                 if link.outage_logged.swap(false, Ordering::Relaxed) {
-                    tracing::warn!("the cluster at {} replies again", link.address);
+                    tracing::warn!("the NATS servers at {} reply again", link.address);
                 }
                 return Ok(Some(value));
             }
@@ -531,7 +542,7 @@ impl RetryLoop<'_> {
             return Err(NatsError::Silent(reason).told(&link.address));
         }
         if waited > LOG_OUTAGE_AFTER && !link.outage_logged.swap(true, Ordering::Relaxed) {
-            tracing::warn!(reason, "the cluster at {} does not reply; retrying", link.address);
+            tracing::warn!(reason, "the NATS servers at {} do not reply; retrying", link.address);
         }
         tokio::time::sleep(self.pause).await;
         self.pause = (self.pause * 2).min(RETRY_PAUSE[1]);
@@ -539,13 +550,14 @@ impl RetryLoop<'_> {
     }
 }
 
-/// Description of a stream: version of the data format, and other values that all nodes must agree on.
+/// Builds the description of a stream, which contains the version of the data format, and in `more` other values that
+/// must be the same on all nodes.
 fn describe(more: Option<&str>) -> String {
     let more = more.map(|more| format!(", {more}")).unwrap_or_default();
     format!("{VERSION_PREFIX}{}{more}", crate::VERSION)
 }
 
-/// Version and the rest of a stream's description.
+/// Parses the description of a stream. Returns the version of the data format and the other values.
 fn parse_description(description: &str) -> Option<(u32, Option<&str>)> {
     let rest = description.strip_prefix(VERSION_PREFIX)?;
     let (version, more) = rest.split_once(", ").map_or((rest, None), |(v, more)| (v, Some(more)));
@@ -556,7 +568,7 @@ fn version_of(description: &str) -> Option<u32> {
     Some(parse_description(description)?.0)
 }
 
-/// Random id of 22 letters and digits.
+/// Generates a random id of 22 letters and digits.
 pub(crate) fn mark() -> String {
     std::iter::repeat_with(fastrand::alphanumeric).take(22).collect()
 }
@@ -572,7 +584,7 @@ async fn identify(identification: &ClusterCredentials) -> Result<ConnectOptions,
     let mut options = ConnectOptions::new();
     if let Some(file) = &identification.credentials {
         let read = options.credentials_file(file).await;
-        options = read.map_err(|error| format!("`{}`: {error}", file.display()))?;
+        options = read.map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
     }
     if let Some((user, password)) = &identification.user {
         options = options.user_and_password(user.clone(), password.clone());
@@ -586,7 +598,7 @@ async fn identify(identification: &ClusterCredentials) -> Result<ConnectOptions,
         .chain(identification.certificate.iter().flat_map(|(certificate, key)| [certificate, key]))
     {
         if let Err(error) = std::fs::File::open(file) {
-            return Err(format!("`{}`: {error}", file.display()));
+            return Err(format!("cannot read `{}`: {error}", file.display()));
         }
     }
     if let Some(authority) = &identification.authority {

@@ -1,4 +1,5 @@
-//! A process as part of a cluster: its store, its queue, and the requirements of runs on the workers that execute them.
+//! Client of a cluster: the connection of this process to the cluster's store and queue, and the requirements that runs
+//! have of the workers that execute them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::{
     Queue, QueuedJob, Requirements, SlotKind,
 };
 
-/// How long a command waits for NATS servers that do not reply. Servers and workers wait indefinitely.
+/// Maximum time that a command waits for NATS servers that do not reply. Servers and workers wait without a limit.
 pub fn patience(config: &Settings) -> Duration {
     times(config).command()
 }
@@ -25,16 +26,16 @@ fn times(config: &Settings) -> ClusterTimes {
     ClusterTimes::of_lease(*config.cluster.lease_seconds)
 }
 
-/// Kind of a job that executes a run.
+/// Kind of the job that executes a run.
 pub const RUN: &str = "run";
 
-/// Kind of a job that executes one debate of a run.
+/// Kind of the job that executes one debate of a run.
 pub const DEBATE: &str = "debate";
 
-/// Kind of a job that enforces the rate limits of a provider.
+/// Kind of the job that enforces the rate limits of a provider for the whole cluster.
 pub const LIMITS: &str = "limits";
 
-/// Membership of this process in a cluster.
+/// Client of a cluster that this process has joined.
 #[derive(Debug, Clone)]
 pub struct ClusterClient {
     pub cluster: Cluster,
@@ -45,7 +46,8 @@ pub struct ClusterClient {
 }
 
 impl ClusterClient {
-    /// Joins the cluster of the settings. Waits up to `patience` for its servers; without `patience` indefinitely.
+    /// Joins the cluster that the settings name. Waits up to `patience` for the NATS servers; `None` waits without a
+    /// limit.
     pub async fn join(
         config: &Settings,
         around: &Environment,
@@ -54,12 +56,11 @@ impl ClusterClient {
         let mut options = options(config, around)?;
         options.patience = patience;
         let cluster = Cluster::connect(options).await?;
-        let store = Arc::new(cluster.store().await.map_err(|error| {
-            match error {
-                error @ StoreError::Failed { .. } => Failure::from(error)
-                    .hint("check that NATS runs there with JetStream: `nats-server -js`"),
-                error => error.into(),
-            }
+        let store = Arc::new(cluster.store().await.map_err(|error| match error {
+            error @ StoreError::Failed { .. } => Failure::from(error).hint(
+                "check that a NATS server with JetStream runs at the address: `nats-server -js`",
+            ),
+            error => error.into(),
         })?);
         let queue = cluster.queue().await?;
         let member =
@@ -67,7 +68,8 @@ impl ClusterClient {
         Ok((Arc::new(member), store))
     }
 
-    /// Whether no worker except `besides` meets the needs. Waits for workers that may be reconnecting.
+    /// Whether no worker meets the requirements, not counting the workers in `besides`. Before it returns true, waits
+    /// for workers that may be reconnecting.
     pub async fn no_worker_for(
         &self,
         needs: &Requirements,
@@ -82,7 +84,7 @@ impl ClusterClient {
         Ok(false)
     }
 
-    /// Whether a worker other than `besides` replies and meets the needs.
+    /// Whether a worker that is not in `besides` replies to a status request and meets the requirements.
     pub async fn others_for(
         &self,
         needs: &Requirements,
@@ -117,13 +119,13 @@ impl Dispatch for ClusterClient {
     }
 }
 
-/// A job that executes a run.
+/// Body of the job that executes a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunJobBody {
     pub run: RunId,
 }
 
-/// Connection options from the settings.
+/// Builds the connection options of the cluster from the settings.
 pub fn options(config: &Settings, around: &Environment) -> Result<ClusterOptions, Failure> {
     let wrong = |message: String| Failure::new(FailureKind::Settings, message);
     let settings = &config.cluster;
@@ -147,7 +149,7 @@ pub fn options(config: &Settings, around: &Environment) -> Result<ClusterOptions
         (Some(_), None) => {
             let variable = &*settings.password_env;
             return Err(wrong("`cluster.user` is set without a password".to_owned())
-                .hint(format!("set `{variable}` in the environment")));
+                .hint(format!("set the password in the environment variable `{variable}`")));
         }
         (None, _) => None,
     };
@@ -191,23 +193,23 @@ pub fn labels(typed: &str) -> Result<BTreeMap<String, String>, Failure> {
     typed.split(',').map(|text| label(text).ok_or_else(wrong)).collect()
 }
 
-/// Labels that a worker must have to execute runs, from the settings.
+/// Returns the labels that a worker must have to execute runs, from the setting `cluster.require_labels`.
 pub fn needed_labels(config: &Settings) -> Result<BTreeMap<String, String>, Failure> {
     Ok(config.cluster.require_labels.as_deref().map(labels).transpose()?.unwrap_or_default())
 }
 
-/// What a run requires of the worker that executes it.
+/// Returns the requirements that a run has of the worker that executes it.
 pub fn needs_of(run: &Run) -> Requirements {
     let RunInput { needs: labels, region, .. } = RunInput::of(run).unwrap_or_default();
     let needs = Requirements { labels, region, ..Requirements::default() };
-    // Programs run in sandboxes of the worker that executes the run. Debates are queued as separate jobs.
+    // The worker that executes the run also runs its programs, in its sandboxes. Debates are queued as separate jobs.
     match run.kind {
         RunKind::Code | RunKind::Eval => in_a_sandbox(needs, run),
         RunKind::Consult | RunKind::Debate | RunKind::Work => needs,
     }
 }
 
-/// Adds the requirements on the sandbox of a run.
+/// Adds the requirements that a run has of its sandbox: isolation and memory.
 pub fn in_a_sandbox(needs: Requirements, run: &Run) -> Requirements {
     let memory = RunInput::of(run).ok().and_then(|input| input.limits);
     let wanted = isolation_of(run).and_then(|wanted| wanted.parse::<RequestedIsolation>().ok());
@@ -217,13 +219,14 @@ pub fn in_a_sandbox(needs: Requirements, run: &Run) -> Requirements {
     Requirements {
         place: SlotKind::Sandbox,
         isolation,
-        // Rounded up, so that similar limits share a consumer.
+        // Round the memory up to a multiple of 64 MB, so that jobs with similar limits share a consumer.
         memory: memory.map_or(0, |limits| (limits.memory >> 20).next_multiple_of(64)),
         ..needs
     }
 }
 
-/// Requested isolation: the latest request, or else that of the run's start.
+/// Returns the isolation that the user requested for a run: when the run was last resumed, or otherwise when it was
+/// started.
 pub fn isolation_of(run: &Run) -> Option<String> {
     let now = LeaseHolder::last(run)
         .and_then(|mut last| last.asked.remove(SettingKey::SandboxIsolation.name()));

@@ -1,4 +1,5 @@
-//! Nodes of a cluster: each process replies with its status on request. Nothing is stored: dead nodes do not reply.
+//! Nodes of a cluster. Each server and worker process replies to status requests. The list of nodes is not stored: a
+//! dead node does not reply, so it is not listed.
 
 use std::time::Duration;
 
@@ -14,28 +15,29 @@ use crate::error::NatsError;
 use crate::link::{NatsConnection, mark};
 use crate::{Capabilities, Cluster};
 
-/// How long to collect replies of the nodes. A node on the same machine replies within a few milliseconds.
+/// Time for which replies to a status request to all nodes are collected. A node on the same machine replies within a
+/// few milliseconds.
 const REPLY_WINDOW: Duration = Duration::from_millis(700);
 
-/// A server or worker process of a cluster.
+/// Status of a server or worker process of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClusterNode {
     /// Unique id of the process.
     pub id: String,
     pub role: NodeRole,
-    /// Version of assize.
+    /// Version of assize that the node runs.
     pub version: String,
-    /// Version of the cluster's data format.
+    /// Version of the cluster's data format that the node uses.
     pub speaks: u32,
     pub host: String,
     pub pid: u32,
-    /// Start time, in milliseconds since 1970.
+    /// Time at which the process started, in milliseconds since 1970.
     pub since: u64,
-    /// Number of sandboxes that the node can use at once.
+    /// Maximum number of sandboxes that the node uses at once.
     pub slots: u32,
-    /// Number of sandboxes in use.
+    /// Number of sandboxes of the node that are in use.
     pub busy: u32,
-    /// Providers whose rate limits this node enforces for the whole cluster.
+    /// Names of the providers whose rate limits this node enforces for the whole cluster.
     #[serde(default)]
     pub keeps: Vec<String>,
     /// Ids of the runs whose leases the node holds.
@@ -84,26 +86,26 @@ impl Cluster {
             }
         });
         let task = AbortOnDropHandle::new(task);
-        // Once this process gets its own reply, other nodes can reach it, too.
+        // Send a status request to this process itself: once it receives the reply, other nodes can reach it as well.
         if !self.is_there(&id).await? {
-            tracing::warn!("this node cannot be reached by status requests");
+            tracing::warn!("this node does not receive the status requests of the cluster");
         }
         Ok(task)
     }
 
-    /// Status of all nodes that reply.
+    /// Sends a status request to all nodes, and returns the status of each node that replies.
     pub async fn who(&self) -> Result<Vec<ClusterNode>, StoreError> {
         let mut nodes = self.link.retry(|| request_all(&self.link)).await?;
         nodes.sort_by(|a, b| (a.role, &a.host, a.pid).cmp(&(b.role, &b.host, b.pid)));
         Ok(nodes)
     }
 
-    /// Whether a node still replies.
+    /// Whether the node with this id replies to a status request.
     pub async fn is_there(&self, id: &str) -> Result<bool, StoreError> {
         Ok(self.node(id).await?.is_some())
     }
 
-    /// Current status of a node, if it still replies.
+    /// Returns the current status of the node with this id; `None` if the node does not reply.
     pub async fn node(&self, id: &str) -> Result<Option<ClusterNode>, StoreError> {
         use async_nats::RequestErrorKind::{NoResponders, TimedOut};
         use async_nats::connection::State;
@@ -133,7 +135,7 @@ async fn request_all(link: &NatsConnection) -> Result<Vec<ClusterNode>, NatsErro
     let mut nodes = Vec::new();
     let deadline = Instant::now() + REPLY_WINDOW;
     while let Ok(Some(reply)) = tokio::time::timeout_at(deadline, replies.next()).await {
-        // NATS sends a status if there are no subscribers, so there are no nodes.
+        // If nothing subscribes to the subject, NATS replies with a status header: the cluster has no nodes.
         if reply.status.is_some() {
             break;
         }

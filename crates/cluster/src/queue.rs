@@ -1,8 +1,8 @@
 //! Job queue of the cluster, on a `JetStream` work-queue stream.
 //!
-//! Jobs with the same [`Requirements`] share one pull consumer, and a worker pulls from every consumer whose needs it meets.
-//! A worker that stops renewing its lease loses the job, and `JetStream` redelivers it. So a job may be started more
-//! than once; effects that must happen once are fenced where they are written (see `store`).
+//! Jobs with the same [`Requirements`] share one pull consumer. A worker pulls from every consumer whose requirements
+//! it meets. A worker that stops renewing the lease on a job loses the job, and `JetStream` redelivers it to another
+//! worker. So a job may be started more than once. Writes that must happen once are fenced in the store (see `store`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,53 +29,53 @@ use crate::error::NatsError;
 use crate::link::NatsConnection;
 use crate::times::{ClusterTimes, DEFAULT_LEASE};
 
-/// Deliveries after which a job that no worker could execute is given up.
+/// Maximum number of deliveries of a job. A job that no worker could execute by then fails.
 pub const MOST_TRIES: u64 = 5;
 
-/// Prefix of the cluster's lease, in milliseconds, in the description of the queue's stream. The default lease is not
-/// written.
+/// Text before the lease duration in milliseconds in the description of the queue's stream. The description does not
+/// contain the default duration.
 const LEASE_MS: &str = "lease in ms: ";
 
 pub(crate) const WORK: &str = "work";
 
-/// What a job requires of the worker that executes it.
+/// Requirements that a job has of the worker that executes it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WorkNeeds")]
 pub struct Requirements {
-    /// Kind of slot that the job occupies. Jobs never wait for slots of another kind.
+    /// Kind of slot that the job occupies on the worker. A job never waits for a slot of another kind.
     pub place: SlotKind,
-    /// Name of the sandbox isolation; any if not set.
+    /// Isolation that the sandbox must have; null if any isolation is sufficient.
     pub isolation: Option<String>,
-    /// Memory of the sandbox, in megabytes.
+    /// Memory that the sandbox needs, in megabytes.
     pub memory: u64,
     pub labels: BTreeMap<String, String>,
     pub region: Option<String>,
 }
 
-/// Kind of slot that a job occupies on its worker.
+/// Kind of slot that a job occupies on the worker that executes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WorkPlace")]
 #[serde(rename_all = "snake_case")]
 pub enum SlotKind {
-    /// One of the runs that the worker can execute at once.
+    /// The job occupies one of the slots for runs that use no sandbox.
     #[default]
     Run,
-    /// One of the sandboxes that the worker can use at once.
+    /// The job occupies one of the sandboxes that the worker can use at once.
     Sandbox,
-    /// No slot: a job that enforces rate limits, which other jobs depend on.
+    /// The job enforces rate limits. It has a slot of its own, because other jobs depend on it.
     Keeper,
 }
 
 impl Requirements {
-    /// Name of the consumer for jobs with these needs. It contains the version, so that workers of other versions do not
-    /// pull from it.
+    /// Name of the consumer for jobs with these requirements. The name contains the version of the data format, so that
+    /// workers with another version do not pull from the consumer.
     fn line(&self) -> String {
         let text = serde_json::to_string(self).unwrap_or_default();
         format!("v{}-{}", crate::VERSION, &Fingerprint::of(text).to_string()[..16])
     }
 }
 
-/// What a worker offers.
+/// Capabilities that a worker offers to jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "NodeCapabilities")]
 pub struct Capabilities {
@@ -87,7 +87,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Whether the worker can execute a job with these needs.
+    /// Whether a worker with these capabilities can execute a job with these requirements.
     pub fn meet(&self, needs: &Requirements) -> bool {
         let isolation = needs.isolation.as_ref().is_none_or(|name| self.isolations.contains(name));
         let region = needs.region.is_none() || needs.region == self.region;
@@ -96,14 +96,15 @@ impl Capabilities {
     }
 }
 
-/// A job of the queue.
+/// Job in the queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueuedJob {
     /// Kind of the job: letters, digits and `-`.
     pub kind: String,
-    /// Subject of the job, such as the id of a run: letters, digits and `-`.
+    /// Name of the object that the job is about, such as the id of a run: letters, digits and `-`.
     pub about: String,
-    /// Attempt number. Jobs of equal kind, subject and attempt are queued once.
+    /// Number that distinguishes jobs of the same kind about the same object. A job with the same number is queued only
+    /// once.
     pub turn: u64,
     pub body: Value,
 }
@@ -114,15 +115,15 @@ impl std::fmt::Display for QueuedJob {
     }
 }
 
-/// Number of jobs with the same needs.
+/// Numbers of queued jobs with the same requirements.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct QueueCounts {
     pub needs: Requirements,
-    /// Jobs that were never delivered.
+    /// Number of jobs that were never delivered to a worker.
     pub waiting: u64,
-    /// Jobs that are delivered and not finished.
+    /// Number of jobs that were delivered to a worker and are not done.
     pub under_way: u64,
-    /// How many of `under_way` were redelivered at least once.
+    /// Number of jobs in `under_way` that were redelivered at least once.
     pub again: u64,
 }
 
@@ -133,26 +134,28 @@ pub struct Queue {
     dead_letters: DeadLetters,
 }
 
-/// A delivered job. If it is dropped without [`Delivery::done`], it is redelivered once its lease expires.
+/// Job that was delivered to this worker. If the value is dropped before the job is acknowledged, the job is
+/// redelivered once its lease expires.
 pub struct Delivery {
     pub work: QueuedJob,
-    /// Number of deliveries, including this one.
+    /// Number of deliveries of the job so far, including this one.
     pub tries: u64,
     message: Arc<Received>,
-    /// Why the message cannot be decoded; kind and subject of `work` are then those it was published under.
+    /// Why the message cannot be decoded; `None` if it was decoded. If it is set, the fields `kind` and `about` of
+    /// `work` come from the NATS subject of the message.
     undecodable: Option<String>,
     dead_letters: DeadLetters,
     acker: Arc<Acker>,
     lease: JobLease,
-    /// Task that renews the lease.
+    /// Task that renews the lease on the job.
     _renewal: AbortOnDropHandle<()>,
 }
 
-/// A received message, before it is decoded.
+/// Message as it was received from the queue, before it is decoded.
 struct Received {
     subject: String,
     payload: bytes::Bytes,
-    /// Sequence number in the stream.
+    /// Sequence number of the message in the stream.
     sequence: u64,
 }
 
@@ -160,7 +163,7 @@ struct Received {
 #[derive(Debug, Clone)]
 pub struct JobLease {
     times: ClusterTimes,
-    /// Time of the last renewal.
+    /// Time at which the last successful renewal was sent.
     renewed: Arc<Mutex<Instant>>,
 }
 
@@ -169,12 +172,12 @@ impl JobLease {
         JobLease { times, renewed: Arc::new(Mutex::new(since)) }
     }
 
-    /// Whether the lease is valid: no other worker has the job. An expired lease cannot be renewed.
+    /// Whether the lease is valid, so that no other worker has the job. An expired lease cannot be renewed.
     pub fn holds(&self) -> bool {
         self.renewed.lock().elapsed() < self.times.lease()
     }
 
-    /// Waits until the lease expires, and another worker may have the job.
+    /// Waits until the lease expires. After that, another worker may have the job.
     pub async fn lost(&self) {
         while self.holds() {
             let since = *self.renewed.lock();
@@ -192,7 +195,7 @@ impl JobLease {
 
 impl std::fmt::Debug for Delivery {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Taken").field("work", &self.work).field("tries", &self.tries).finish()
+        f.debug_struct("Delivery").field("work", &self.work).field("tries", &self.tries).finish()
     }
 }
 
@@ -218,12 +221,12 @@ impl Queue {
         Ok(Queue { link, dead_letters })
     }
 
-    /// Newest entries of the dead-letter list, newest first.
+    /// Returns up to `limit` of the newest dead letters, newest first.
     pub async fn dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
         self.dead_letters.newest(limit).await
     }
 
-    /// Adds a job.
+    /// Adds a job to the queue.
     pub async fn put(&self, needs: &Requirements, work: &QueuedJob) -> Result<(), StoreError> {
         let (subject, payload) = self.prepare(needs, work).await?;
         self.link.add_once(&subject, HeaderMap::new(), payload, &work.to_string()).await?;
@@ -231,21 +234,23 @@ impl Queue {
         Ok(())
     }
 
-    /// Checks that no later version has taken over the cluster.
+    /// Checks that the cluster was not upgraded to a later version of the data format.
     ///
     /// # Errors
-    /// [`StoreError::Newer`] if one has; other errors when the version cannot be read.
+    /// Fails with [`StoreError::Newer`] if the cluster was upgraded, and with other errors if the version cannot be
+    /// read.
     pub async fn check_version(&self) -> Result<(), StoreError> {
         self.link.refuse_newer(&self.link.retry(|| self.link.info(WORK)).await?.config)
     }
 
-    /// Whether a job of this kind and subject is waiting or being executed.
+    /// Whether a job of this kind about this object is waiting or being executed.
     pub async fn has(&self, kind: &str, about: &str) -> Result<bool, StoreError> {
         let subject = self.link.subject(&format!("work.*.{kind}.{about}"));
         Ok(self.link.last(WORK, &subject).await?.is_some())
     }
 
-    /// Adds a job unless one of the same kind, subject and needs is already waiting or being executed.
+    /// Adds a job, unless a job of the same kind about the same object with the same requirements is waiting or being
+    /// executed.
     pub async fn put_alone(
         &self,
         needs: &Requirements,
@@ -257,7 +262,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Creates the consumer for the job's needs, and returns subject and payload of the job.
+    /// Creates the consumer for the requirements of a job, and returns the NATS subject and the payload of the job.
     async fn prepare(
         &self,
         needs: &Requirements,
@@ -269,7 +274,7 @@ impl Queue {
         Ok((self.link.subject(&format!("work.{line}.{}.{}", work.kind, work.about)), payload))
     }
 
-    /// Wakes waiting workers. A worker that misses it polls a moment later.
+    /// Wakes the waiting workers. A worker that does not receive the message finds the job at its next poll.
     async fn wake(&self) {
         let client = self.link.context.client();
         let _ = client.publish(self.link.subject("wake"), Vec::new().into()).await;
@@ -290,13 +295,13 @@ impl Queue {
         Ok(())
     }
 
-    /// Numbers of jobs, by their needs.
+    /// Returns the numbers of queued jobs for each set of requirements.
     pub async fn lines(&self) -> Result<Vec<QueueCounts>, StoreError> {
         let lines = self.link.retry(|| self.fetch_lines()).await?;
         Ok(lines.into_iter().map(|(_, line)| line).collect())
     }
 
-    /// Consumers with their names.
+    /// Reads the consumers of the queue: the name of each, and the numbers of its jobs.
     async fn fetch_lines(&self) -> Result<Vec<(String, QueueCounts)>, NatsError> {
         let stream = self.link.stream(WORK).await?;
         let all = stream.consumers().try_collect::<Vec<_>>().await?;
@@ -310,7 +315,7 @@ impl Queue {
         Ok(all.into_iter().filter_map(line).collect())
     }
 
-    /// Waits for the next job that needs this kind of slot and no more than these abilities.
+    /// Waits for the next job that occupies this kind of slot and whose requirements these capabilities meet.
     pub async fn take(
         &self,
         abilities: &Capabilities,
@@ -319,7 +324,7 @@ impl Queue {
         let client = self.link.context.client();
         let mut patience = self.link.patience();
         loop {
-            // Subscribe before polling, so that a job published in between still wakes us.
+            // Subscribe before polling, so that a job that is published in between wakes this worker.
             let mut wake = client.subscribe(self.link.subject("wake")).await.ok();
             loop {
                 let taken = self.try_take(abilities, place).await;
@@ -349,7 +354,7 @@ impl Queue {
         for (name, line) in self.fetch_lines().await? {
             let ours = name.starts_with(&format!("v{}-", crate::VERSION));
             let fits = line.needs.place == place && abilities.meet(&line.needs);
-            // Jobs under way count, because they may be due for redelivery.
+            // Do not skip a consumer that has only delivered jobs, because a job may be due for redelivery.
             if !ours || !fits || line.waiting + line.under_way == 0 {
                 continue;
             }
@@ -359,10 +364,11 @@ impl Queue {
                 .await
                 .map_err(|error| NatsError::Silent(error.to_string()))?;
             let mut batch = consumer.fetch().max_messages(1).messages().await?;
-            // A fetch on a broken connection never ends. A job that arrives after the timeout is redelivered.
+            // The timeout is needed because a fetch on a broken connection never ends. A job that arrives after the
+            // timeout is redelivered.
             let next = tokio::time::timeout(times.server_reply(), batch.next()).await;
             let next =
-                next.map_err(|_| NatsError::Silent("timed out fetching a job".to_owned()))?;
+                next.map_err(|_| NatsError::Silent("timed out while fetching a job".to_owned()))?;
             let Some(message) = next else { continue };
             let message = message.map_err(|error| NatsError::Silent(error.to_string()))?;
             let info = message.info().map(|info| (info.delivered, info.stream_sequence));
@@ -398,14 +404,15 @@ impl Queue {
     }
 }
 
-/// Lease of the cluster, from the description of the queue's stream.
+/// Reads the lease duration of the cluster from the description of the queue's stream.
 fn lease_of(queue: &Config) -> Duration {
     let description = queue.description.as_deref().unwrap_or_default();
     let millis = description.split(", ").find_map(|part| part.strip_prefix(LEASE_MS)?.parse().ok());
     millis.map_or(DEFAULT_LEASE, Duration::from_millis)
 }
 
-/// Kind and subject of an undecodable job, from the last two parts of the NATS subject.
+/// Builds a job without a body for a message that cannot be decoded. Its kind and the object that it is about are the
+/// last two parts of the NATS subject.
 fn work_of(subject: &str) -> QueuedJob {
     let mut parts = subject.rsplitn(3, '.');
     let mut next = || parts.next().unwrap_or_default().to_owned();
@@ -413,8 +420,8 @@ fn work_of(subject: &str) -> QueuedJob {
     QueuedJob { kind, about, turn: 0, body: Value::Null }
 }
 
-/// Adds a message to the dead-letter list and removes it from the queue. It stays in the queue, and is
-/// redelivered, when the list cannot be written.
+/// Adds a message to the dead-letter list and removes it from the queue. If the list cannot be written, the message
+/// stays in the queue and is redelivered.
 async fn move_to_dead_letters(
     dead_letters: &DeadLetters,
     message: &Received,
@@ -425,16 +432,17 @@ async fn move_to_dead_letters(
     let Received { subject, payload, sequence } = message;
     let letter = DeadLetter::new(subject, reason, payload, deliveries);
     if let Err(error) = dead_letters.add(*sequence, &letter).await {
-        tracing::error!(%error, subject, reason, "cannot write the dead-letter list");
+        tracing::error!(%error, subject, reason, "cannot add a message to the dead-letter list");
         return;
     }
     tracing::error!(subject, reason, "message moved to the dead-letter list");
     if let Err(error) = acker.double_ack_with(AckKind::Term).await {
-        tracing::warn!(%error, subject, "cannot remove a dead letter from the queue");
+        tracing::warn!(%error, subject, "cannot remove a dead-letter message from the queue");
     }
 }
 
-/// Renews the lease of a job until it expires. After that, a renewal would apply to the next worker's delivery.
+/// Renews the lease on a job until the lease expires. After that, a renewal would apply to the delivery to the next
+/// worker.
 async fn renew_lease(acker: Arc<Acker>, lease: JobLease) {
     loop {
         tokio::time::sleep(lease.times.renewal()).await;
@@ -445,8 +453,8 @@ async fn renew_lease(acker: Arc<Acker>, lease: JobLease) {
         let renewal = acker.double_ack_with(AckKind::Progress);
         match tokio::time::timeout(lease.times.renewal(), renewal).await {
             Ok(Ok(())) => lease.renew(sent),
-            Ok(Err(error)) => tracing::debug!(%error, "cannot renew the lease of a job"),
-            Err(_) => tracing::debug!("timed out renewing the lease of a job"),
+            Ok(Err(error)) => tracing::debug!(%error, "cannot renew the lease on a job"),
+            Err(_) => tracing::debug!("timed out while renewing the lease on a job"),
         }
     }
 }
@@ -464,28 +472,28 @@ impl Delivery {
         T::deserialize(&self.work.body).map_err(|error| format!("cannot decode the job: {error}"))
     }
 
-    /// Acknowledges the job: it is removed from the queue.
+    /// Acknowledges the job, which removes it from the queue.
     pub async fn done(self) {
         self.end(AckKind::Ack).await;
     }
 
-    /// Returns the job to the queue, for redelivery after about `after`. The delay is randomized, so that it does not
-    /// always coincide with the next poll of the same worker.
+    /// Returns the job to the queue (nack). It is redelivered after about `after`. The delay is randomized, so that it
+    /// does not always coincide with the next poll of the same worker.
     pub async fn give_back(self, after: Duration) {
         let after = after.mul_f64(0.75 + fastrand::f64() / 2.0);
         self.end(AckKind::Nak(Some(after))).await;
     }
 
-    /// Moves the message to the dead-letter list: no worker can run it.
+    /// Moves the message to the dead-letter list, because no worker can execute the job.
     pub async fn dead_letter(self, reason: &str) {
         let Delivery { dead_letters, message, acker, tries, .. } = &self;
         move_to_dead_letters(dead_letters, message, acker, reason, *tries).await;
     }
 
     async fn end(&self, kind: AckKind) {
-        // If this fails, the job is redelivered, and the next worker finds that it is done.
+        // If the acknowledgement fails, the job is redelivered, and the next worker finds that the job is done.
         if let Err(error) = self.acker.double_ack_with(kind).await {
-            tracing::warn!(%error, work = %self.work, "cannot acknowledge a job");
+            tracing::warn!(%error, work = %self.work, "cannot send the ack or nack of a job");
         }
     }
 }
@@ -499,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn worker_meets_needs_within_its_abilities_only() {
+    fn capabilities_meet_only_requirements_that_they_cover() {
         let worker = Capabilities {
             isolations: vec!["jail".to_owned(), "at-least=jail".to_owned()],
             memory: 512,
@@ -529,7 +537,7 @@ mod tests {
         ] {
             assert!(!worker.meet(&does_not), "{does_not:?}");
         }
-        // A worker without a region gets no jobs that need one.
+        // A worker without a region does not meet the requirement of a region.
         assert!(
             !Capabilities::default().meet(&needs(|needs| needs.region = Some("eu".to_owned())))
         );

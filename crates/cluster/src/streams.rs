@@ -1,4 +1,4 @@
-//! Status of the streams on the NATS servers.
+//! Status of the cluster's streams on the NATS servers.
 
 use assize_run::StoreError;
 use assize_types::unix_millis;
@@ -16,15 +16,16 @@ pub struct StreamStatus {
     pub name: String,
     pub messages: u64,
     pub bytes: u64,
-    /// Leader of the stream; none while there is no leader, or if the server is not part of a NATS cluster.
+    /// Name of the NATS server that leads the stream; null while there is no leader, or if the server is not part of a
+    /// NATS cluster.
     pub leader: Option<String>,
-    /// Replicas on other servers.
+    /// Replicas of the stream on other NATS servers.
     pub copies: Vec<StreamReplica>,
-    /// Seconds since the oldest message was written.
+    /// Age in seconds of the oldest message in the stream; null if the stream is empty.
     pub oldest: Option<u64>,
 }
 
-/// Replica of a stream on another server.
+/// Replica of a stream on another NATS server than the leader.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "StreamCopy")]
 pub struct StreamReplica {
@@ -32,12 +33,12 @@ pub struct StreamReplica {
     /// Whether the replica is up to date.
     pub current: bool,
     pub offline: bool,
-    /// Number of messages that the replica lags behind.
+    /// Number of messages that the replica has not stored yet.
     pub behind: u64,
 }
 
 impl Cluster {
-    /// Status of all streams of the cluster.
+    /// Returns the status of all streams of the cluster.
     pub async fn streams(&self) -> Result<Vec<StreamStatus>, StoreError> {
         let mut all = Vec::new();
         for name in STREAMS.into_iter().chain([WORK]) {

@@ -1,11 +1,12 @@
-//! Timeouts and intervals of a cluster, all in proportion to its lease.
+//! Timeouts and intervals of a cluster. All are a fixed fraction or multiple of the lease duration.
 
 use std::time::Duration;
 
-/// Default lease.
+/// Default duration of a lease.
 pub const DEFAULT_LEASE: Duration = Duration::from_secs(6);
 
-/// Timeouts and intervals of a cluster. They are the same on all nodes: the lease is stored on the servers.
+/// Timeouts and intervals of a cluster. They are the same on all nodes, because the lease duration is stored on the
+/// NATS servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClusterTimes {
     lease: Duration,
@@ -18,27 +19,27 @@ impl Default for ClusterTimes {
 }
 
 impl ClusterTimes {
-    /// Derives all times from the lease.
+    /// Derives all timeouts and intervals from the lease duration.
     pub fn of_lease(lease: Duration) -> ClusterTimes {
         ClusterTimes { lease }
     }
 
-    /// How long a node may go without renewing before its jobs are redelivered.
+    /// Duration of a lease. If a node does not renew its lease within this time, its jobs are redelivered.
     pub fn lease(self) -> Duration {
         self.lease
     }
 
-    /// Interval between two renewals of a lease, and timeout of a renewal.
+    /// Interval between two renewals of a lease, and also the timeout of a renewal.
     pub(crate) fn renewal(self) -> Duration {
         self.lease / 4
     }
 
-    /// Timeout of a request to the servers. After a timeout the node checks whether its write was stored.
+    /// Timeout of a request to the NATS servers. After a timeout, the node checks whether its message was stored.
     pub(crate) fn server_reply(self) -> Duration {
         self.lease / 2
     }
 
-    /// Time after which a peer replies that it is still working on a request.
+    /// Time after which an RPC peer replies that it is still handling a request.
     pub(crate) fn progress(self) -> Duration {
         self.lease / 3
     }
@@ -48,42 +49,45 @@ impl ClusterTimes {
         self.lease / 3
     }
 
-    /// Interval at which a worker polls for redelivered jobs, which JetStream does not announce.
+    /// Interval at which a worker polls the queue. Polling is needed because nothing wakes a worker for redelivered
+    /// jobs.
     pub(crate) fn poll(self) -> Duration {
         self.lease / 6
     }
 
-    /// Delay before a job is redelivered that a worker could not execute.
+    /// Delay before a job that a worker could not execute is redelivered.
     pub fn retry(self) -> Duration {
         self.lease / 6
     }
 
-    /// Maximum time that a node needs to connect to another server.
+    /// Maximum time that a node needs to reconnect to another NATS server.
     pub fn reconnect(self) -> Duration {
         self.lease / 4
     }
 
-    /// Maximum duration of storing a call before its lease must be checked again.
+    /// If storing a model call takes longer than this, the lease of the run must be checked again before the call is
+    /// sent.
     pub(crate) fn noting(self) -> Duration {
         self.lease / 3
     }
 
-    /// Interval at which a node reports its calls to the worker that enforces a provider's limits.
+    /// Interval at which a node reports its model calls in progress to the worker that enforces the provider's rate
+    /// limits.
     pub fn report(self) -> Duration {
         self.lease / 3
     }
 
-    /// Time within which every live node has reported.
+    /// Time within which every live node has reported its model calls in progress.
     pub fn all_reported(self) -> Duration {
         self.report() * 2
     }
 
-    /// How long a command waits for servers that do not reply.
+    /// Maximum time that a command waits for NATS servers that do not reply.
     pub fn command(self) -> Duration {
         self.lease * 5
     }
 
-    /// Interval at which workers search for runs whose lease holder is dead.
+    /// Interval at which workers search for runs that no process executes.
     pub fn sweep(self) -> Duration {
         self.lease * 10 / 3
     }

@@ -1,4 +1,4 @@
-//! Schemas of the model's answers, and extraction of code from answers.
+//! Schemas of the model's answers in the code loop, and extraction of code from answers.
 //!
 //! The doc comments of [`GeneratedCode`] and [`Critique`] are part of the schemas, so the model reads them.
 
@@ -34,14 +34,14 @@ pub struct Critique {
 pub(crate) static CODE: LazyLock<TypedSchema> = LazyLock::new(TypedSchema::of::<GeneratedCode>);
 pub(crate) static CRITIQUE: LazyLock<TypedSchema> = LazyLock::new(TypedSchema::of::<Critique>);
 
-/// Code without the Markdown fence that some models put around it. `None` if it is empty.
+/// Returns the code without the Markdown fence that some models put around it; `None` if the code is empty.
 pub(crate) fn program(code: &str) -> Option<String> {
     let code = fenced(code).unwrap_or_else(|| code.to_owned());
     let code = code.trim_end();
     (!code.trim().is_empty()).then(|| format!("{code}\n"))
 }
 
-/// Longest fenced code block in an answer that does not match the schema.
+/// Returns the longest fenced code block in an answer that does not match the schema, if any.
 pub(crate) fn in_fences(text: &str) -> Option<String> {
     let mut blocks = Vec::new();
     let mut open: Option<Vec<&str>> = None;
@@ -60,7 +60,7 @@ pub(crate) fn in_fences(text: &str) -> Option<String> {
     blocks.into_iter().max_by_key(String::len).and_then(|block| program(&block))
 }
 
-/// Content of a text that is one fenced code block.
+/// Returns the content of a text that is exactly one fenced code block; `None` for other texts.
 fn fenced(code: &str) -> Option<String> {
     let inner = code.trim().strip_prefix("```")?.strip_suffix("```")?;
     let (_, program) = inner.split_once('\n')?;
@@ -72,10 +72,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_found_with_and_without_fences() {
+    fn program_is_extracted_with_and_without_markdown_fences() {
         assert_eq!(program("print(1)").as_deref(), Some("print(1)\n"));
         assert_eq!(program("```python\nprint(1)\n```\n").as_deref(), Some("print(1)\n"));
-        // Fences within the program are kept.
+        // Fences inside the program are not removed.
         assert_eq!(program("x = '''\n```\n'''").as_deref(), Some("x = '''\n```\n'''\n"));
         assert_eq!(program(" \n\n"), None);
         assert_eq!(program("```python\n```"), None);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_of_answers_require_all_fields() {
+    fn answer_schema_requires_all_fields() {
         assert!(CODE.reader.is_some() && CRITIQUE.reader.is_some());
         let required = &CODE.schema.value["required"];
         assert_eq!(

@@ -1,4 +1,5 @@
-//! Services of the code loop: the model, the sandbox pool, packages, the session and storage of files.
+//! The code runner: the services that the code loop needs (model, sandbox pool, packages, session, file storage), and
+//! the execution of programs in sandboxes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,20 +22,20 @@ use crate::session::{self, Session, SessionError};
 use crate::task::CodeTask;
 use assize_run::{LiveOutput, OutputStream, ProgramId};
 
-/// Maximum number of sandboxes tried for the same code, if sandboxes fail.
+/// Maximum number of sandboxes in which the same program is tried if sandboxes fail.
 const MAX_TRIES: u32 = 3;
 
-/// Maximum number of installed packages that are listed.
+/// Maximum number of installed packages that are detected in a sandbox.
 const MAX_MODULES: usize = 2000;
 
-/// Package added for tests that import it.
+/// Name of the package that is added if the user's tests import it.
 const PYTEST: &str = "pytest";
 
-/// Settings of model requests and sandboxes.
+/// Options of the code runner for model requests and sandboxes.
 #[derive(Debug, Clone)]
 pub struct CodeOptions {
     pub temperature: f32,
-    /// Maximum length of an answer, in tokens.
+    /// Maximum length of a model's answer, in tokens.
     pub max_tokens: u32,
     /// Context window of the model in tokens, if known; prompts are shortened to fit it.
     pub context_window: Option<u64>,
@@ -53,26 +54,26 @@ impl Default for CodeOptions {
     }
 }
 
-/// Storage of the files that programs leave.
+/// Storage of the files that programs create.
 #[async_trait]
 pub trait FileStorage: Send + Sync {
-    /// Stores a file of an attempt and returns its hash.
+    /// Stores a file that a program created, and returns its hash.
     async fn keep(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, FileStorageError>;
 
     /// Reads a stored file by its hash.
     async fn fetch(&self, sha256: Fingerprint) -> Result<Vec<u8>, FileStorageError>;
 }
 
-/// A file could not be stored or read back.
+/// Error of storing or reading a file that a program created.
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
-#[error("cannot store the files that the program left: {0}")]
+#[error("cannot store or read the files that the program created: {0}")]
 pub struct FileStorageError(pub String);
 
-/// Services of the code loop.
+/// Services of the code loop: calls the model and runs programs in sandboxes.
 pub struct CodeRunner {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) options: CodeOptions,
-    /// Name of the provider, for the log.
+    /// Name of the model's provider, for the log.
     pub(crate) provider: String,
     pool: Arc<SandboxPool>,
     keep: Option<Arc<dyn FileStorage>>,
@@ -80,29 +81,29 @@ pub struct CodeRunner {
     pub(crate) session: Option<Session>,
     /// Receives the output of programs while they run.
     live: Arc<LiveOutput>,
-    /// Cached facts about the sandboxes, by language.
+    /// Cached results of the sandbox detection, by language.
     facts: Mutex<BTreeMap<Language, SandboxFacts>>,
 }
 
 impl std::fmt::Debug for CodeRunner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Court").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("CodeRunner").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
-/// Environment of a program in its sandbox.
+/// Facts about the environment of programs in the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxFacts {
-    /// Version of the interpreter.
+    /// Version of the language's interpreter.
     pub version: String,
     /// Installed packages besides the standard library, such as `numpy==1.26.4`; for Bash, available programs.
     pub modules: Vec<String>,
-    /// Names of the session's files at the start of this run.
+    /// Names of the session's files at the start of the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
 }
 
-/// Infrastructure error that prevented an execution; not a failure of the program.
+/// Infrastructure error that prevented the execution of a program. It is not a failure of the program.
 #[derive(Debug, thiserror::Error)]
 pub enum CodeRunnerError {
     #[error(transparent)]
@@ -142,41 +143,42 @@ impl CodeRunner {
         }
     }
 
-    /// Stores the files that programs leave, if the task wants them.
+    /// Sets the storage for files that programs create, which are collected if the task requests it.
     #[must_use]
     pub fn keeping(mut self, keep: Arc<dyn FileStorage>) -> CodeRunner {
         self.keep = Some(keep);
         self
     }
 
-    /// Allows programs to use packages that the sandbox does not have.
+    /// Sets the source of packages that programs may use besides those installed in the sandbox.
     #[must_use]
     pub fn with_packages(mut self, packages: impl Into<Option<PackageSource>>) -> CodeRunner {
         self.packages = packages.into();
         self
     }
 
-    /// Publishes the output of programs while they run.
+    /// Sets the receiver of the output that programs write while they run.
     #[must_use]
     pub fn watched(mut self, live: Arc<LiveOutput>) -> CodeRunner {
         self.live = live;
         self
     }
 
-    /// Gives programs the files of a session. Changes to them are saved only with [`CodeRunner::keeping`].
+    /// Sets the session whose files are copied into the sandboxes. Changes to these files are saved only with
+    /// [`CodeRunner::keeping`].
     #[must_use]
     pub fn in_session(mut self, session: impl Into<Option<Session>>) -> CodeRunner {
         self.session = session.into();
         self
     }
 
-    /// Saves the files that a program left to the session.
+    /// Saves the files that a program created or changed to the session.
     pub(crate) async fn hand_on(&self, execution: &CodeExecution) -> Result<(), CodeRunnerError> {
         let (Some(session), Some(keep)) = (&self.session, &self.keep) else { return Ok(()) };
         let current = session.files(u64::MAX)?;
         let current = session::fingerprint_of(&current);
         let new = execution.files.iter().map(|file| (&file.name, file.sha256));
-        // Already saved: the process was killed after the commit and before its journal record.
+        // The files are already saved: the process was killed between the commit and its journal record.
         if current == session::fingerprint(new) {
             return Ok(());
         }
@@ -190,16 +192,16 @@ impl CodeRunner {
         Ok(session.commit(&files)?)
     }
 
-    /// Names of the session's files.
+    /// Returns the names of the session's files.
     pub(crate) fn carried(&self) -> Result<Vec<String>, CodeRunnerError> {
         let Some(session) = &self.session else { return Ok(Vec::new()) };
         let files = session.files(self.options.spec.limits.disk)?;
         Ok(files.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Detects the environment of programs in the sandbox, once per language.
+    /// Detects the version and the installed packages of a language in the sandbox. The result is cached.
     pub async fn facts(&self, language: Language) -> Result<SandboxFacts, SandboxError> {
-        // Locked during the detection, so that concurrent callers wait for the same result.
+        // The lock is held during the detection, so that concurrent callers wait for the same result.
         let mut facts = self.facts.lock().await;
         if let Some(known) = facts.get(&language) {
             return Ok(known.clone());
@@ -221,7 +223,7 @@ impl CodeRunner {
         Ok(found)
     }
 
-    /// Runs a program and judges the outcome. If the sandbox fails, the program runs again in another sandbox.
+    /// Runs a program and determines whether it succeeded. If the sandbox fails, the program runs again in another one.
     pub(crate) async fn run(
         &self,
         task: &CodeTask,
@@ -268,8 +270,8 @@ impl CodeRunner {
         let (stdout, stderr) = (text(stdout), text(stderr));
         let not_taken = harvest.left();
         let found = self.session.as_ref().map(|_| session::fingerprint_of(&carried));
-        // Session files that were shadowed by an input file stay in the session. So do files that may only have been
-        // unreadable, unless another file has taken their place.
+        // Keep session files that were shadowed by an input file. Also keep missing session files if some files could
+        // not be collected: they may exist but be unreadable. A new file at the same path replaces a session file.
         let kept = carried.into_iter().filter(|(name, _)| {
             let replaced = harvest.files.iter().any(|(other, _)| conflicts(name, other));
             !replaced && (!not_taken.is_empty() || is_shadowed(task, name))
@@ -278,7 +280,7 @@ impl CodeRunner {
         harvest.files.extend(kept);
         harvest.files.sort();
         let mut files = Vec::new();
-        // The files of a failed program are only of use to later programs of the session.
+        // Without a session, the files of a failed program are not stored, because no later program uses them.
         let keep = self.keep.as_ref().filter(|_| failure.is_none() || self.session.is_some());
         if let Some(keep) = keep {
             for (name, bytes) in harvest.files {
@@ -291,8 +293,8 @@ impl CodeRunner {
         Ok(CodeExecution { failure, outcome, stdout, stderr, tests, files, not_taken, found })
     }
 
-    /// Layers with the packages that a program needs and the sandbox does not have. The inner error is a failure of the
-    /// program: another program may do without these packages.
+    /// Returns layers with the packages that a program needs and that the sandbox does not contain. The inner error is
+    /// a failure of the program, because another program may work without these packages.
     async fn layers(
         &self,
         task: &CodeTask,
@@ -320,17 +322,17 @@ impl CodeRunner {
             return Ok(Err(not_had("packages are supported only for Python".to_owned())));
         }
         let Some(packages) = &self.packages else {
-            return Ok(Err(not_had("no packages can be added here".to_owned())));
+            return Ok(Err(not_had("no additional packages are allowed".to_owned())));
         };
         let Some(python) = &python else {
-            return Ok(Err(not_had("the version of Python is unknown".to_owned())));
+            return Ok(Err(not_had("the Python version of the sandbox is unknown".to_owned())));
         };
         let mut wanted = match packages.allow(&missing, python) {
             Ok(wanted) => wanted,
             Err(failure) => return Ok(Err(failure)),
         };
         if needs_pytest {
-            // The user's own tests need it, so it need not be on the list of allowed packages.
+            // The user's tests need pytest, so it is added even if it is not on the list of allowed packages.
             wanted.extend(Requirement::read(PYTEST, python, &[]).ok().flatten());
         }
         if wanted.is_empty() {
@@ -354,7 +356,8 @@ impl CodeRunner {
     }
 }
 
-/// Layers with these packages for the Python of a pool's sandboxes; empty if the packages are installed already.
+/// Returns layers with the given packages for the Python version of a pool's sandboxes; empty if all packages are
+/// already installed in the sandboxes.
 pub(crate) async fn layers(
     packages: &PackageSource,
     names: &[String],
@@ -369,7 +372,7 @@ pub(crate) async fn layers(
     pool.discard(sandbox);
     let facts = facts?;
     let Some(python) = PythonVersion::of(&facts.version) else {
-        return Err(failed(format!("unknown version of Python: {}", facts.version)));
+        return Err(failed(format!("invalid Python version in the sandbox: {}", facts.version)));
     };
     let allowed = packages.allow(names, &python).map_err(refused)?;
     let is_installed = |one: &Requirement| facts.modules.iter().any(|module| one.is_met_by(module));
@@ -388,23 +391,23 @@ pub(crate) async fn layers(
     }
 }
 
-/// Number of sandboxes that failed.
+/// Number of sandboxes that failed while running the same program.
 #[derive(Default)]
 struct Tries(u32);
 
 impl Tries {
-    /// Counts a failed sandbox; returns whether to try again in another one.
+    /// Counts a failed sandbox; returns whether the program should be run again in another sandbox.
     fn again(&mut self, error: &SandboxError) -> bool {
         self.0 += 1;
         let again = error.is_infrastructure() && self.0 < MAX_TRIES;
         if again {
-            tracing::warn!(%error, tried = self.0, "a sandbox failed; trying again in another");
+            tracing::warn!(%error, tried = self.0, "a sandbox failed; retrying in another one");
         }
         again
     }
 }
 
-/// Program to run, with its declared dependencies.
+/// Program to run, with the packages that it requires.
 #[derive(Clone, Copy)]
 pub(crate) struct CodeProgram<'a> {
     pub(crate) code: &'a str,
@@ -451,7 +454,7 @@ async fn run_in(
         let failure = judge(task.expect.as_ref(), limits, &finished);
         RunResult { finished, failure, ..RunResult::default() }
     };
-    // Before the tests run, as the files that they leave are not wanted.
+    // Collect files before the tests run, because files that the tests create are not part of the result.
     if collects {
         let given = task.inputs.iter().map(|input| input.name.clone()).collect();
         ran.harvest = sandbox.harvest(WORKSPACE, &given).await?;
@@ -467,7 +470,7 @@ async fn run_in(
     Ok(ran)
 }
 
-/// Whether an input file takes the place of a session file.
+/// Whether an input file of the task replaces a session file in the sandbox.
 fn is_shadowed(task: &CodeTask, name: &str) -> bool {
     task.inputs.iter().any(|input| conflicts(name, &input.name))
 }
@@ -480,7 +483,8 @@ fn conflicts(one: &str, other: &str) -> bool {
     one == other || below(one, other) || below(other, one)
 }
 
-/// Fingerprint of an execution request: the code, its inputs, tests, expectation and limits.
+/// Computes the fingerprint of an execution from everything that determines it: the code, dependencies, language,
+/// tests, expected output, input files and limits.
 pub(crate) fn fingerprint(
     task: &CodeTask,
     program: CodeProgram<'_>,
@@ -501,7 +505,7 @@ pub(crate) fn fingerprint(
         add(input.name.as_bytes());
         add(Fingerprint::of(&input.bytes).as_bytes());
     }
-    // Cannot fail, as limits are plain data.
+    // Serializing the limits cannot fail, because they are plain data.
     add(&serde_json::to_vec(&spec.limits).unwrap_or_default());
     Fingerprint::from_bytes(hasher.finalize().into())
 }
@@ -531,7 +535,7 @@ async fn find_facts(sandbox: &Sandbox, language: Language) -> Result<SandboxFact
     Ok(SandboxFacts { version, modules, files: Vec::new() })
 }
 
-/// Whether a line from the sandbox is a plain name or version. Other text must not get into prompts.
+/// Whether a line that the sandbox printed is a plain name or version. Other text must not be included in prompts.
 fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+' | '=');
     (1..=60).contains(&text.len()) && text.chars().all(plain)

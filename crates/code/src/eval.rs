@@ -1,4 +1,4 @@
-//! Evaluation of a model on many problems, with and without retries.
+//! Evaluation of a model on many programming problems: pass rates of the first attempt, and with retries.
 
 use std::sync::Arc;
 
@@ -14,21 +14,22 @@ use crate::execution::CodeFailure;
 use crate::state::CodeState;
 use crate::task::CodeTask;
 
-/// Problem in the format of HumanEval.
+/// Programming problem in the format of the HumanEval benchmark.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvalProblem {
     pub task_id: String,
     /// Start of a function: imports, signature and docstring.
     pub prompt: String,
+    /// Name of the function.
     pub entry_point: String,
-    /// Code that defines `check(candidate)`.
+    /// Code that defines the test function `check(candidate)`.
     pub test: String,
-    /// Rest of the function after the prompt; needed only for reference runs.
+    /// Body of the function that solves the problem; needed only to run reference solutions.
     #[serde(default)]
     pub canonical_solution: String,
 }
 
-/// Invalid line of a problem file.
+/// Error for an invalid line of a problem file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: invalid problem: {reason}")]
 pub struct InvalidProblem {
@@ -36,10 +37,10 @@ pub struct InvalidProblem {
     pub reason: String,
 }
 
-/// Parses problems from JSON Lines.
+/// Parses a problem file in the format JSON Lines.
 ///
 /// # Errors
-/// At the first invalid line, and when there are no problems.
+/// At the first invalid line, or when the file contains no problems.
 pub fn read(text: &str) -> Result<Vec<EvalProblem>, InvalidProblem> {
     if text.trim_start().starts_with('[') {
         let reason = "the file is a JSON array; write one object per line".to_owned();
@@ -92,14 +93,16 @@ impl EvalProblem {
     }
 }
 
-/// Result of one sample of one problem.
+/// Result of one sample: one run of the code loop on one problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EvalSample {
     /// Whether the first attempt passed.
     pub first: bool,
     /// Whether any attempt passed.
     pub success: bool,
+    /// Number of attempts.
     pub attempts: u32,
+    /// Why the last attempt failed; null if it passed.
     pub error: Option<CodeFailure>,
 }
 
@@ -107,10 +110,13 @@ pub struct EvalSample {
 #[derive(Debug, Clone)]
 pub struct EvalState {
     pub problems: Arc<Vec<EvalProblem>>,
+    /// Number of samples per problem.
     pub samples: u32,
+    /// Maximum number of attempts per sample.
     pub max_attempts: u32,
-    /// Results, ordered by problem and then by sample.
+    /// Results of all finished samples, ordered by problem and then by sample.
     pub solved: Vec<EvalSample>,
+    /// Tokens and cost of all model calls so far.
     pub spent: CallTotals,
 }
 
@@ -142,7 +148,8 @@ impl State for EvalState {
     }
 }
 
-/// Graph of the evaluation: each sample of each problem runs the code loop, at most `at_once` in parallel.
+/// Builds the graph of an evaluation: it runs the code loop for each sample of each problem, at most `at_once` in
+/// parallel.
 pub fn graph(court: Arc<CodeRunner>, at_once: usize) -> Result<Graph<EvalState>, InvalidGraph> {
     let code_loop = crate::graph(court)?;
     let enter = |state: &EvalState, item: Option<&(usize, u32)>| {
@@ -172,7 +179,8 @@ pub fn graph(court: Arc<CodeRunner>, at_once: usize) -> Result<Graph<EvalState>,
         .compile()
 }
 
-/// Runs the reference solutions of the problems, without a model; returns each failure, in the order of the problems.
+/// Runs the reference solutions of problems, without a model, at most `at_once` in parallel. Returns the failure of
+/// each problem (`None` if its tests passed), in the order of the problems.
 pub async fn reference(
     court: &CodeRunner,
     problems: &[EvalProblem],
@@ -199,35 +207,41 @@ pub async fn reference(
 /// Report of an evaluation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EvalReport {
-    /// Provider and model.
+    /// Names of the provider and of the model.
     #[serde(default)]
     pub model: String,
+    /// Number of problems.
     pub problems: usize,
+    /// Number of samples per problem.
     pub samples: u32,
+    /// Maximum number of attempts per sample.
     pub max_attempts: u32,
-    /// Pass rates from 0 to 1 for one sample.
+    /// Probabilities from 0 to 1 that one sample passes.
     pub pass_at_1: PassRates,
-    /// Pass rates from 0 to 1 that at least one of all samples passes; null with one sample.
+    /// Probabilities from 0 to 1 that at least one of all samples of a problem passes; null with one sample.
     pub pass_at_k: Option<PassRates>,
-    /// Problems that no sample solved.
+    /// Ids of the problems that no sample solved.
     pub unsolved: Vec<String>,
     /// Results of all samples, by problem.
     pub results: Vec<EvalOutcome>,
+    /// Tokens and cost of all model calls.
     pub spent: CallTotals,
 }
 
-/// Results of one problem.
+/// Results of all samples of one problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EvalOutcome {
     pub task_id: String,
     pub samples: Vec<EvalSample>,
 }
 
-/// Pass rates of the first attempt alone, and with retries.
+/// Pass rates of an evaluation, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "PassShares")]
 pub struct PassRates {
+    /// Pass rate if only the first attempt of each sample counts.
     pub first_attempt: f64,
+    /// Pass rate if all attempts of each sample count.
     pub with_retries: f64,
 }
 
@@ -270,8 +284,8 @@ impl EvalReport {
     }
 }
 
-/// Probability that any of `k` samples is correct, if `correct` of `all` are: the unbiased estimator of Chen et al.
-/// (2021), 1 - C(all - correct, k) / C(all, k).
+/// Estimates the probability that at least one of `k` samples is correct, if `correct` of `all` samples are correct:
+/// the unbiased estimator of Chen et al. (2021), 1 - C(all - correct, k) / C(all, k).
 fn pass_at(k: u32, all: usize, correct: usize) -> f64 {
     let k = k as usize;
     if all < k || correct + k > all {
@@ -287,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pass_at_k_is_the_unbiased_estimate() {
+    fn pass_at_returns_the_unbiased_estimate() {
         let close = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-9, "{value}");
         close(pass_at(1, 1, 1), 1.0);
         close(pass_at(1, 1, 0), 0.0);
@@ -298,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_problem_reports_its_line() {
+    fn invalid_problem_error_contains_the_line_number() {
         let line = |id: &str, name: &str| {
             serde_json::json!({"task_id": id, "prompt": "", "entry_point": name, "test": "", "canonical_solution": ""})
                 .to_string()

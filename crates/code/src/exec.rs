@@ -1,4 +1,4 @@
-//! Runs code once in a fresh sandbox.
+//! Runs a program once in a new sandbox (`assize exec`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::{InputFile, Language};
 
 pub use assize_sandbox::{Enforcement, FinishedProgram, ProgramOutcome, ProgramStream};
 
-/// Maximum total size in bytes of the collected files, which are held in memory.
+/// Maximum total size in bytes of the files that are collected after a program, because they are held in memory.
 const MAX_COLLECTED: u64 = 64 << 20;
 
 /// Request to run a program once.
@@ -31,18 +31,18 @@ pub struct CodeExecRequest {
     pub image: Option<String>,
 }
 
-/// Outcome of a program with its collected output and files.
+/// Result of a program: its outcome, its output and the files that it created.
 #[derive(Debug)]
 pub struct CodeExecOutput {
     pub finished: FinishedProgram,
     /// Backend of the sandbox, and why it was chosen.
     pub isolation: String,
     pub files: Vec<(String, Vec<u8>)>,
-    /// Files that were not collected, with reasons.
+    /// Descriptions of files that were not collected, with reasons.
     pub not_taken: Vec<String>,
 }
 
-/// Program with the sandbox that was created for it.
+/// A program, and the sandbox that was created for it.
 #[derive(Debug)]
 pub struct PreparedExec {
     ask: CodeExecRequest,
@@ -52,15 +52,17 @@ pub struct PreparedExec {
     pub why: String,
 }
 
-/// Owner of a sandbox, which also ends it.
+/// Owner of a sandbox, which removes the sandbox after use.
 #[derive(Debug)]
 enum Maker {
+    /// A manager for this sandbox only.
     Own(SandboxManager),
+    /// The backends that all requests to this process share.
     Shared(Arc<SharedBackends>),
 }
 
 impl PreparedExec {
-    /// Creates the sandbox.
+    /// Checks the request, and creates the sandbox for its program.
     pub async fn new(
         ask: CodeExecRequest,
         sandboxes: &SandboxFactory,
@@ -115,17 +117,17 @@ impl PreparedExec {
         sandbox.run(ask.language, ask.code.as_bytes(), command).await
     }
 
-    /// Collects the files that the program left.
+    /// Collects the files that the program created.
     pub async fn harvest(&self) -> Result<CollectedFiles, SandboxError> {
         self.sandbox.harvest(WORKSPACE, &self.given()).await
     }
 
-    /// Names of the input files.
+    /// Returns the names of the input files, which are not collected.
     fn given(&self) -> BTreeSet<String> {
         self.ask.inputs.iter().map(|input| input.name.clone()).collect()
     }
 
-    /// Ends the sandbox.
+    /// Removes the sandbox.
     pub async fn end(self) {
         match self.maker {
             Maker::Own(_) => self.sandbox.end().await,
@@ -143,7 +145,7 @@ impl PreparedExec {
             running.feed(std::io::Cursor::new(text));
         }
         let finished = running.finish().await?;
-        // Does not fail: the output is returned even if the files cannot be collected.
+        // Collecting files never fails, so that the output is returned even if the files cannot be read.
         let mut harvest = match keep_files {
             true => self.sandbox.harvest_at_most(WORKSPACE, &self.given(), MAX_COLLECTED).await,
             false => CollectedFiles::default(),
@@ -154,10 +156,10 @@ impl PreparedExec {
     }
 }
 
-/// Runs a program to its end, and collects its output and, with `keep_files`, the files that it leaves.
+/// Runs a program until it exits, and collects its output and, with `keep_files`, the files that it creates.
 ///
 /// # Errors
-/// When no sandbox can be created, or it fails. A program that fails is not an error.
+/// When no sandbox can be created, or the sandbox fails. A program that fails is not an error.
 pub async fn run(
     ask: CodeExecRequest,
     stdin: Option<String>,
@@ -168,7 +170,7 @@ pub async fn run(
     let ran = prepared.collect(stdin, keep_files).await;
     prepared.end().await;
     ran.map_err(|error| match error.cause() {
-        // The guest agent refused the request.
+        // The guest agent refused the request, so the request is invalid.
         Some(_) => Failure::new(FailureKind::Usage, error.to_string()),
         None => error.into(),
     })

@@ -1,4 +1,4 @@
-//! Result of running a program in a sandbox, and whether it counts as success.
+//! Result of running a program in a sandbox, and the decision whether the program succeeded.
 
 use assize_config::SandboxLimits;
 use assize_sandbox::{FinishedProgram, ProgramOutcome};
@@ -8,26 +8,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::task::ExpectedOutput;
 
-/// Maximum number of characters of unexpected output in an error message.
+/// Maximum number of characters of a program's unexpected output that an error message contains.
 const MAX_PRINTED: usize = 60;
 
-/// Stored result of one execution.
+/// Stored result of one execution of a program.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CodeExecution {
-    /// Why the execution failed; `None` if it succeeded.
+    /// Why the execution failed; null if it succeeded.
     pub failure: Option<CodeFailure>,
     #[serde(flatten)]
     pub outcome: ProgramOutcome,
-    /// Standard output, with invalid UTF-8 replaced.
+    /// Standard output of the program, with invalid UTF-8 replaced.
     pub stdout: String,
+    /// Standard error of the program, with invalid UTF-8 replaced.
     pub stderr: String,
-    /// Test report; `None` if there are no tests, or they did not finish.
+    /// Report of the user's tests; null if there are no tests, or they did not finish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests: Option<TestReport>,
-    /// Files that the program left, by name.
+    /// Files that the program created, sorted by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<OutputFile>,
-    /// Files that were not collected, with reasons.
+    /// Descriptions of files that were not collected, with reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_taken: Vec<String>,
     /// Fingerprint of the session's files before the program ran.
@@ -36,106 +37,111 @@ pub struct CodeExecution {
 }
 
 impl CodeExecution {
-    /// Result of a program that could not be run.
+    /// Creates the result of a program that could not be run.
     pub(crate) fn not_run(failure: CodeFailure) -> CodeExecution {
         CodeExecution { failure: Some(failure), ..CodeExecution::default() }
     }
 }
 
-/// File that a program left; its content is stored under its hash.
+/// File that a program created; its content is stored under its hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OutputFile {
+    /// Path relative to the program's working folder.
     pub name: String,
+    /// Size in bytes.
     pub bytes: u64,
+    /// Hash of the content.
     pub sha256: Fingerprint,
 }
 
 /// Results of the user's tests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TestReport {
+    /// Number of passed tests.
     pub passed: u32,
     pub failed: Vec<FailedTest>,
-    /// Why the tests themselves cannot be run, whatever the program does.
+    /// Why the tests cannot be run with any program, such as a syntax error in the test file; null if they can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
 }
 
+/// A test that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FailedTest {
     pub name: String,
-    /// End of the error message.
+    /// Error message of the test; of a long message only the end.
     pub error: String,
 }
 
-/// Why a program failed.
-// The messages are part of the model's next prompt.
+/// Why an attempt of the code loop failed.
+// The error messages are also part of the model's next prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum CodeFailure {
-    /// The model's answer had no program in it.
-    #[error("the model's answer had no code in it")]
+    /// The model's answer contained no program.
+    #[error("the model's answer contains no code")]
     NoCode,
     /// The model refused to answer.
     #[error("the model declined to answer")]
     Declined,
-    #[error("it ended with exit code {exit_code}")]
+    #[error("the program exited with code {exit_code}")]
     ExitCode { exit_code: i32 },
-    #[error("it was ended by signal {signal}")]
+    #[error("the program was terminated by signal {signal}")]
     Signal { signal: i32 },
-    #[error("it took longer than {} s and was stopped", seconds(*limit_ms))]
+    #[error("the program timed out after {} s", seconds(*limit_ms))]
     TimedOut { limit_ms: u64 },
-    #[error("it needed more than {megabytes} MB of memory and was stopped")]
+    #[error("the program used more than {megabytes} MB of memory and was stopped")]
     OutOfMemory { megabytes: u64 },
     #[error("{failed} of {of} tests failed")]
     TestsFailed { failed: u32, of: u32 },
-    /// The process exited with code 0 before the tests had finished.
-    #[error("it ended before the tests were through")]
+    /// The program exited with code 0 before the user's tests had finished.
+    #[error("the program exited before the tests finished")]
     LeftEarly,
-    #[error("there are no tests in the file of tests")]
+    #[error("the test file contains no tests")]
     NoTests,
-    /// The tests cannot be run, whatever the program does.
-    #[error("the tests themselves cannot be run: {}", telling_line(reason).unwrap_or("unknown reason"))]
+    /// The user's tests cannot be run with any program, for example because of a syntax error.
+    #[error("the tests cannot be run: {}", telling_line(reason).unwrap_or("unknown reason"))]
     TestsBroken { reason: String },
-    #[error("it printed {}, and `{expected}` was expected", quoted(printed))]
+    #[error("the program printed {}, but `{expected}` was expected", quoted(printed))]
     NotExpected {
         expected: String,
-        /// Start of the actual output.
+        /// Start of the program's actual output.
         #[serde(default)]
         printed: String,
     },
-    /// Not run: the program needs a package that is not allowed.
-    #[error("the package `{name}` is not one of those that may be used")]
+    /// The program was not run, because it requires a package that is not allowed.
+    #[error("the package `{name}` is not allowed")]
     PackageRefused { name: String },
-    /// Not run: packages that the program needs cannot be installed.
-    #[error("the packages {names} cannot be had: {reason}")]
+    /// The program was not run, because packages that it requires cannot be installed.
+    #[error("the packages {names} cannot be installed: {reason}")]
     PackagesNotHad { names: String, reason: String },
 }
 
 impl CodeFailure {
-    /// Whether every other program would fail in the same way.
+    /// Whether every other program would fail for the same reason, so that further attempts are useless.
     pub fn is_final(&self) -> bool {
         matches!(self, CodeFailure::NoTests | CodeFailure::TestsBroken { .. })
     }
 
-    /// Whether a program was run.
+    /// Whether a program was run in this attempt.
     pub fn was_run(&self) -> bool {
         use CodeFailure::{Declined, NoCode, PackageRefused, PackagesNotHad};
         !matches!(self, NoCode | Declined | PackageRefused { .. } | PackagesNotHad { .. })
     }
 }
 
-/// Milliseconds as seconds.
+/// Converts milliseconds to seconds.
 #[expect(clippy::cast_precision_loss, reason = "time limits are far below 2^52 ms")]
 fn seconds(millis: u64) -> f64 {
     millis as f64 / 1e3
 }
 
-/// Output in backticks, or `nothing`.
+/// Returns the output in backticks, or the word `nothing` if the output is empty.
 fn quoted(printed: &str) -> String {
     if printed.is_empty() { "nothing".to_owned() } else { format!("`{printed}`") }
 }
 
-/// Most informative line of an error output: in most languages the last that names an error.
+/// Returns the most informative line of an error output. In most languages, this is the last line that names an error.
 pub fn telling_line(text: &str) -> Option<&str> {
     let lines = || text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
     let names_error = |line: &&str| {
@@ -144,9 +150,9 @@ pub fn telling_line(text: &str) -> Option<&str> {
         plain && (head.ends_with("Error") || head.ends_with("Exception"))
     };
     let is_place = |line: &&str| line.starts_with("at ") || line.starts_with("Node.js v");
-    // pytest marks the failed assertion with `E`.
+    // pytest marks the lines that explain a failure with `E`.
     let shown = text.lines().map(str::trim).find_map(|line| line.strip_prefix("E  "));
-    // Python's `AssertionError` has no message, so the line of the assertion is used.
+    // A Python `AssertionError` often has no message, so the source line of the assertion is used instead.
     let asserted = || {
         let whole = |line: &'_ str| line.starts_with("assert ") || line.contains(": assert ");
         let line = text.lines().rev().map(str::trim).find(|line| whole(line))?;
@@ -161,7 +167,8 @@ pub fn telling_line(text: &str) -> Option<&str> {
         .or_else(|| lines().find(|line| !is_place(line)))
 }
 
-/// Failure by timeout, memory limit, exit code or signal; `None` if the program exited with code 0.
+/// Determines the failure from how the program ended: timeout, memory limit, exit code or signal. Returns `None` if the
+/// program exited with code 0.
 fn judge_end(limits: &SandboxLimits, outcome: &ProgramOutcome) -> Option<CodeFailure> {
     if outcome.timed_out {
         let limit_ms = u64::try_from(limits.wall.as_millis()).unwrap_or(u64::MAX);
@@ -177,7 +184,7 @@ fn judge_end(limits: &SandboxLimits, outcome: &ProgramOutcome) -> Option<CodeFai
     }
 }
 
-/// Failure of a program that ran without tests; `None` if it succeeded.
+/// Determines the failure of a program that ran without tests; `None` if the program succeeded.
 pub(crate) fn judge(
     expect: Option<&ExpectedOutput>,
     limits: &SandboxLimits,
@@ -192,7 +199,7 @@ pub(crate) fn judge(
     })
 }
 
-/// Failure of a test run; `None` if all tests passed. `report` is `None` if the tests did not finish.
+/// Determines the failure of a test run; `None` if all tests passed. `report` is `None` if the tests did not finish.
 pub(crate) fn judge_tests(
     limits: &SandboxLimits,
     outcome: &ProgramOutcome,
@@ -222,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn telling_line_is_the_error_of_each_language() {
+    fn telling_line_finds_the_error_of_each_language() {
         let python = "Traceback (most recent call last):\n  File \"x\", line 1\nKeyError: 'a'\n";
         assert_eq!(telling_line(python), Some("KeyError: 'a'"));
         let node = "/tmp/code.js:1\nx\n^\n\nReferenceError: x is not defined\n    at y (z:1)\n\nNode.js v20\n";
@@ -235,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn success_requires_exit_code_0_expected_output_and_passed_tests() {
+    fn program_succeeds_only_with_exit_code_0_expected_output_and_passed_tests() {
         let ended =
             |code: i32| ProgramOutcome { exit_code: Some(code), ..ProgramOutcome::default() };
         let killed = ProgramOutcome { signal: Some(9), ..ProgramOutcome::default() };
@@ -259,7 +266,7 @@ mod tests {
         assert_eq!(plain(&ended(0), None), None);
         assert_eq!(plain(&ended(0), Some("55")), None);
         assert_eq!(tested(&ended(0), Some(report(2, 0))), None);
-        // A child process may have run out of memory, and the program may have handled that.
+        // A program with exit code 0 succeeds even if one of its child processes ran out of memory.
         assert_eq!(plain(&ProgramOutcome { out_of_memory: true, ..ended(0) }, None), None);
         let broken = TestReport { broken: Some("x\nSyntaxError: y\n".to_owned()), ..report(0, 0) };
         let failures = [
@@ -279,18 +286,18 @@ mod tests {
         ];
         let failures: Vec<String> = failures.into_iter().map(|failure| failure.unwrap()).collect();
         insta::assert_snapshot!(failures.join("\n"), @r"
-        it ended with exit code 3
-        it was ended by signal 9
-        it took longer than 30 s and was stopped
-        it needed more than 256 MB of memory and was stopped
-        it printed `55`, and `/^5$/` was expected
-        it ended before the tests were through
-        it ended with exit code 3
+        the program exited with code 3
+        the program was terminated by signal 9
+        the program timed out after 30 s
+        the program used more than 256 MB of memory and was stopped
+        the program printed `55`, but `/^5$/` was expected
+        the program exited before the tests finished
+        the program exited with code 3
         1 of 3 tests failed
-        it took longer than 30 s and was stopped
-        there are no tests in the file of tests
-        it ended with exit code 3
-        the tests themselves cannot be run: SyntaxError: y
+        the program timed out after 30 s
+        the test file contains no tests
+        the program exited with code 3
+        the tests cannot be run: SyntaxError: y
         ");
     }
 }

@@ -1,31 +1,34 @@
-//! Size levels of prompts, so that they fit small context windows.
+//! Size levels of prompts: a prompt is shortened level by level until it fits the model's context window.
 
 use assize_llm::ModelRequest;
 
 use crate::prompt::{RULES, SHORT_RULES};
 
-/// Limits on the parts of a prompt.
+/// Size level of a prompt: limits on the parts of the prompt.
 #[derive(Debug)]
 pub(crate) struct PromptSize {
+    /// Text of the rules: complete or short.
     pub(crate) rules: &'static str,
+    /// Whether the prompt contains examples.
     pub(crate) examples: bool,
-    /// Number of installed packages that are listed.
+    /// Maximum number of installed packages that are listed.
     pub(crate) installed: usize,
-    /// Number of packages listed that may be added.
+    /// Maximum number of listed packages that a program may add.
     pub(crate) addable: usize,
-    /// Bytes shown of each input file.
+    /// Maximum number of bytes that are shown of each input file.
     pub(crate) glimpse: usize,
-    /// Number of earlier attempts shown; the most recent ones.
+    /// Maximum number of earlier attempts that are shown. The most recent attempts are selected.
     pub(crate) attempts: usize,
-    /// Characters of an output: at its start and at its end.
+    /// Maximum number of characters of a program's output that are shown: from its start, and from its end.
     pub(crate) output: (usize, usize),
-    /// Characters of a program: at its start and at its end.
+    /// Maximum number of characters of a program's code that are shown: from its start, and from its end.
     pub(crate) code: (usize, usize),
-    /// Issues and fixes of the critic: number of each, and characters of each.
+    /// Maximum number of the critic's issues and of its fixes, and maximum number of characters of each.
     pub(crate) words: (usize, usize),
 }
 
-/// Size levels from the fullest to the shortest. The last leaves room for a task in a window of 2,048 tokens.
+/// Size levels of prompts, from the longest to the shortest. A prompt of the last level leaves space for a task in a
+/// context window of 2,048 tokens.
 pub(crate) const EXTENTS: [PromptSize; 4] = [
     PromptSize {
         rules: RULES,
@@ -73,14 +76,15 @@ pub(crate) const EXTENTS: [PromptSize; 4] = [
     },
 ];
 
-/// Lower bound of the bytes per token in these prompts.
+/// Lower bound of the number of bytes per token, to estimate the number of tokens of a prompt.
 const BYTES_PER_TOKEN: u64 = 3;
 
-/// Whether a request leaves room in the window for the answer: its maximum length, or a third of the window if less.
+/// Whether a request leaves enough of the context window (`window`, in tokens) for the answer: the maximum length of
+/// the answer, or a third of the window if that is less.
 pub(crate) fn fits(request: &ModelRequest, window: u64) -> bool {
     let mut bytes = 0;
     request.prompt.each_text(&mut |text| bytes += text.len() as u64);
-    // For a provider that cannot enforce a schema, the schema is added to the prompt.
+    // Count the schema, too: it is added to the prompt if the provider cannot enforce schemas.
     bytes += request.schema.as_ref().map_or(0, |schema| schema.value.to_string().len() as u64);
     let answer = u64::from(request.max_tokens).min(window / 3);
     bytes.div_ceil(BYTES_PER_TOKEN) + answer <= window

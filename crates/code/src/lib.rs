@@ -1,15 +1,16 @@
 //! Code trials: a model writes a program for a task, and a sandbox runs it.
 //!
-//! Each program runs in a fresh sandbox. If it fails, a critic explains why, and the model writes the next program with
-//! all earlier attempts in its prompt: `generate → execute → (critique → generate …) → finalize`, by default three
-//! attempts.
+//! Each program runs in a new sandbox. If a program fails, a critic (another model call) explains why, and the model
+//! writes the next program with all earlier attempts in its prompt:
+//! `generate → execute → (critique → generate …) → finalize`. The default is at most three attempts.
 //!
 //! The loop is a [`Graph`]. Every model call and every execution is an effect under a stable key such as
 //! `attempt-2/execute`, so a killed run can be resumed.
 //!
-//! The [`Task`] defines success: the program exits with code 0, and also passes the user's tests or prints the expected
-//! output if the task has them. Failures are handled by origin: the critic gets a failed program, a failed sandbox is
-//! replaced and the same code runs again, and a failed provider stops the run, which can be resumed later.
+//! The [`CodeTask`] defines success: the program exits with code 0, and also passes the user's tests and prints the
+//! expected output if the task has them. Failures are handled by origin. After a failure of the program, the critic
+//! reviews it. A failed sandbox is replaced, and the same program runs again. A failed provider stops the run, which
+//! can be resumed later.
 
 mod answer;
 mod court;
@@ -54,7 +55,7 @@ pub use verdict::CodeVerdict;
 /// Default maximum number of attempts.
 pub const MAX_ATTEMPTS: u32 = 3;
 
-/// Graph of the code loop.
+/// Builds the graph of the code loop.
 pub fn graph(court: Arc<CodeRunner>) -> Result<Graph<CodeState>, InvalidGraph> {
     let [generator, executor, critic] = std::array::from_fn(|_| court.clone());
     Graph::builder("run")
@@ -68,7 +69,7 @@ pub fn graph(court: Arc<CodeRunner>) -> Result<Graph<CodeState>, InvalidGraph> {
                 Some(attempt) if attempt.is_final() => "finalize",
                 Some(Attempt { execution: Some(_), .. }) => "critique",
                 Some(Attempt { code: Some(_), .. }) => "execute",
-                // The answer had no code: there is nothing to run or to criticise.
+                // The answer contained no code, so there is no program to run or to review.
                 _ => next(state),
             }
         })
@@ -81,7 +82,7 @@ pub fn graph(court: Arc<CodeRunner>) -> Result<Graph<CodeState>, InvalidGraph> {
         .compile()
 }
 
-/// Node after a failed attempt.
+/// Returns the name of the graph node that follows a failed attempt.
 fn next(state: &CodeState) -> &'static str {
     if state.attempt() < state.task.max_attempts { "generate" } else { "finalize" }
 }

@@ -22,7 +22,7 @@ use crate::state::{Attempt, CodeState, CodeUpdate};
 
 type Updates = Result<Vec<CodeUpdate>, NodeError>;
 
-/// Message of an error that prevented an effect, in a serializable form.
+/// Message of an error that prevented an effect. Unlike the error itself, it can be serialized for the journal.
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
 #[error("{0}")]
 struct NotRun(String);
@@ -32,7 +32,8 @@ impl CodeRunner {
         CodePrompts { state, facts, options: &self.options, packages: self.packages.as_ref() }
     }
 
-    /// Node: the model writes a program, or several candidates, which are then also run in parallel.
+    /// Graph node: the model writes a program. With several candidates, the model writes several programs, and this
+    /// node also runs them in parallel.
     pub(crate) async fn generate(self: Arc<Self>, context: Context<CodeState>) -> Updates {
         let state = context.state();
         let number = state.attempt() + 1;
@@ -85,7 +86,7 @@ impl CodeRunner {
         let asking = JournaledModel::new(context, &*self.model, format!("{place}/generate"));
         let reader = CODE.reader.as_ref().ok_or(AnswerError::Schema)?;
         let mut request = self.words(context.state(), facts).generation();
-        // Distinguishes the otherwise equal requests of different samples and candidates.
+        // The sample number makes the otherwise equal requests of different samples and candidates distinct.
         request.sample = context.state().task.sample * 100 + place.candidate.unwrap_or(0);
         let ask = JsonRequest::<GeneratedCode>::new(request);
         let attempt = match asking.value(ask.read_by(reader)).await? {
@@ -93,7 +94,7 @@ impl CodeRunner {
             Err(
                 AnswerError::Unreadable { responses, .. } | AnswerError::CutOff { responses, .. },
             ) => self.without_shape(context.state(), facts, place, &responses),
-            // The first answer was invalid, and the repair request that includes it exceeds the context window.
+            // The first answer was invalid, and the second request, which includes it, exceeds the context window.
             Err(AnswerError::SecondCall { error, responses, .. })
                 if error.kind() == ErrorKind::ContextOverflow =>
             {
@@ -103,7 +104,7 @@ impl CodeRunner {
                 error: Some(CodeFailure::Declined),
                 ..Attempt::without_shape(place.attempt, None, "")
             },
-            // A provider error stops the run, which can be resumed later.
+            // A provider error stops the run, and the user can resume it later.
             Err(error) => return Err(error.into()),
         };
         asking.go_on().await?;
@@ -114,7 +115,7 @@ impl CodeRunner {
         Ok((Attempt { candidate: place.candidate, ..attempt }, asking.spent()))
     }
 
-    /// Attempt from answers that do not match the schema, with the code block in them if there is one.
+    /// Creates an attempt from answers that do not match the schema, with the code block that they contain, if any.
     fn without_shape(
         &self,
         state: &CodeState,
@@ -135,8 +136,9 @@ impl CodeRunner {
         Attempt { dependencies: imported, ..Attempt::without_shape(place.attempt, found, text) }
     }
 
-    /// Has several candidates written and run in parallel. The first that succeeds cancels the others and comes last in
-    /// the result. If none succeeds, the last one is a candidate that was run, because the critic reviews the last.
+    /// Generates and runs several candidate programs in parallel. The first candidate that succeeds cancels the others
+    /// and is the last one in the result. If no candidate succeeds, the last one is a candidate that was run, because
+    /// the critic reviews the last attempt.
     async fn race(
         &self,
         context: &Context<CodeState>,
@@ -169,7 +171,7 @@ impl CodeRunner {
             while let Some(done) = running.next().await {
                 match done {
                     Ok(succeeded) => success = succeeded,
-                    // The other candidates may still succeed.
+                    // Continue, because the other candidates may still succeed.
                     Err(error) => drop(stopped.get_or_insert(error)),
                 }
                 if success {
@@ -185,7 +187,7 @@ impl CodeRunner {
             tried.sort_by_key(|(attempt, _)| (attempt.succeeded(), attempt.execution.is_some()));
             Ok(tried)
         };
-        // The result is an effect, so that the same candidate wins when the run is resumed.
+        // The result is an effect, so that a resumed run has the same successful candidate.
         let key = format!("attempt-{number}/race");
         match context.effect(&key, || Fingerprint::NONE, race, |_| Vec::new()).await {
             Ok(tried) => Ok(tried),
@@ -194,7 +196,7 @@ impl CodeRunner {
         }
     }
 
-    /// Detects the environment of programs, once per run.
+    /// Detects the environment of programs in the sandbox as an effect, so that a resumed run does not repeat it.
     async fn look_around(&self, context: &Context<CodeState>) -> Result<SandboxFacts, NodeError> {
         let language = context.state().task.language;
         let look = async {
@@ -204,7 +206,7 @@ impl CodeRunner {
         once(context, "sandbox", Fingerprint::NONE, look, |_| Vec::new()).await
     }
 
-    /// Node: runs the program of the last attempt in a fresh sandbox.
+    /// Graph node: runs the program of the last attempt in a new sandbox.
     pub(crate) async fn execute(self: Arc<Self>, context: Context<CodeState>) -> Updates {
         let state = context.state();
         let (Some(last), Some(facts)) = (state.history.last(), &state.facts) else {
@@ -247,7 +249,7 @@ impl CodeRunner {
         once(context, &format!("{place}/execute"), request, run, events).await
     }
 
-    /// Saves the files of an execution to the session, once per run.
+    /// Saves the files of an execution to the session as an effect, so that a resumed run does not repeat it.
     async fn commit(
         &self,
         context: &Context<CodeState>,
@@ -262,7 +264,7 @@ impl CodeRunner {
         once(context, &key, Fingerprint::NONE, self.hand_on(execution), |_| Vec::new()).await
     }
 
-    /// Node: the critic explains why the last attempt failed.
+    /// Graph node: the critic (a model call) explains why the last attempt failed.
     pub(crate) async fn critique(self: Arc<Self>, context: Context<CodeState>) -> Updates {
         let state = context.state();
         let number = state.attempt();
@@ -273,7 +275,7 @@ impl CodeRunner {
         let ask = JsonRequest::<Critique>::new(self.words(state, facts).criticism());
         let critique = match asking.value(ask.read_by(reader)).await? {
             Ok(answer) => Some(answer.value),
-            // Continue without a critique: the next attempt mainly needs the error itself.
+            // Continue without a critique, because the next attempt mainly needs the error message.
             Err(
                 AnswerError::Unreadable { .. }
                 | AnswerError::CutOff { .. }
@@ -297,7 +299,7 @@ impl CodeRunner {
     }
 }
 
-/// Node: emits the result of the loop.
+/// Graph node: emits the event with the result of the code loop.
 pub(crate) async fn finalize(context: Context<CodeState>) -> Updates {
     let state = context.state();
     let (success, attempts) = (state.succeeded(), state.attempt());
@@ -305,7 +307,7 @@ pub(crate) async fn finalize(context: Context<CodeState>) -> Updates {
     Ok(Vec::new())
 }
 
-/// Runs a future as an effect of the journal: a resumed run replays its result.
+/// Runs a future as an effect: the journal records its result, and a resumed run replays the result.
 async fn once<T: Serialize + serde::de::DeserializeOwned>(
     context: &Context<CodeState>,
     key: &str,
@@ -324,7 +326,7 @@ async fn once<T: Serialize + serde::de::DeserializeOwned>(
     match context.effect(key, || request, act, events).await {
         Ok(value) => Ok(value),
         Err(EffectError::Stop(error)) => Err(NodeError::Stop(error)),
-        // Failures are not recorded, so a resumed run tries again.
+        // Failures are not recorded, so a resumed run executes the effect again.
         Err(EffectError::Failed(failed)) => Err(match original {
             Some(trouble) => trouble.into(),
             None => failed.error.into(),

@@ -1,7 +1,7 @@
-//! Prompts of the code loop, laid out for prompt caching.
+//! Prompts of the code loop, ordered for the provider's prompt cache.
 //!
-//! Rules, sandbox and task come first and never change within a run. Then come the earlier attempts, which only grow,
-//! and last the current instruction. Generation and critique share everything but that instruction.
+//! The rules, the sandbox and the task come first and never change within a run. The earlier attempts follow; this part
+//! only grows. The current instruction comes last. The prompts for generation and critique differ only in it.
 
 use std::fmt::Write as _;
 
@@ -29,12 +29,12 @@ pub(crate) struct CodePrompts<'a> {
     pub(crate) state: &'a CodeState,
     pub(crate) facts: &'a SandboxFacts,
     pub(crate) options: &'a CodeOptions,
-    /// Packages that may be added to the sandbox.
+    /// Source of packages that may be added to the sandbox; `None` if no packages may be added.
     pub(crate) packages: Option<&'a PackageSource>,
 }
 
 impl CodePrompts<'_> {
-    /// Request for the next program.
+    /// Builds the model request for the next program.
     pub(crate) fn generation(self) -> ModelRequest {
         let now = match self.state.attempt() {
             0 => "Write the program.".to_owned(),
@@ -47,7 +47,7 @@ impl CodePrompts<'_> {
         self.fitted(&format!("Now: {now}"), &CODE.schema)
     }
 
-    /// Request for a critique of the last attempt.
+    /// Builds the model request for a critique of the last attempt.
     pub(crate) fn criticism(self) -> ModelRequest {
         self.fitted(
             "Now: be the critic of the last attempt. Read its code against what happened, find the \
@@ -60,7 +60,7 @@ impl CodePrompts<'_> {
         )
     }
 
-    /// Fullest request that fits the model's context window, or else the shortest.
+    /// Builds the longest request that fits the model's context window, or else the shortest request.
     fn fitted(self, tail: &str, schema: &Schema) -> ModelRequest {
         let [fullest, .., shortest] = &EXTENTS;
         let Some(window) = self.options.context_window else {
@@ -92,7 +92,7 @@ impl CodePrompts<'_> {
         }
     }
 
-    /// List of installed packages, starting with those that are on the list of allowed packages.
+    /// Lists the installed packages, starting with those that are on the list of allowed packages.
     fn installed(self, extent: &PromptSize) -> String {
         let wanted = |installed: &&String| {
             let name = installed.split("==").next().unwrap_or_default();
@@ -115,7 +115,7 @@ impl CodePrompts<'_> {
                 let mut allowed: Vec<&str> = packages.allowed.iter().map(String::as_str).collect();
                 let all = allowed.len();
                 if extent.addable < all {
-                    // In the order of the default list, which starts with the most used packages.
+                    // Sort the packages like the default list, which starts with the most used packages.
                     let rank = |name: &&str| {
                         ALLOWED_PACKAGES.split_whitespace().position(|one| one == *name)
                     };
@@ -163,7 +163,7 @@ impl CodePrompts<'_> {
     }
 }
 
-/// Joins names, and adds `and others` if not all are shown.
+/// Joins names to a list, and adds `and others` if there are more names than shown.
 fn listed(shown: &[&str], all: usize) -> String {
     let more = if shown.len() < all { " and others" } else { "" };
     format!("{}{more}", shown.join(", "))
@@ -226,7 +226,7 @@ fn glimpse(bytes: &[u8], max: usize) -> String {
     match std::str::from_utf8(start) {
         _ if bytes.is_empty() => "it is empty".to_owned(),
         Ok(text) if !text.contains('\0') => format!("it begins with {text:?}"),
-        // Valid UTF-8 that was cut within a character.
+        // The text is valid UTF-8, but was cut in the middle of a character.
         Err(error) if error.error_len().is_none() && !start.contains(&0) => {
             let text = String::from_utf8_lossy(&start[..error.valid_up_to()]);
             format!("it begins with {text:?}")
@@ -301,7 +301,7 @@ fn one_line(text: &str, extent: &PromptSize) -> String {
     assize_types::text::shorten(&assize_types::text::one_line(text), extent.words.1)
 }
 
-/// Start and end of a text that is too long.
+/// Returns a text, or only its start and end if it is longer than `head` and `tail` characters together.
 fn shortened(text: &str, (head, tail): (usize, usize)) -> String {
     let count = text.chars().count();
     if count <= head + tail {
@@ -322,7 +322,7 @@ mod tests {
     use crate::state::CodeUpdate;
     use assize_graph::State;
 
-    /// State after two failed attempts with long outputs.
+    /// Creates the state after two failed attempts with long outputs.
     fn late_state() -> CodeState {
         let mut state =
             CodeState::new(CodeTask::new("Plot the sales of each month, and name the best one."));
@@ -367,7 +367,7 @@ mod tests {
         for state in [fresh, late_state()] {
             for request in requests(Some(2048), &state) {
                 let text = text(&request);
-                // A token usually has four bytes; a quarter of the window is left for the answer.
+                // A token usually has four bytes. A quarter of the context window must remain for the answer.
                 assert!(text.len() < 1536 * 4, "{} bytes: {text}", text.len());
                 assert!(fits(&request, 2048), "{text}");
                 assert!(text.contains(&state.task.task), "{text}");
@@ -383,7 +383,7 @@ mod tests {
                 .into_iter()
                 .map(|window| text(&requests(window, &state)[0]).len())
                 .collect();
-        assert_eq!(lengths[0], lengths[1], "a large window changes nothing");
+        assert_eq!(lengths[0], lengths[1], "a large window must not shorten the prompt");
         assert!(lengths.is_sorted_by(|a, b| a >= b) && lengths[5] * 3 < lengths[0], "{lengths:?}");
         let [request, _] = requests(Some(4096), &state);
         let shown = text(&request);

@@ -1,4 +1,4 @@
-//! Reconstructs the attempts of a run from its journal, also if the run has not finished.
+//! Reconstructs the attempts of a code run from its journal, even if the run has not finished.
 
 use assize_graph::{EffectOutcome, EffectRecord};
 use assize_llm::answer::TypedSchema;
@@ -9,7 +9,7 @@ use crate::answer::{self, CODE, CRITIQUE, Critique, GeneratedCode};
 use crate::execution::{CodeExecution, OutputFile};
 use crate::state::Attempt;
 
-/// All attempts of a run, complete or not, from its journal records.
+/// Reconstructs all attempts of a code run, including incomplete ones, from its journal records.
 pub fn history(records: &[EffectRecord]) -> Vec<Attempt> {
     let mut history: Vec<Attempt> = Vec::new();
     for record in records {
@@ -25,7 +25,7 @@ pub fn history(records: &[EffectRecord]) -> Vec<Attempt> {
             };
         let is_same = |one: &&mut Attempt| (one.attempt, one.candidate) == (number, candidate);
         let current = history.iter_mut().find(is_same);
-        // Repeated requests have a number after a `-` in their key.
+        // The key of a repeated model request ends with `-` and a number.
         match (part.split('-').next(), current) {
             (Some("generate"), current) => {
                 let Ok(response) = serde_json::from_str::<ModelResponse>(text) else { continue };
@@ -55,7 +55,7 @@ pub fn history(records: &[EffectRecord]) -> Vec<Attempt> {
             }
             (Some("critique"), _) => {
                 let response = serde_json::from_str::<ModelResponse>(text).ok();
-                // The critic reviews the last candidate.
+                // The critic reviews the last candidate program of the attempt.
                 let last = history.iter_mut().rev().find(|one| one.attempt == number);
                 if let Some(last) = last {
                     last.critique = response.and_then(|one| read::<Critique>(&CRITIQUE, &one));
@@ -72,7 +72,7 @@ fn read<T: DeserializeOwned>(shape: &TypedSchema, response: &ModelResponse) -> O
     serde_json::from_value(value).ok()
 }
 
-/// Files of the last attempt that left any: the attempt that succeeded, or in a session the last one.
+/// Returns the files of the last attempt whose program created files.
 pub fn left(history: &[Attempt]) -> Vec<OutputFile> {
     let executions = history.iter().filter_map(|attempt| attempt.execution.as_ref());
     let left = executions.map(|execution| &execution.files).rfind(|files| !files.is_empty());

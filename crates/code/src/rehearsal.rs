@@ -1,4 +1,5 @@
-//! Scripted answers of the rehearsal model for a few code tasks, so that the whole loop can be shown without a model.
+//! Scripted answers of the rehearsal model for a few code tasks, to demonstrate the whole code loop without a real
+//! model.
 
 use assize_llm::{ErrorKind, ModelError, ModelRequest, TranscriptTurn};
 use assize_sandbox::Language;
@@ -6,10 +7,10 @@ use serde_json::json;
 
 use crate::answer::{CODE, CRITIQUE};
 
-/// Scripted task.
+/// A task for which the rehearsal model has scripted answers.
 struct Scene {
     task: &'static str,
-    /// Program of each attempt, with its reasoning and confidence.
+    /// For each attempt: the program, the model's reasoning and its confidence.
     programs: &'static [(&'static str, &'static str, f64)],
     /// File that the program reads, if any.
     reads: Option<&'static str>,
@@ -73,7 +74,7 @@ static SCENES: [Scene; 5] = [
     },
 ];
 
-/// Tasks that the rehearsal model supports.
+/// Returns the tasks that the rehearsal model supports.
 pub fn tasks() -> Vec<&'static str> {
     SCENES.iter().map(|scene| scene.task).collect()
 }
@@ -88,7 +89,7 @@ fn scene(task: &str) -> Option<&'static Scene> {
     SCENES.iter().find(|scene| task.eq_ignore_ascii_case(scene.task))
 }
 
-/// Answer of the rehearsal model to a request of the code loop; `None` for other requests.
+/// Returns the scripted answer to a request of the code loop; `None` for other requests.
 pub fn answer(request: &ModelRequest) -> Option<Result<String, ModelError>> {
     let schema = request.schema.as_ref()?;
     let writes = *schema == CODE.schema;
@@ -96,7 +97,7 @@ pub fn answer(request: &ModelRequest) -> Option<Result<String, ModelError>> {
         return None;
     }
     let block = request.prompt.blocks.iter().find(|block| block.name == "task")?;
-    // Scripted tasks have one line, which follows the two lines that open the fenced block.
+    // A scripted task has one line. In the prompt, this is the third line of the block `task`, after the opening fence.
     let Some(scene) = block.text.lines().nth(2).and_then(scene) else {
         return Some(Err(unknown()));
     };
@@ -115,14 +116,14 @@ pub fn answer(request: &ModelRequest) -> Option<Result<String, ModelError>> {
     Some(Ok(answer.to_string()))
 }
 
-/// Issue and fix, derived from the prompt's description of the last attempt.
+/// Derives the critic's issue and fix from the description of the last attempt in the prompt.
 fn critique(scene: &Scene, attempt: &str) -> (String, String) {
     let happened = attempt.lines().find_map(|line| {
         line.strip_prefix("What happened: ").or_else(|| line.strip_prefix("It was not run: "))
     });
     let Some(happened) = happened.map(|words| words.trim_end_matches('.')) else {
         return (
-            "Nothing is told about how the last attempt ended.".to_owned(),
+            "The prompt does not describe how the last attempt ended.".to_owned(),
             "Run the program once more.".to_owned(),
         );
     };
@@ -135,7 +136,7 @@ fn critique(scene: &Scene, attempt: &str) -> (String, String) {
                 .to_owned(),
         );
     }
-    // Prefer the last line of a Python traceback.
+    // Prefer the line of a Python traceback that names the error.
     let is_error = |line: &&str| {
         let kind = line.split(':').next().unwrap_or_default();
         kind.ends_with("Error") && !kind.contains(' ')
@@ -151,7 +152,7 @@ fn critique(scene: &Scene, attempt: &str) -> (String, String) {
     (format!("The program failed: {happened}."), fix.to_owned())
 }
 
-/// Error for a task that the rehearsal model does not support.
+/// Creates the error for a task that the rehearsal model does not support.
 pub fn unknown() -> ModelError {
     let tasks: Vec<String> = tasks().into_iter().map(|task| format!("\"{task}\"")).collect();
     let message = format!(
@@ -169,16 +170,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_scripted_task_has_a_program() {
+    fn every_rehearsal_task_has_a_program() {
         for scene in &SCENES {
             assert!(!scene.programs.is_empty());
         }
     }
 
     #[test]
-    fn critique_names_the_error_of_the_last_attempt() {
+    fn rehearsal_critique_names_the_error_of_the_last_attempt() {
         let scene = scene("Read data from users.json and print usernames").unwrap();
-        let missing = "What happened: it ended with exit code 1.\n\
+        let missing = "What happened: the program exited with code 1.\n\
                        FileNotFoundError: [Errno 2] No such file or directory: 'users.json'\n";
         assert!(critique(scene, missing).0.contains("no such file is in the sandbox"));
         for (error, fix) in [
@@ -186,8 +187,9 @@ mod tests {
             ("json.decoder.JSONDecodeError: Expecting value", "the file's content"),
             ("TypeError: 'int' object is not iterable", "what the message names"),
         ] {
-            let attempt =
-                format!("What happened: it ended with exit code 1.\nTraceback\n{error}\nend\n");
+            let attempt = format!(
+                "What happened: the program exited with code 1.\nTraceback\n{error}\nend\n"
+            );
             let (issue, suggested) = critique(scene, &attempt);
             assert!(
                 issue.ends_with(&format!("{error}.")) && !issue.contains("no such file"),
@@ -195,6 +197,6 @@ mod tests {
             );
             assert!(suggested.contains(fix), "{suggested}");
         }
-        assert!(critique(scene, "").0.contains("Nothing is told"));
+        assert!(critique(scene, "").0.contains("does not describe"));
     }
 }

@@ -1,7 +1,9 @@
-//! Sessions: working files that outlive a run, in a folder that is replaced as a whole after each execution.
+//! Sessions: files that the programs of several runs share. A session is a folder on the host that is replaced as a
+//! whole after each execution.
 //!
-//! Sandboxes never see the folder itself. Its files are copied into each fresh sandbox, and the files at the end of the
-//! execution replace them atomically, so that a killed process leaves either the old or the new files.
+//! Sandboxes never access the folder itself. The session's files are copied into each new sandbox. After the execution,
+//! the files in the sandbox replace the session's files atomically, so that a killed process leaves either the old or
+//! the new files.
 
 use assize_types::{Failure, FailureKind, Fingerprint};
 use std::fs::{self, File};
@@ -10,12 +12,19 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 
+/// Name of the folder with the files of a session.
 const FILES: &str = "files";
+
+/// Name of the lock file of a session.
 const LOCK: &str = "lock";
+
+/// Name prefix of the temporary folders in which new files are prepared.
 const UNFINISHED: &str = ".new-";
 
-/// Maximum depth of folders, and maximum number of files.
+/// Maximum depth of folders in a session.
 const MAX_DEPTH: usize = 16;
+
+/// Maximum number of files in a session.
 const MAX_FILES: usize = 5000;
 
 /// Session that this process has locked.
@@ -26,7 +35,7 @@ pub struct Session {
     _lock: File,
 }
 
-/// Why a session cannot be used.
+/// Error of opening, reading or changing a session.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     #[error("invalid session name `{0}`: use at most 60 letters, digits, `-` and `_`")]
@@ -36,17 +45,17 @@ pub enum SessionError {
     #[error("cannot access the files of the session")]
     Files(#[from] io::Error),
     #[error(
-        "the files of the session `{name}` take more room than the {} MB of the sandbox",
+        "the files of the session `{name}` exceed the sandbox's disk limit of {} MB",
         most >> 20
     )]
     TooLarge { name: String, most: u64 },
-    #[error("the session has more than {MAX_FILES} files, or folders deeper than {MAX_DEPTH}")]
+    #[error("the session has more than {MAX_FILES} files, or more than {MAX_DEPTH} folder levels")]
     TooMany,
     #[error("another run has changed the files of the session since the program ran")]
     Changed,
 }
 
-/// Fingerprint of a set of files, sorted by name: their names and contents.
+/// Computes the fingerprint of a set of files from their names and contents. The files must be sorted by name.
 pub(crate) fn fingerprint<'a>(
     files: impl Iterator<Item = (&'a String, Fingerprint)>,
 ) -> Fingerprint {
@@ -59,7 +68,7 @@ pub(crate) fn fingerprint_of(files: &[(String, Vec<u8>)]) -> Fingerprint {
 }
 
 impl Session {
-    /// Opens and locks a session; creates it if it does not exist.
+    /// Opens and locks a session; creates the session if it does not exist.
     pub fn open(root: &Path, name: &str) -> Result<Session, SessionError> {
         let folder = root.join(checked(name)?);
         fs::create_dir_all(folder.join(FILES))?;
@@ -68,7 +77,7 @@ impl Session {
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(SessionError::InUse(name.to_owned()));
         }
-        // Remove what a killed process left unfinished.
+        // Remove the temporary folders of killed processes.
         for entry in fs::read_dir(&folder)?.flatten() {
             if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
                 fs::remove_dir_all(entry.path())?;
@@ -77,7 +86,7 @@ impl Session {
         Ok(Session { folder, _lock: lock })
     }
 
-    /// Names of all sessions, sorted.
+    /// Returns the names of all sessions, sorted.
     pub fn names(root: &Path) -> Result<Vec<String>, SessionError> {
         let entries = match fs::read_dir(root) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -89,7 +98,8 @@ impl Session {
         Ok(names)
     }
 
-    /// Files of a session with their sizes, without locking it; `None` if the session does not exist.
+    /// Returns the names and sizes of a session's files, without locking the session; `None` if the session does not
+    /// exist.
     pub fn look(root: &Path, name: &str) -> Result<Option<Vec<(String, u64)>>, SessionError> {
         let folder = root.join(checked(name)?).join(FILES);
         if !folder.is_dir() {
@@ -104,12 +114,12 @@ impl Session {
         Ok(Some(files))
     }
 
-    /// Reads a file of a session, without locking it; `None` if the file does not exist.
+    /// Reads a file of a session, without locking the session; `None` if the file does not exist.
     pub fn read(root: &Path, name: &str, file: &str) -> Result<Option<Vec<u8>>, SessionError> {
         let folder = root.join(checked(name)?).join(FILES);
         let mut found = None;
         if folder.is_dir() {
-            // Compares with existing names instead of opening the name as a path, which could lead out of the folder.
+            // Compare the name with existing files instead of opening it as a path, which could be outside the folder.
             each_file(&folder, |name, path, _| {
                 if name == file {
                     found = Some(fs::read(path)?);
@@ -122,17 +132,18 @@ impl Session {
 
     /// Removes the session with all its files.
     pub fn remove(self) -> Result<(), SessionError> {
-        // The lock file is removed last, so that no other process can open the session before that.
+        // Remove the lock file last, so that no other process can open the session during the removal.
         fs::remove_dir_all(self.folder())?;
         Ok(fs::remove_dir_all(&self.folder)?)
     }
 
-    /// Folder with the session's files.
+    /// Returns the path of the folder with the session's files.
     pub fn folder(&self) -> PathBuf {
         self.folder.join(FILES)
     }
 
-    /// Reads all regular files, sorted by name, at most `most` bytes in total. Skips links and special files.
+    /// Reads all regular files of the session, sorted by name. Skips links and special files. Fails if the files have
+    /// more than `most` bytes in total.
     pub(crate) fn files(&self, most: u64) -> Result<Vec<(String, Vec<u8>)>, SessionError> {
         let mut files = Vec::new();
         let mut room = most;
@@ -151,7 +162,7 @@ impl Session {
         Ok(files)
     }
 
-    /// Replaces all files of the session with these, atomically.
+    /// Replaces all files of the session with the given files, atomically.
     pub(crate) fn commit(&self, files: &[(String, Vec<u8>)]) -> Result<(), SessionError> {
         let next = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(&self.folder)?;
         for (name, bytes) in files {
@@ -160,7 +171,7 @@ impl Session {
             fs::write(path, bytes)?;
         }
         let exchanged = renameat_with(CWD, next.path(), CWD, self.folder(), RenameFlags::EXCHANGE);
-        // The old files are now in the temporary folder and are deleted with it.
+        // After the exchange, the temporary folder contains the old files and is deleted with them.
         exchanged.map_err(|error| SessionError::Files(error.into()))
     }
 }
@@ -208,7 +219,9 @@ impl From<SessionError> for Failure {
         };
         let failure = Failure::from_error(kind, &error);
         match error {
-            SessionError::InUse(_) => failure.hint("wait until it ends, or use another session"),
+            SessionError::InUse(_) => {
+                failure.hint("wait until that run ends, or use another session")
+            }
             SessionError::TooLarge { .. } => failure.hint(
                 "allow more with `--disk`, or delete files; `assize sessions show NAME` prints their folder",
             ),
@@ -216,7 +229,7 @@ impl From<SessionError> for Failure {
                 failure.hint("delete files; `assize sessions show NAME` prints their folder")
             }
             SessionError::Changed => {
-                failure.hint("start a new run: this one has used the old files")
+                failure.hint("start a new run: this run has used the old files of the session")
             }
             SessionError::Name(_) | SessionError::Files(_) => failure,
         }

@@ -1,4 +1,4 @@
-//! State of the code graph and its updates.
+//! State of the code loop's graph, and updates of this state.
 
 use std::sync::Arc;
 
@@ -12,35 +12,38 @@ use crate::court::SandboxFacts;
 use crate::execution::{CodeExecution, CodeFailure};
 use crate::task::CodeTask;
 
-/// Maximum number of characters kept of an answer that does not match the schema.
+/// Maximum number of characters that are stored of an answer that does not match the schema.
 const MAX_PROSE: usize = 2000;
 
-/// One attempt at the task.
+/// One attempt of the model to solve the task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Attempt {
     /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// Number of the candidate, from 1; `None` if the attempt has only one.
+    /// Number of the candidate program, from 1; null if the attempt has only one program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<u32>,
-    /// Code of the program; `None` if the answer had no code.
+    /// Code of the program; null if the answer contained no code.
     pub code: Option<String>,
+    /// Packages that the program requires.
     pub dependencies: Vec<String>,
+    /// The model's explanation of its program.
     pub reasoning: String,
-    /// From 0 to 1; `None` if the answer had no confidence.
+    /// The model's confidence in its program, from 0 to 1; null if the answer did not contain it.
     pub confidence: Option<f64>,
     /// Whether the code was found in an answer that does not match the schema.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub found_in_prose: bool,
+    /// Result of running the program; null if the program was not run.
     pub execution: Option<CodeExecution>,
-    /// Why the attempt failed.
+    /// Why the attempt failed; null if it succeeded or was stopped.
     pub error: Option<CodeFailure>,
-    /// Critique of the attempt; `None` if it succeeded, or the critic's answer was invalid.
+    /// Critique of the attempt; null if the attempt succeeded, or the critic's answer was invalid.
     pub critique: Option<Critique>,
 }
 
 impl Attempt {
-    /// New attempt with the code of a valid answer.
+    /// Creates an attempt with the code of a valid answer.
     pub(crate) fn proposed(attempt: u32, generated: GeneratedCode) -> Attempt {
         let GeneratedCode { code, dependencies, reasoning, confidence } = generated;
         let code = answer::program(&code);
@@ -55,7 +58,7 @@ impl Attempt {
         }
     }
 
-    /// New attempt with the code found in an answer that does not match the schema, if any.
+    /// Creates an attempt from an answer that does not match the schema, with the code that it contains, if any.
     pub(crate) fn without_shape(attempt: u32, code: Option<String>, answer: &str) -> Attempt {
         Attempt {
             attempt,
@@ -71,19 +74,21 @@ impl Attempt {
         self.execution.is_some() && self.error.is_none()
     }
 
-    /// Whether the loop ends with this attempt: it succeeded, or no other program could succeed.
+    /// Whether the code loop ends with this attempt: the program succeeded, or no other program could succeed.
     pub(crate) fn is_final(&self) -> bool {
         self.succeeded() || self.error.as_ref().is_some_and(CodeFailure::is_final)
     }
 }
 
-/// State of the code graph.
+/// State of the code loop's graph.
 #[derive(Debug, Clone)]
 pub struct CodeState {
     pub task: Arc<CodeTask>,
+    /// All attempts so far.
     pub history: Vec<Attempt>,
+    /// Tokens and cost of all model calls so far.
     pub spent: CallTotals,
-    /// Environment of programs in the sandbox, once detected.
+    /// Environment of programs in the sandbox; `None` until it is detected.
     pub facts: Option<Arc<SandboxFacts>>,
 }
 
@@ -97,7 +102,7 @@ impl CodeState {
         }
     }
 
-    /// Number of attempts so far. Parallel candidates count as one attempt.
+    /// Number of attempts so far. All candidate programs that were generated in parallel count as one attempt.
     pub fn attempt(&self) -> u32 {
         self.history.last().map_or(0, |last| last.attempt)
     }
@@ -110,10 +115,15 @@ impl CodeState {
 /// Update of [`CodeState`].
 #[derive(Debug, Clone)]
 pub enum CodeUpdate {
+    /// The environment of programs in the sandbox was detected.
     LookedAround(Arc<SandboxFacts>),
+    /// The model answered; the attempt is added to the history.
     Generated(Box<Attempt>),
+    /// The program of the last attempt was run.
     Executed(Box<CodeExecution>),
+    /// The critic reviewed the last attempt.
     Criticised(Critique),
+    /// Tokens and cost of a model call, to be added to the total.
     Spent(CallTotals),
 }
 

@@ -1,4 +1,4 @@
-//! Task of a code run, with its criteria of success.
+//! Task of a code run: the description, the input files, and the criteria of success.
 
 use assize_types::{Failure, FailureKind};
 use std::fmt;
@@ -8,27 +8,29 @@ use std::sync::Arc;
 use assize_sandbox::Language;
 use regex::Regex;
 
-/// Task with its options, tests and input files.
+/// Task of the code loop, with its options, tests and input files.
 #[derive(Debug, Clone)]
 pub struct CodeTask {
+    /// Description of the task in natural language.
     pub task: String,
     pub language: Language,
+    /// Maximum number of attempts.
     pub max_attempts: u32,
-    /// Number of programs written in parallel in each attempt; the first that succeeds wins.
+    /// Number of programs that are written in parallel in each attempt. The first program that succeeds is the result.
     pub candidates: u32,
-    /// Sample number, which distinguishes repeated runs of the same task.
+    /// Sample number, which makes the model requests of repeated runs of the same task distinct.
     pub sample: u32,
     /// Source of the tests to run against the program.
     pub tests: Option<String>,
     /// Whether the prompt includes the tests.
     pub shows_tests: bool,
-    /// Whether only the tests are run, and not the program by itself.
+    /// Whether the program is run only by the tests, and not once by itself before them.
     pub only_tests: bool,
-    /// Expected output.
+    /// Output that the program must print.
     pub expect: Option<ExpectedOutput>,
     /// Read-only input files.
     pub inputs: Vec<InputFile>,
-    /// Whether to collect the files that the program leaves.
+    /// Whether the files that the program creates are collected.
     pub wants_files: bool,
 }
 
@@ -67,7 +69,7 @@ pub enum ExpectedOutput {
     Pattern(Regex),
 }
 
-/// Invalid regular expression of an expected output.
+/// Error for an expected output with an invalid regular expression.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("invalid regular expression `{pattern}`: {reason}")]
 pub struct InvalidExpectation {
@@ -84,7 +86,7 @@ impl ExpectedOutput {
     }
 }
 
-/// The form that [`FromStr`] parses: a regular expression is between slashes.
+/// Formats the expected output in the form that [`FromStr`] parses: a regular expression is between slashes.
 impl fmt::Display for ExpectedOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -104,7 +106,7 @@ impl FromStr for ExpectedOutput {
             Some(pattern) => {
                 let regex = regex::RegexBuilder::new(pattern).multi_line(true).build();
                 regex.map(ExpectedOutput::Pattern).map_err(|error| {
-                    // The message of `regex` has several lines with the position; the reason is in the last.
+                    // The message of the crate `regex` has several lines. The last line contains the reason.
                     let text = error.to_string();
                     let reason = text.lines().last().unwrap_or_default();
                     let reason = reason.trim_start_matches("error: ").to_owned();
@@ -118,7 +120,7 @@ impl FromStr for ExpectedOutput {
 impl From<InvalidExpectation> for Failure {
     fn from(error: InvalidExpectation) -> Failure {
         Failure::new(FailureKind::Usage, error.to_string())
-            .hint("omit the slashes to match plain text")
+            .hint("remove the slashes to match plain text")
     }
 }
 

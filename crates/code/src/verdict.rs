@@ -1,4 +1,4 @@
-//! Final result of the code loop.
+//! Verdict of a code run: the final result of the code loop.
 
 use assize_llm::CallTotals;
 use schemars::JsonSchema;
@@ -6,20 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::{Attempt, CodeState};
 
-/// Final result of the code loop.
+/// Final result of a code run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CodeVerdict {
+    /// Whether the last attempt succeeded.
     pub success: bool,
     /// Number of attempts.
     pub attempts: u32,
-    /// Standard output of the program, if it succeeded.
+    /// Standard output of the successful program; null if no attempt succeeded.
     pub answer: Option<String>,
-    /// Program of the last attempt.
+    /// Code of the last attempt's program; null if the model's answer contained no code.
     pub code: Option<String>,
-    /// Why the last attempt failed.
+    /// Why the last attempt failed; null if it succeeded.
     pub error: Option<String>,
     /// All attempts, with code, execution and critique.
     pub history: Vec<Attempt>,
+    /// Tokens and cost of all model calls.
     pub spent: CallTotals,
 }
 

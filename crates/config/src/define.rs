@@ -1,10 +1,11 @@
-//! Macros that generate the typed settings from one table, and enums with named values.
+//! Macros that generate the typed settings from one table, and enums whose values have names.
 
 /// Defines all settings: the struct of each section, [`Settings`](crate::Settings), [`SettingKey`](crate::SettingKey)
 /// and the list of [`Setting`](crate::Setting)s in the order of the table.
 ///
-/// A row is `Guard KeyVariant field: Type = kind, default "…", variable "…";` with its description above it. The key in
-/// files is the section's prefix with the field's name.
+/// A row of the table is `Guard KeyVariant field: Type = kind, default "…", variable "…";`, with the description of the
+/// setting as a doc comment above the row. In settings files, the key of the setting is the prefix of its section
+/// followed by the name of the field.
 macro_rules! define_settings {
     (
         $(
@@ -19,12 +20,12 @@ macro_rules! define_settings {
                 $(, default $p_default:expr)? $(, variable $p_variable:expr)?;)*
         }
     ) => {
-        /// All effective settings, each with its source.
+        /// All settings with their effective values; each value has its source.
         #[derive(Debug, Clone)]
         pub struct Settings {
             $($(#[doc = $s_doc])+ pub $section: $struct,)*
             providers: [ProviderSettings; Provider::ALL.len()],
-            /// The files and texts that the settings were loaded from.
+            /// Files that the settings were loaded from, and the text of every value before it was parsed.
             pub origin: SettingsOrigin,
         }
 
@@ -42,7 +43,7 @@ macro_rules! define_settings {
             $($(#[doc = $p_about])+ pub $p_field: SettingValue<$p_type>,)*
         }
 
-        /// Key of a setting.
+        /// Key that identifies a setting in code.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum SettingKey {
             $($($(#[doc = $about])+ $key,)*)*
@@ -50,7 +51,7 @@ macro_rules! define_settings {
         }
 
         impl SettingKey {
-            /// The key as it is written in files: `sandbox.memory`.
+            /// The key as it is written in settings files, such as `sandbox.memory`.
             pub fn name(self) -> &'static str {
                 match self {
                     $($(SettingKey::$key => concat!($prefix, stringify!($field)),)*)*
@@ -67,12 +68,12 @@ macro_rules! define_settings {
         }
 
         impl Settings {
-            /// Settings of one provider.
+            /// Returns the settings of one provider.
             pub fn provider_settings(&self, provider: Provider) -> &ProviderSettings {
                 &self.providers[provider as usize]
             }
 
-            /// Parses the text of every value into its type.
+            /// Parses the text of every value into the type of its setting.
             pub(crate) fn parse(origin: SettingsOrigin) -> Result<Settings, Failure> {
                 let of_provider = |provider| -> Result<ProviderSettings, Failure> {
                     Ok(ProviderSettings { $($p_field: origin.value(SettingKey::$p_key(provider))?,)* })
@@ -86,7 +87,7 @@ macro_rules! define_settings {
             }
         }
 
-        /// All settings, in the order in which `config show` lists them.
+        /// Definitions of all settings, in the order in which `assize config show` lists them.
         pub fn all() -> &'static [Setting] {
             static ALL: LazyLock<Vec<Setting>> = LazyLock::new(|| {
                 let mut all = vec![
@@ -118,7 +119,7 @@ macro_rules! define_settings {
     };
 }
 
-/// Defines enums whose values are parsed from and displayed as names.
+/// Defines enums whose values are parsed from names and displayed as names.
 macro_rules! named_values {
     ($($(#[$meta:meta])* $name:ident { $($(#[$value_meta:meta])* $value:ident = $text:literal,)+ })*) => {$(
         $(#[$meta])*
@@ -128,7 +129,7 @@ macro_rules! named_values {
         }
 
         impl $name {
-            /// The names of all values, in order.
+            /// Names of all values, in the order of their definition.
             pub const NAMES: &'static [&'static str] = &[$($text),+];
         }
 

@@ -1,22 +1,24 @@
-//! Environment of the process: variables, folders and files.
+//! Environment of the process: its variables, and the folders and files that assize uses.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Variables, folders and files that settings are read from. The CLI passes it in, so that no library reads the
-/// process environment.
+/// Environment variables, folders and files that settings are read from. The command line creates this value, so that
+/// no library reads the environment of the process.
 #[derive(Debug, Clone)]
 pub struct Environment {
+    /// Environment variables of the process, by name.
     pub environment: BTreeMap<String, String>,
     pub working_folder: PathBuf,
+    /// Home folder of the user.
     pub home: PathBuf,
     /// The user's settings file.
     pub user_file: PathBuf,
-    /// Folder of the user's state, such as the list of trusted folders.
+    /// Folder for the user's state, such as the store of runs and the list of trusted folders.
     pub state_folder: PathBuf,
-    /// Folder of files that can be downloaded or built again.
+    /// Folder for files that can be downloaded or built again.
     pub cache_folder: PathBuf,
-    /// Callback that shows the user why an operation takes unusually long.
+    /// Callback that shows a message to the user, such as why an operation takes unusually long.
     pub say: fn(&str),
 }
 
@@ -26,7 +28,7 @@ impl Environment {
         self.working_folder.join(path)
     }
 
-    /// Environment with these variables and with all files in one folder, for tests and tools.
+    /// Creates an environment with the given variables whose files are all inside `folder`, for tests and tools.
     pub fn in_folder(folder: &Path, environment: BTreeMap<String, String>) -> Environment {
         Environment {
             environment,
@@ -39,8 +41,8 @@ impl Environment {
         }
     }
 
-    /// The folder of the nearest `assize.toml`, searched from the working folder up to the repository's root or the
-    /// user's home; the working folder if no such file exists.
+    /// Returns the folder of the nearest `assize.toml`. The search starts in the working folder and ends at the root of
+    /// the repository or at the user's home folder. Without such a file, returns the working folder.
     pub(crate) fn project_folder(&self) -> &Path {
         for folder in self.working_folder.ancestors() {
             if folder.join("assize.toml").exists() {

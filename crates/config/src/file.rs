@@ -1,4 +1,4 @@
-//! Strict parsers for settings files (TOML) and `.env` files; each value keeps its line number.
+//! Strict parsers for settings files (TOML) and `.env` files. Each parsed value has its line number.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -12,7 +12,7 @@ use crate::kind::{PRICE_FIELDS, SettingKind, looks_like_a_key, nearest};
 use crate::setting::Setting;
 use crate::table::all;
 
-/// Maximum size of a settings file in bytes.
+/// Maximum size of a settings file or `.env` file, in bytes.
 const MAX_SIZE: u64 = 1024 * 1024;
 
 /// One value in a settings file or `.env` file.
@@ -23,12 +23,12 @@ pub struct FileEntry {
     pub line: usize,
 }
 
-/// Reads a text file of at most 1 MiB; `None` if it does not exist.
+/// Reads a text file of at most 1 MiB; `None` if the file does not exist.
 pub fn read_text(path: &Path) -> Result<Option<String>, Failure> {
     let failed = |reason: String| {
         Failure::new(FailureKind::Settings, format!("cannot read `{}`: {reason}", path.display()))
     };
-    // Opening a named pipe could block forever.
+    // Only regular files are opened: opening a named pipe could block forever.
     if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
         return Err(failed("not a regular file".to_owned()));
     }
@@ -59,7 +59,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Vec<FileEntry>, Failure> {
 
 struct Reader<'a> {
     path: &'a Path,
-    /// Byte offset of the end of each line.
+    /// Byte offset of the end of each line of the file.
     lines: Vec<usize>,
     entries: Vec<FileEntry>,
 }
@@ -82,7 +82,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Whether the key is a table of settings. An unknown table is reported by its first unknown key.
+    /// Whether `key` names a table of settings rather than a single setting.
     fn is_section(&self, key: &str) -> bool {
         let below = format!("{key}.");
         let is_price = key == "prices" || (key.starts_with("prices.") && !self.is_price_field(key));
@@ -102,7 +102,8 @@ impl Reader<'_> {
             match Setting::named(&key) {
                 Some(setting) => &setting.kind,
                 None if self.is_section(&key) && !key.starts_with("prices.") => {
-                    let message = format!("`{key}` is a group of settings; write it as `[{key}]`");
+                    let message =
+                        format!("`{key}` is a group of settings; write it as a table: `[{key}]`");
                     return Err(at(self.path, line, &message));
                 }
                 None => return Err(self.unknown(&key, line)),
@@ -159,31 +160,33 @@ fn at(path: &Path, line: usize, message: &str) -> Failure {
     Failure::new(FailureKind::Settings, format!("{}:{line}: {message}", path.display()))
 }
 
-/// Whether a setting with this name would contain a secret, such as `api_key`.
+/// Whether the name suggests that the setting contains a secret, such as `api_key`.
 pub fn names_a_key(name: &str) -> bool {
     let plain: String = name.to_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
     matches!(plain.as_str(), "key" | "apikey" | "secret" | "secretkey" | "password" | "accesstoken")
 }
 
-/// The setting's key for an error message; `…` if the key itself looks like a secret.
+/// Returns the key of a setting for an error message, or `…` if the key looks like a secret.
 fn shown(key: &str) -> &str {
     if key.split('.').any(looks_like_a_key) { "…" } else { key }
 }
 
+/// Error for a settings file that contains an API key or another secret.
 fn literal_key(path: &Path, line: usize, key: &str) -> Failure {
     let provider = key.split('.').next().unwrap_or_default();
     let variable = provider.parse::<Provider>().map_or("ANTHROPIC_API_KEY", Provider::key_variable);
-    at(path, line, &format!("`{}` holds a key; keys do not belong in this file", shown(key))).hint(
-        format!(
-            "put it into the environment (`export {variable}=…`) or into a `.env` file that is not \
+    let shown = shown(key);
+    let message =
+        format!("`{shown}` contains a secret key, which is not allowed in a settings file");
+    at(path, line, &message).hint(format!(
+        "put the key into the environment (`export {variable}=…`) or into a `.env` file that is not \
          committed; to use another variable, set `{}.key_env` to its name",
-            if provider == key { "anthropic" } else { provider }
-        ),
-    )
+        if provider == key { "anthropic" } else { provider }
+    ))
 }
 
-/// Parses the variables of a `.env` file without expanding or running anything. Malformed lines are skipped, except
-/// those with an unclosed quote whose variable `is_ours` accepts: they are errors.
+/// Parses the variables of a `.env` file. Values are not expanded, and nothing is executed. Malformed lines are
+/// skipped, with one exception: an unclosed quote is an error if `is_ours` accepts the name of the variable.
 pub fn parse_env(
     path: &Path,
     text: &str,
@@ -224,7 +227,7 @@ pub fn parse_env(
     Ok(entries)
 }
 
-/// `path` relative to `folder` if it lies inside, else unchanged.
+/// Returns `path` relative to `folder` if `path` is inside `folder`, else `path` unchanged.
 pub fn short(path: &Path, folder: &Path) -> PathBuf {
     path.strip_prefix(folder).map_or_else(|_| path.to_owned(), Path::to_owned)
 }
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn parsed_values_have_their_line_numbers() {
+    fn settings_file_values_are_parsed_with_their_line_numbers() {
         let text = "# mine\nprovider = \"groq\"\n\n[groq]\nmodel = \"m\"\nconcurrency = 4\n\n[prices.\"my.model\"]\ninput = 1\noutput = 2.5\n";
         let entries = parse(Path::new("assize.toml"), text).unwrap();
         let entries: Vec<_> =
@@ -258,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_settings_report_line_and_hint() {
+    fn invalid_settings_are_reported_with_line_and_hint() {
         let errors: Vec<String> = [
             "provider = \"anthropc\"",
             "\n\nprovidr = \"groq\"",
@@ -304,7 +307,7 @@ mod tests {
 
         hint: `assize config show` lists all settings
 
-        assize.toml:1: `gateway` is a group of settings; write it as `[gateway]`
+        assize.toml:1: `gateway` is a group of settings; write it as a table: `[gateway]`
 
         assize.toml:1: not valid TOML: string values must be quoted, expected literal string
 
@@ -316,15 +319,15 @@ mod tests {
 
         hint: a price has the fields `input`, `cached_input`, `cache_write`, `output`
 
-        assize.toml:2: `openai.api_key` holds a key; keys do not belong in this file
+        assize.toml:2: `openai.api_key` contains a secret key, which is not allowed in a settings file
 
-        hint: put it into the environment (`export OPENAI_API_KEY=…`) or into a `.env` file that is not committed; to use another variable, set `openai.key_env` to its name
+        hint: put the key into the environment (`export OPENAI_API_KEY=…`) or into a `.env` file that is not committed; to use another variable, set `openai.key_env` to its name
 
-        assize.toml:1: `model` holds a key; keys do not belong in this file
+        assize.toml:1: `model` contains a secret key, which is not allowed in a settings file
 
-        hint: put it into the environment (`export ANTHROPIC_API_KEY=…`) or into a `.env` file that is not committed; to use another variable, set `anthropic.key_env` to its name
+        hint: put the key into the environment (`export ANTHROPIC_API_KEY=…`) or into a `.env` file that is not committed; to use another variable, set `anthropic.key_env` to its name
 
-        assize.toml:1: `anthropic` is a group of settings; write it as `[anthropic]`
+        assize.toml:1: `anthropic` is a group of settings; write it as a table: `[anthropic]`
 
         assize.toml:1: unknown setting `opnai`
 
@@ -358,13 +361,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_text_does_not_panic_the_parsers(text in "(?s).{0,200}") {
+        fn settings_and_env_parsers_do_not_panic_on_arbitrary_text(text in "(?s).{0,200}") {
             let _ = parse(Path::new("assize.toml"), &text);
             let _ = parse_env(Path::new(".env"), &text, &|_| true);
         }
 
         #[test]
-        fn arbitrary_toml_does_not_panic_the_parser(
+        fn settings_parser_does_not_panic_on_arbitrary_toml(
             lines in prop::collection::vec("(\\[?\\[?(prices|groq|gateway|a)(\\.\"?[a-z.]{0,5}\"?)?\\]?\\]?|(model|input|retries|x\\.y) = (\"[a-z]{0,3}\"|[0-9]{1,3}|\\{a = 1\\}|\\[1\\]|true))", 0..8)
         ) {
             let _ = parse(Path::new("assize.toml"), &lines.join("\n"));

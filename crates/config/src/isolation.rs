@@ -1,4 +1,4 @@
-//! Isolation backends of sandboxes, and the setting that selects one.
+//! Isolation backends of sandboxes, and the value of the setting that selects a backend.
 
 use std::fmt;
 use std::str::FromStr;
@@ -38,16 +38,17 @@ impl fmt::Display for Isolation {
 /// Isolation that the user requests: `auto`, a backend, or `at-least=BACKEND`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RequestedIsolation {
-    /// Chosen by assize among the available backends; the choice is reported.
+    /// Assize chooses one of the available backends and reports the choice.
     #[default]
     Auto,
+    /// Exactly this backend.
     Exactly(Isolation),
     /// This backend or a stronger one.
     AtLeast(Isolation),
 }
 
 impl RequestedIsolation {
-    /// The weakest backend that satisfies the request.
+    /// Returns the weakest backend that satisfies the request.
     pub fn floor(self) -> Isolation {
         match self {
             RequestedIsolation::Auto => Isolation::Jail,
@@ -68,9 +69,9 @@ impl fmt::Display for RequestedIsolation {
     }
 }
 
-/// Error: the text does not name an isolation.
+/// Error for a text that does not name an isolation backend.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown isolation `{0}`: use jail, docker, microvm, at-least=NAME or auto")]
+#[error("unknown isolation `{0}`: expected jail, docker, microvm, at-least=NAME or auto")]
 pub struct UnknownIsolation(String);
 
 impl FromStr for RequestedIsolation {
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requested_isolation_round_trips_and_rejects_unknown_names() {
+    fn requested_isolation_parses_its_display_form_and_rejects_unknown_names() {
         for text in ["auto", "jail", "docker", "microvm", "at-least=docker"] {
             assert_eq!(text.parse::<RequestedIsolation>().unwrap().to_string(), text);
         }

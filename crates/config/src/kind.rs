@@ -1,4 +1,4 @@
-//! Kinds of values that settings accept, and their validation.
+//! Kinds of values that settings accept, and the validation of values.
 
 use std::fmt;
 
@@ -10,24 +10,27 @@ use crate::{ClusterServers, RequestedIsolation};
 /// Kind of value that a setting accepts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SettingKind {
+    /// Any text that is not empty.
     Text,
+    /// One of these names.
     Choice(&'static [&'static str]),
-    /// A whole number within bounds.
+    /// A whole number between a minimum and a maximum.
     Whole(u64, u64),
-    /// A number within bounds.
+    /// A number between a minimum and a maximum.
     Decimal(f64, f64),
-    /// Bytes within bounds, with a unit: `256M`.
+    /// A number of bytes with a unit, such as `256M`, between a minimum and a maximum in bytes.
     Size(u64, u64),
+    /// An HTTP or HTTPS URL.
     Url,
     /// The name of an environment variable.
     Variable,
-    /// An isolation backend, a minimum, or `auto`: `jail`, `at-least=docker`.
+    /// An isolation backend (`jail`), a minimum backend (`at-least=docker`), or `auto`.
     Isolation,
     /// The NATS servers of a cluster.
     Servers,
 }
 
-/// Parses a size such as `512K`, `256M` or `1G`, with an optional `B` at the end, into bytes.
+/// Parses a size such as `512K`, `256M` or `1G`, with an optional `B` at the end, and returns the number of bytes.
 pub(crate) fn parse_size(text: &str) -> Option<u64> {
     let text = text.strip_suffix(['B', 'b']).unwrap_or(text);
     let split = text.len().checked_sub(1).filter(|split| text.is_char_boundary(*split))?;
@@ -41,7 +44,7 @@ pub(crate) fn parse_size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Formats bytes in the largest unit that divides them: `256M`.
+/// Formats a number of bytes in the largest unit that divides the number without remainder, such as `256M`.
 pub fn show_size(bytes: u64) -> String {
     let unit = [(30, "G"), (20, "M"), (10, "K")]
         .into_iter()
@@ -76,7 +79,7 @@ impl fmt::Display for SettingKind {
 }
 
 impl SettingKind {
-    /// Describes why a value is invalid, without repeating secrets; `None` if it is valid.
+    /// Describes why a value is invalid; `None` if the value is valid. The description repeats no secrets.
     pub fn complaint(&self, value: &str) -> Option<String> {
         if looks_like_a_key(value) {
             return Some("must not contain an API key".to_owned());
@@ -87,7 +90,7 @@ impl SettingKind {
         if self.accepts(value) {
             return None;
         }
-        // An invalid address may contain a password, so the message does not repeat it.
+        // The message does not repeat an invalid address, because the address may contain a password.
         Some(match self {
             SettingKind::Url | SettingKind::Variable | SettingKind::Servers => {
                 format!("must be {self}")
@@ -96,7 +99,7 @@ impl SettingKind {
         })
     }
 
-    /// Adds the valid value closest to `value` to the failure, as a hint.
+    /// Adds a hint with the valid name that is most similar to `value` to the failure, if a similar name exists.
     pub fn did_you_mean(&self, value: &str, failure: Failure) -> Failure {
         let SettingKind::Choice(choices) = self else { return failure };
         match nearest(value, choices.iter().copied()) {
@@ -105,17 +108,17 @@ impl SettingKind {
         }
     }
 
-    /// The value as a number, if the kind is numeric; for comparisons.
+    /// Returns the value as a number for comparisons; `None` if the kind is not numeric.
     pub fn amount(&self, value: &str) -> Option<f64> {
         match self {
-            #[expect(clippy::cast_precision_loss, reason = "only compared")]
+            #[expect(clippy::cast_precision_loss, reason = "the number is only compared")]
             SettingKind::Size(..) => parse_size(value).map(|bytes| bytes as f64),
             SettingKind::Whole(..) | SettingKind::Decimal(..) => value.parse().ok(),
             _ => None,
         }
     }
 
-    /// Whether the text is a valid value of this kind.
+    /// Whether `value` is a valid value of this kind.
     fn accepts(&self, value: &str) -> bool {
         match self {
             SettingKind::Text => !value.is_empty(),
@@ -155,18 +158,18 @@ pub fn looks_like_a_key(value: &str) -> bool {
     value.len() >= 16 && STARTS.iter().any(|start| value.starts_with(start))
 }
 
-/// Python packages that generated programs may use by default: computation, plotting and file formats, and none that
-/// needs a network.
+/// Python packages that generated programs may use by default. They are for computation, plotting and file formats, and
+/// none of them needs a network.
 pub const ALLOWED_PACKAGES: &str = "numpy pandas matplotlib scipy sympy scikit-learn statsmodels seaborn networkx \
     pillow mpmath polars pyarrow openpyxl tabulate python-dateutil pytz pyyaml lxml beautifulsoup4 regex \
     six attrs more-itertools sortedcontainers markupsafe jinja2 pydantic shapely tqdm rich";
 
-/// Fields of a price, in dollars per million tokens: `[prices."my-model"]`.
+/// Names of the fields of a price in the table `[prices."my-model"]`. Their values are in dollars per million tokens.
 pub const PRICE_FIELDS: [&str; 4] = ["input", "cached_input", "cache_write", "output"];
 
-/// The known key most similar to a mistyped one, if any is similar enough.
+/// Returns the known name that is most similar to a mistyped name; `None` if no known name is similar enough.
 pub fn nearest<'k>(wrong: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    // A text this long is not a typing mistake, and comparing it would be slow.
+    // A text of more than 80 bytes is not a typing mistake, and the comparison would be slow.
     if wrong.len() > 80 {
         return None;
     }
@@ -183,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_parsed_and_shown_with_a_unit() {
+    fn sizes_are_parsed_and_formatted_with_a_unit() {
         let sizes = ["256M", "1GB", "64k", "0K"].map(parse_size);
         assert_eq!(sizes, [Some(256 << 20), Some(1 << 30), Some(64 << 10), Some(0)]);
         for wrong in ["", "M", "12", "1.5G", "-1M", "1T", "99999999999999G", "ä", "1é"] {
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn nearest_finds_the_mistyped_key() {
+    fn nearest_returns_the_key_most_similar_to_a_mistyped_key() {
         let keys = ["anthropic.model", "anthropic.base_url", "model"];
         assert_eq!(nearest("antropic.modle", keys), Some("anthropic.model"));
         assert_eq!(nearest("modle", keys), Some("model"));

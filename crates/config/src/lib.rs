@@ -1,8 +1,9 @@
-//! Typed settings from flags, environment variables, project files, the user's file and defaults. Each has its source.
+//! Typed settings from flags, environment variables, project files, the user's file and defaults. Each value is stored
+//! with its source.
 //!
-//! One table (`table.rs`) defines all settings; macros generate [`Settings`], [`SettingKey`] and the list [`all`] from
-//! it. Only this crate parses keys from text; other crates read fields (`settings.sandbox.memory`) or name a
-//! [`SettingKey`]. The files of an untrusted folder may change only some settings ([`trust`]).
+//! One table (`table.rs`) defines all settings. Macros generate [`Settings`], [`SettingKey`] and the list [`all`] from
+//! the table. Only this crate parses setting keys from text. Other crates read fields (`settings.sandbox.memory`) or
+//! use a [`SettingKey`]. The files of an untrusted folder may change only some settings ([`trust`]).
 
 mod define;
 mod environment;

@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 /// Resource limits that all processes in a sandbox share.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxLimits {
-    /// Bytes of memory, without swap.
+    /// Maximum memory in bytes, without swap.
     pub memory: u64,
-    /// CPU share, in thousandths of a processor.
+    /// Maximum CPU time per second, in thousandths of a processor.
     pub cpu_millis: u32,
-    /// Time limit of one execution.
+    /// Maximum wall-clock time of one execution.
     pub wall: Duration,
     /// Maximum number of processes and threads.
     pub processes: u32,
-    /// Bytes of standard output, and of standard error, that are kept from one execution.
+    /// Maximum number of bytes stored of standard output, and of standard error, of one execution.
     pub output: u64,
-    /// Bytes that programs can write to files.
+    /// Maximum number of bytes that programs can write to files.
     pub disk: u64,
 }
 
@@ -35,31 +35,33 @@ impl Default for SandboxLimits {
     }
 }
 
-/// Minimum memory limit: with less, no interpreter starts.
+/// Smallest valid memory limit of a sandbox, in bytes. With less memory, no interpreter starts.
 pub const LEAST_MEMORY: u64 = 16 << 20;
 
 impl SandboxLimits {
-    /// Describes the first invalid limit; `None` if all are valid.
+    /// Describes the first invalid limit; `None` if all limits are valid.
     pub fn complaint(&self) -> Option<String> {
         if self.memory < LEAST_MEMORY {
-            return Some(format!("memory must be at least {} MB", LEAST_MEMORY >> 20));
+            return Some(format!("the memory limit must be at least {} MB", LEAST_MEMORY >> 20));
         }
         if self.disk > self.memory {
             return Some(
-                "files are kept in memory, so disk cannot be larger than memory".to_owned(),
+                "the disk limit must not exceed the memory limit, because files are stored in memory"
+                    .to_owned(),
             );
         }
         let none = [
-            (self.cpu_millis == 0, "CPU"),
-            (self.wall.is_zero(), "wall time"),
-            (self.processes < 2, "processes"),
-            (self.output == 0, "output"),
-            (self.disk == 0, "disk"),
+            (self.cpu_millis == 0, "CPU limit"),
+            (self.wall.is_zero(), "time limit"),
+            (self.processes < 2, "limit on processes"),
+            (self.output == 0, "output limit"),
+            (self.disk == 0, "disk limit"),
         ];
-        none.iter().find(|(none, _)| *none).map(|(_, what)| format!("{what} is too small"))
+        none.iter().find(|(none, _)| *none).map(|(_, what)| format!("the {what} is too small"))
     }
 
-    /// Maximum number of files and folders: enough for small files, but empty files cannot be created without end.
+    /// Maximum number of files and folders in the sandbox. It allows many small files, but it also limits empty files,
+    /// which use no disk space.
     pub fn files(&self) -> u64 {
         (self.disk / 4096).max(1024)
     }
@@ -70,13 +72,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn invalid_limits_are_reported() {
+    fn invalid_sandbox_limits_are_reported() {
         assert_eq!(SandboxLimits::default().complaint(), None);
         let small = SandboxLimits { memory: 1, ..SandboxLimits::default() };
-        assert_eq!(small.complaint().unwrap(), "memory must be at least 16 MB");
+        assert_eq!(small.complaint().unwrap(), "the memory limit must be at least 16 MB");
         let disk = SandboxLimits { disk: 512 << 20, ..SandboxLimits::default() };
-        assert!(disk.complaint().unwrap().starts_with("files are kept in memory"));
+        assert!(disk.complaint().unwrap().starts_with("the disk limit must not exceed"));
         let wall = SandboxLimits { wall: Duration::ZERO, ..SandboxLimits::default() };
-        assert_eq!(wall.complaint().unwrap(), "wall time is too small");
+        assert_eq!(wall.complaint().unwrap(), "the time limit is too small");
     }
 }

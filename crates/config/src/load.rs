@@ -17,44 +17,54 @@ use crate::value::{FromText, SettingSource, SettingValue};
 /// A setting's value as unparsed text, with its source.
 pub type SettingText = SettingValue<String>;
 
-/// A value that has no effect, because the folder that sets it is not trusted.
+/// A value in a project's files that has no effect, because the folder is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UntrustedValue {
     pub key: String,
     pub source: SettingSource,
-    /// Whether commands only warn about the value; otherwise they fail.
+    /// Whether commands only show a warning about the value. If false, they fail.
     pub ignored: bool,
 }
 
-/// Where the settings come from: the files that were read, their trust state, and the text of every value.
+/// Sources of the settings: the files that were read, the trust state of the project folder, and the text of every
+/// value.
 #[derive(Debug, Clone)]
 pub struct SettingsOrigin {
+    /// Text and source of every effective value, by the key of its setting.
     pub(crate) values: BTreeMap<String, SettingText>,
+    /// Values in the project's files that have no effect, because they require trust.
     pub withheld: Vec<UntrustedValue>,
-    /// Key and value of everything the folder's files set that requires trust, even if it is overridden.
+    /// Key and value of every setting in the project's files that requires trust, even if another source overrides it.
     pub sensitive: Vec<(String, String)>,
-    /// Fingerprint of the folder's files as they were read.
+    /// Fingerprint of the content of the project's files when they were read.
     pub fingerprint: String,
-    /// The folder whose `assize.toml` and `.env` are used.
+    /// Folder whose `assize.toml` and `.env` are used.
     pub project_folder: PathBuf,
+    /// Path of the project's `assize.toml`, if the file exists.
     pub project_file: Option<PathBuf>,
+    /// Path of the user's settings file, and whether the file exists.
     pub user_file: (PathBuf, bool),
+    /// Trust state of the project folder.
     pub trust: Trust,
     /// Warnings to show to the user.
     pub warnings: Vec<String>,
+    /// Environment variables of the process.
     pub(crate) environment: BTreeMap<String, String>,
+    /// Variables of the project's `.env` file.
     pub(crate) env_file: Vec<FileEntry>,
+    /// Path of the project's `.env` file, even if the file does not exist.
     pub(crate) env_path: PathBuf,
 }
 
 impl SettingsOrigin {
-    /// Loads all settings; later sources override earlier ones.
+    /// Loads all settings: defaults, the user's file, the project's files, environment variables, flags. A later source
+    /// overrides an earlier one.
     pub(crate) fn load(
         environment: &Environment,
         flags: &[(SettingKey, &'static str, String)],
     ) -> Result<SettingsOrigin, Failure> {
         for (key, flag, text) in flags {
-            // An invalid provider is reported later by `invalid`, with the closest name as a hint.
+            // `invalid` reports an unknown provider later, with the most similar name as a hint.
             let checked = (*key != SettingKey::Provider).then(|| key.setting().kind);
             if let Some(complaint) = checked.and_then(|kind| kind.complaint(text)) {
                 return Err(Failure::new(FailureKind::Usage, format!("`{flag}` {complaint}")));
@@ -64,14 +74,14 @@ impl SettingsOrigin {
         let project_path = project_folder.join("assize.toml");
         let env_path = project_folder.join(".env");
         let project_text = read_text(&project_path)?;
-        // A folder named `.env` is usually a Python virtual environment.
+        // A folder with the name `.env` is not read: it is usually a Python virtual environment.
         let env_text = if env_path.is_file() { read_text(&env_path)? } else { None };
         let user_text = read_text(&environment.user_file)?;
         let fingerprint = trust::fingerprint([project_text.as_deref(), env_text.as_deref()]);
         let trust = TrustStore::open(&environment.state_folder)?.of(&project_folder, &fingerprint);
         let show = |path: &Path| short(path, &environment.working_folder);
 
-        // From the lowest to the highest precedence: later values win.
+        // The sources are applied from the lowest to the highest precedence: later values override earlier ones.
         let default = |setting: &Setting| {
             let written =
                 SettingValue { value: setting.default?.to_owned(), source: SettingSource::Default };
@@ -114,7 +124,7 @@ impl SettingsOrigin {
         Ok(origin)
     }
 
-    /// Parses the value of a setting.
+    /// Parses the effective value of a setting into its type.
     pub(crate) fn value<T: FromText>(&self, key: SettingKey) -> Result<SettingValue<T>, Failure> {
         let (kind, written) = (key.setting().kind, self.values.get(key.name()));
         let (value, source) = match written {
@@ -125,7 +135,7 @@ impl SettingsOrigin {
         Ok(SettingValue { value, source })
     }
 
-    /// Source of a setting's effective value; `key` is written as in files.
+    /// Returns the source of a setting's effective value. `key` is the key as it is written in settings files.
     pub fn source(&self, key: &str) -> Option<&SettingSource> {
         self.values.get(key).map(|written| &written.source)
     }
@@ -141,10 +151,11 @@ impl SettingsOrigin {
         self.values.insert(key, SettingValue { value, source });
     }
 
-    /// Sets a value from the project's files if its guard permits that; else records it as withheld.
+    /// Sets a value from the project's files if the guard of the setting permits it. Otherwise adds it to `withheld`.
     fn set_guarded(&mut self, key: String, text: String, source: SettingSource) {
         let setting = Setting::named(&key);
-        // Prices are not in the table. They require trust, because a wrong price would loosen the budget.
+        // Prices are not in the table of settings. They require trust, because a price that is too low would loosen the
+        // budget.
         let guard = setting.map_or(SettingGuard::Trusted, |setting| setting.guard);
         let may = match guard {
             SettingGuard::Open => true,
@@ -154,7 +165,7 @@ impl SettingsOrigin {
         if !may {
             self.sensitive.push((key.clone(), text.clone()));
         }
-        // A value that is already in effect needs no trust, and keeps its source.
+        // A value that is already in effect needs no trust, and its source does not change.
         if self.text(&key) == Some(text.as_str()) {
             return;
         }
@@ -169,7 +180,7 @@ impl SettingsOrigin {
         }
     }
 
-    /// Whether the new value keeps or lowers the limit.
+    /// Whether the new value leaves the limit unchanged or lowers it.
     fn tightens(&self, setting: &Setting, text: &str) -> bool {
         let amount = |text: &str| setting.kind.amount(text);
         match (self.text(setting.key.name()).and_then(amount), amount(text)) {
@@ -179,8 +190,8 @@ impl SettingsOrigin {
         }
     }
 
-    /// Applies variables from `.env`, then from the environment, which takes precedence. A setting's `ASSIZE_…`
-    /// variable takes precedence over its conventional one.
+    /// Applies the variables of the `.env` file, and then the environment variables, which take precedence. The
+    /// `ASSIZE_…` variable of a setting takes precedence over its conventional variable.
     fn apply_variables(&mut self) -> Result<(), Failure> {
         let own_last = |setting: &'static Setting| {
             setting.variables().into_iter().rev().map(move |variable| (setting, variable))
@@ -206,7 +217,7 @@ impl SettingsOrigin {
         Ok(())
     }
 
-    /// Parses `.env`. A malformed variable is an error only if assize may use it; others are skipped.
+    /// Parses the `.env` file. A malformed variable is an error if assize may use the variable; else it is skipped.
     fn read_env_file(&self, text: &str) -> Result<Vec<FileEntry>, Failure> {
         let known: Vec<String> = all().iter().flat_map(Setting::variables).collect();
         let is_ours = |name: &str| {
@@ -217,13 +228,14 @@ impl SettingsOrigin {
         parse_env(&self.env_path, text, &is_ours)
     }
 
+    /// Adds a warning for each `ASSIZE_…` variable that belongs to no setting.
     fn warn_of_unknown_variables(&mut self) {
         let known: Vec<String> = all().iter().flat_map(Setting::variables).collect();
         let names: Vec<&str> = known.iter().map(String::as_str).collect();
         let variables = self.environment.keys().chain(self.env_file.iter().map(|entry| &entry.key));
         let unknown =
             variables.filter(|v| v.starts_with("ASSIZE_") && !names.contains(&v.as_str()));
-        /// A hostile `.env` could contain thousands of unknown variables.
+        /// Maximum number of warnings. A hostile `.env` file could contain thousands of unknown variables.
         const MAX_WARNINGS: usize = 5;
         self.warnings = unknown
             .take(MAX_WARNINGS)
@@ -234,17 +246,19 @@ impl SettingsOrigin {
                 match (provider, nearest(variable, names.iter().copied())) {
                     (Some(provider), _) if variable.ends_with("KEY") => {
                         let right = provider.key_variable();
-                        format!("`{variable}` sets nothing; put the key into `{right}`")
+                        format!("unknown variable `{variable}`; put the API key into `{right}`")
                     }
-                    (_, Some(near)) => format!("`{variable}` sets nothing; did you mean `{near}`?"),
-                    (_, None) => format!("`{variable}` sets nothing"),
+                    (_, Some(near)) => {
+                        format!("unknown variable `{variable}`; did you mean `{near}`?")
+                    }
+                    (_, None) => format!("unknown variable `{variable}`: no setting has this name"),
                 }
             })
             .collect();
     }
 }
 
-/// Error for a value that cannot be parsed.
+/// Error for a value of a setting that cannot be parsed.
 fn invalid(key: SettingKey, text: &str) -> Failure {
     let kind = key.setting().kind;
     if key != SettingKey::Provider {
@@ -255,7 +269,7 @@ fn invalid(key: SettingKey, text: &str) -> Failure {
     kind.did_you_mean(text, failure)
 }
 
-/// Validates the value of a variable; `None` if it is empty, which counts as not set.
+/// Validates the value of a setting's variable. Returns `None` if the value is empty, which counts as not set.
 fn checked(
     setting: &Setting,
     value: String,
@@ -277,8 +291,8 @@ fn checked(
     }
 }
 
-/// Converts `OLLAMA_HOST` to a URL. It may contain a host, a port or both without a scheme, and may be an address to
-/// listen on, such as `0.0.0.0`, to which no client can connect.
+/// Converts the value of `OLLAMA_HOST` to a URL. The value may contain a host, a port or both without a scheme. It may
+/// also be an address for a server to listen on, such as `0.0.0.0`, to which no client can connect.
 fn ollama_address(value: &str) -> String {
     let (scheme, rest) = value.split_once("://").unwrap_or(("http", value));
     let rest = rest.trim_end_matches('/');

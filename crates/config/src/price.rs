@@ -1,8 +1,8 @@
-//! Prices of models, used for budgets and for the cost of a run.
+//! Prices of models, which determine budgets and the cost of a run.
 
 use assize_types::{Money, Usage};
 
-/// Prices in micro-dollars per million tokens.
+/// Prices of the kinds of tokens, in micro-dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
     pub input: u64,
@@ -12,7 +12,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Creates rates from dollars per million tokens.
+    /// Creates rates from prices in dollars per million tokens.
     pub const fn usd(input: f64, cached_input: f64, cache_write: f64, output: f64) -> Rates {
         const fn micro(dollars: f64) -> u64 {
             (dollars * 1_000_000.0 + 0.5) as u64
@@ -26,18 +26,19 @@ impl Rates {
     }
 }
 
-/// Price of a model.
+/// Price of a model, which may be higher for long inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Price {
     pub rates: Rates,
-    /// Input threshold in tokens, and the rates for the whole request if its input is longer.
+    /// Threshold in input tokens, and the rates that apply to the whole request if its input exceeds the threshold.
     pub long: Option<(u64, Rates)>,
 }
 
 impl Price {
     pub const FREE: Price = Price { rates: Rates::usd(0.0, 0.0, 0.0, 0.0), long: None };
 
-    /// A price without a long-input tier, in dollars per million tokens; `None` if a figure is not a valid price.
+    /// Creates a price without special rates for long inputs, from dollars per million tokens. Returns `None` if one of
+    /// the amounts is not a valid price.
     pub fn flat(input: f64, cached_input: f64, cache_write: f64, output: f64) -> Option<Price> {
         let fine = |price: f64| price.is_finite() && (0.0..1e9).contains(&price);
         [input, cached_input, cache_write, output].into_iter().all(fine).then(|| Price {

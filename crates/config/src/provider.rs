@@ -1,4 +1,4 @@
-//! The six model providers: name, default base URL and model, and environment variables for key and base URL.
+//! The six model providers, with their names, default base URLs, default models and environment variables; API keys.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ pub enum Provider {
 }
 
 impl Provider {
-    /// All providers, in the order in which the environment is searched for their keys.
+    /// All providers, in the order in which the environment is searched for an API key.
     pub const ALL: [Provider; 6] = [
         Provider::Anthropic,
         Provider::OpenAi,
@@ -36,7 +36,7 @@ impl Provider {
         }
     }
 
-    /// The environment variable that by convention holds the API key.
+    /// Name of the environment variable that conventionally contains the API key of the provider.
     pub fn key_variable(self) -> &'static str {
         match self {
             Provider::Anthropic => "ANTHROPIC_API_KEY",
@@ -48,7 +48,7 @@ impl Provider {
         }
     }
 
-    /// The environment variable that by convention holds the base URL.
+    /// Name of the environment variable that conventionally contains the base URL of the provider's API.
     pub fn base_url_variable(self) -> &'static str {
         match self {
             Provider::Anthropic => "ANTHROPIC_BASE_URL",
@@ -60,6 +60,7 @@ impl Provider {
         }
     }
 
+    /// Whether the provider requires an API key.
     pub fn needs_key(self) -> bool {
         self != Provider::Ollama
     }
@@ -86,7 +87,7 @@ impl Provider {
         }
     }
 
-    /// Context window in tokens that is assumed for a model missing from the catalog.
+    /// Context window, in tokens, that is assumed for a model that the model catalog does not contain.
     pub fn default_context_window(self) -> u64 {
         match self {
             Provider::Anthropic => 200_000,
@@ -103,7 +104,7 @@ impl fmt::Display for Provider {
     }
 }
 
-/// Error: no provider has this name.
+/// Error for a name that belongs to no provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown provider `{0}`; known: anthropic, openai, google, groq, openrouter, ollama, rehearsal"
@@ -121,10 +122,10 @@ impl FromStr for Provider {
     }
 }
 
-/// Provider name of the rehearsal model, which answers offline with generated text.
+/// Provider name of the rehearsal model, which generates placeholder answers without a network.
 pub const REHEARSAL: &str = "rehearsal";
 
-/// Label on all output that comes from the rehearsal model.
+/// Label of all output that the rehearsal model has generated.
 pub const REHEARSAL_LABEL: &str = "rehearsal, no model was asked";
 
 /// Value of the `provider` setting: one of the six providers, or the rehearsal model.
@@ -159,7 +160,7 @@ impl fmt::Display for ProviderName {
     }
 }
 
-/// An API key. It is sent to its provider; `Debug` and `masked` never show it whole.
+/// An API key of a provider. `Debug` and [`ApiKey::masked`] never show the whole key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);
 
@@ -168,12 +169,13 @@ impl ApiKey {
         ApiKey(value.into())
     }
 
-    /// The key itself, to be put into a request to its provider.
+    /// Returns the unmasked key, for requests to the provider.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// The last four characters of a key of 16 or more, to tell keys apart in output.
+    /// Returns `…` and the last four characters of the key, so that users can tell keys apart. A key of fewer than 16
+    /// characters is shown only as `…`.
     pub fn masked(&self) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '?' };
         let tail: Vec<char> = self.0.chars().rev().take(4).map(plain).collect();
@@ -183,7 +185,7 @@ impl ApiKey {
         format!("…{}", tail.into_iter().rev().collect::<String>())
     }
 
-    /// `text` with every occurrence of the key replaced by `***`.
+    /// Returns `text` with every occurrence of the key replaced by `***`.
     pub fn scrub(&self, text: &str) -> String {
         if self.0.len() < 4 { text.to_owned() } else { text.replace(&self.0, "***") }
     }
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn secret_is_masked_in_debug_output_and_scrubbed_from_text() {
+    fn api_key_is_masked_in_debug_output_and_scrubbed_from_text() {
         let secret = ApiKey::new("sk-ant-0123456789abcdef");
         assert_eq!(format!("{secret:?}"), "Secret(***)");
         assert_eq!(secret.masked(), "…cdef");

@@ -1,19 +1,19 @@
-//! Parsing of the list of a cluster's NATS servers.
+//! Parses the list of the NATS servers of a cluster.
 
 use std::fmt;
 use std::str::FromStr;
 
 use url::Url;
 
-/// NATS servers of a cluster, written as one text: `nats://a,b:4223,c`.
+/// NATS servers of a cluster, parsed from a list such as `nats://a,b:4223,c`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterServers {
     servers: Vec<String>,
 }
 
-/// Error: the text is not a valid list of NATS servers.
+/// Error for a text that is not a valid list of NATS servers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid list of servers `{0}`: expected one such as `nats://one,two:4223,three`")]
+#[error("invalid list of NATS servers `{0}`: expected a list such as `nats://one,two:4223,three`")]
 pub struct InvalidNatsServers(String);
 
 impl ClusterServers {
@@ -27,7 +27,7 @@ impl FromStr for ClusterServers {
     type Err = InvalidNatsServers;
 
     fn from_str(text: &str) -> Result<ClusterServers, InvalidNatsServers> {
-        // The part before an `@` may be a password, so the error does not repeat it.
+        // The error message omits the text before an `@`, because that text may contain a password.
         let shown = text.rsplit_once('@').map_or(text.to_owned(), |(_, rest)| format!("…@{rest}"));
         let bad = || InvalidNatsServers(assize_types::text::shorten(&shown, 200));
         let (scheme, names) = match text.split_once("://") {
@@ -36,9 +36,9 @@ impl FromStr for ClusterServers {
             None => ("nats", text),
         };
         let server = |name: &str| {
-            // Every server may repeat the scheme.
+            // The list may repeat the scheme for every server.
             let name = name.trim().trim_start_matches("nats://").trim_start_matches("tls://");
-            // No credentials: a list of processes would show them. They have their own settings.
+            // Credentials are rejected, because a process list would show them. Other settings contain them.
             let plain = |c: char| c.is_ascii_alphanumeric() || ".-_:[]".contains(c);
             let server = format!("{scheme}://{name}");
             let sound =
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_lists_are_parsed_and_credentials_rejected() {
+    fn nats_server_lists_are_parsed_and_credentials_are_rejected() {
         for (typed, shown) in [
             ("nats://a,b:4223,c", "nats://a,b:4223,c"),
             ("a", "nats://a"),
@@ -83,6 +83,6 @@ mod tests {
             assert!(wrong.parse::<ClusterServers>().is_err(), "{wrong}");
         }
         let error = "nats://user:word@a".parse::<ClusterServers>().unwrap_err().to_string();
-        assert!(error.starts_with("invalid list of servers `…@a`"), "{error}");
+        assert!(error.starts_with("invalid list of NATS servers `…@a`"), "{error}");
     }
 }

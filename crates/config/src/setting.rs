@@ -1,4 +1,4 @@
-//! Definition of one setting: key, kind of value, default, and whether a project's files may set it.
+//! Definition of one setting: its key, the kind of its value, its default, and whether a project's files may set it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,24 +13,30 @@ use crate::table::{SettingKey, all};
 #[derive(Debug, Clone)]
 pub struct Setting {
     pub key: SettingKey,
+    /// Kind of value that the setting accepts.
     pub kind: SettingKind,
+    /// Text of the default value, if the setting has a default.
     pub default: Option<&'static str>,
-    /// Conventional environment variable of the setting, besides `ASSIZE_…`.
+    /// Environment variable that other programs also use for this value, such as `DOCKER_HOST`, in addition to the
+    /// `ASSIZE_…` variable of the setting.
     pub convention: Option<&'static str>,
     pub guard: SettingGuard,
+    /// Description for users.
     pub about: &'static str,
 }
 
-/// Whether the files of an untrusted folder may set a setting. The user always may.
+/// Whether the project files of an untrusted folder may set a setting. The user can always set it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingGuard {
-    /// Any folder may set the setting.
+    /// The files of any folder may set the setting.
     Open,
-    /// Any folder may lower the limit.
+    /// The setting is a limit: the files of any folder may lower it, and only those of a trusted folder may raise it.
     Tighten,
-    /// Only a trusted folder may set it: the setting decides where keys and prompts go, or how much may be spent.
+    /// Only the files of a trusted folder may set the setting, because it decides where keys and prompts are sent, or
+    /// how much may be spent.
     Trusted,
-    /// Like `Trusted`, for provider and model: a value from an untrusted folder is ignored with a warning.
+    /// Like `Trusted`, but a value from an untrusted folder is ignored with a warning instead of an error. Used for the
+    /// provider and the model.
     Choice,
 }
 
@@ -40,13 +46,14 @@ impl Setting {
         all().iter().find(|setting| setting.key.name() == name)
     }
 
-    /// Environment variables of the setting; the first takes precedence.
+    /// Names of the environment variables of the setting. The first variable takes precedence.
     pub(crate) fn variables(&self) -> Vec<String> {
         let own = format!("ASSIZE_{}", self.key.name().replace('.', "_").to_uppercase());
         [Some(own), self.convention.map(str::to_owned)].into_iter().flatten().collect()
     }
 
-    /// The `serve.max_…` setting that limits API requests if the operator has not set this setting.
+    /// Returns the `serve.max_…` setting that limits this setting in API requests if the operator of the server has not
+    /// set it.
     pub fn ceiling(&self) -> Option<SettingKey> {
         match self.key {
             SettingKey::SandboxMemory => Some(SettingKey::ServeMaxMemory),
@@ -56,7 +63,7 @@ impl Setting {
         }
     }
 
-    /// Explains why an API request may not override the operator's value `set`; `None` if it may.
+    /// Explains why an API request may not change the operator's value `set` to `requested`; `None` if it may.
     pub(crate) fn refuses(&self, set: &str, requested: &str) -> Option<String> {
         match self.key {
             SettingKey::SandboxIsolation => {
@@ -66,7 +73,7 @@ impl Setting {
                 let weaker = floor(requested) < floor(set);
                 weaker.then(|| format!("must be at least as strong as {set}"))
             }
-            // A request may only make the review stricter.
+            // An API request may make the review stricter, but not less strict.
             SettingKey::DraftReview if (set, requested) == ("escalated", "always") => None,
             SettingKey::DraftReview | SettingKey::DraftVerify => {
                 (requested != set).then(|| format!("is fixed to `{set}`"))
@@ -81,10 +88,10 @@ impl Setting {
 }
 
 impl SettingKey {
-    /// Definition of the setting with this key.
+    /// Returns the definition of the setting with this key.
     pub fn setting(self) -> &'static Setting {
         let find = || all().iter().find(|setting| setting.key == self);
-        find().unwrap_or_else(|| unreachable!("`{self}` is in the table"))
+        find().unwrap_or_else(|| unreachable!("the table of settings contains every key: `{self}`"))
     }
 }
 
@@ -108,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_variables_are_unique_and_defaults_valid() {
+    fn setting_keys_and_variables_are_unique_and_defaults_are_valid() {
         let mut names: Vec<String> = all().iter().map(|s| s.key.to_string()).collect();
         names.extend(all().iter().flat_map(Setting::variables));
         let count = names.len();

@@ -1,4 +1,5 @@
-//! Operations on the loaded settings: overrides by API requests, provider keys, prices, and rejected project settings.
+//! Operations on the loaded settings: overrides by API requests, API keys of providers, prices of models, and errors
+//! about settings of untrusted folders.
 
 use assize_types::{Failure, FailureKind};
 
@@ -12,7 +13,8 @@ use crate::trust::Trust;
 use crate::value::SettingSource;
 
 impl Settings {
-    /// Loads all settings; `flags` are command-line flags: setting, name of the flag, value.
+    /// Loads all settings. Each of the `flags` has the key of a setting, the name of the command-line flag, and the
+    /// value.
     pub fn load(
         environment: &Environment,
         flags: &[(SettingKey, &'static str, String)],
@@ -20,8 +22,9 @@ impl Settings {
         Settings::parse(SettingsOrigin::load(environment, flags)?)
     }
 
-    /// Applies the overrides of an API request. The operator's values are upper limits for amounts and a lower limit
-    /// for isolation; where only the default applies, a request may go up to the `serve.max_…` settings.
+    /// Applies the overrides of an API request. A value that the operator of the server has set is an upper limit for
+    /// amounts, and the minimum for isolation. If the operator has not set a value, the `serve.max_…` settings limit
+    /// the request.
     pub fn with_request(&self, requested: &[(SettingKey, String)]) -> Result<Settings, Failure> {
         let mut origin = self.origin.clone();
         for (key, value) in requested {
@@ -33,7 +36,7 @@ impl Settings {
             let set = self.written(*key).filter(|written| written.is_set());
             let ceiling = setting.ceiling().filter(|_| set.is_none());
             if let Some(why) = set.and_then(|set| setting.refuses(set, value)) {
-                return Err(refused(why).hint("the server's operator has set it"));
+                return Err(refused(why).hint("the operator of the server has set this setting"));
             }
             if let Some((ceiling, max)) = ceiling.and_then(|key| Some((key, self.written(key)?)))
                 && let Some(why) = setting.refuses(max, value)
@@ -43,7 +46,7 @@ impl Settings {
             }
             origin.set(key.to_string(), value.clone(), SettingSource::Request);
         }
-        // A default above the limit of requests is lowered to it.
+        // A default that exceeds the limit for API requests is lowered to that limit.
         for setting in all() {
             let value = origin.values.get(setting.key.name()).filter(|value| !value.is_set());
             let max = setting.ceiling().and_then(|key| self.written(key));
@@ -56,12 +59,13 @@ impl Settings {
         Settings::parse(origin)
     }
 
-    /// Text of a setting's effective value.
+    /// Returns the effective value of a setting as text; `None` if the setting is not set and has no default.
     pub fn written(&self, key: SettingKey) -> Option<&SettingText> {
         self.origin.values.get(key.name())
     }
 
-    /// API key of a provider, and its source; without a key, the variable that should contain it.
+    /// Returns the API key of a provider and its source. Without a key, the source is the environment variable that
+    /// should contain the key.
     pub fn key(&self, provider: Provider) -> (Option<ApiKey>, SettingSource) {
         let variable = self.provider_settings(provider).key_env.to_string();
         let origin = &self.origin;
@@ -76,7 +80,7 @@ impl Settings {
         }
     }
 
-    /// Whether a value was set by a file of an untrusted folder.
+    /// Whether the source of a value is a file of an untrusted folder.
     pub fn is_foreign(&self, source: &SettingSource) -> bool {
         self.origin.trust != Trust::Given && source.is_the_folders()
     }
@@ -92,8 +96,8 @@ impl Settings {
         })
     }
 
-    /// Returns a warning if an untrusted folder's choice of provider or model is ignored, unless the user has chosen
-    /// for this command.
+    /// Returns a warning if an untrusted folder selects a provider or model and the selection is ignored. There is no
+    /// warning if the user has selected the provider or model with a flag or an environment variable.
     pub fn warn_of_ignored_choice(&self) -> Option<String> {
         let chosen = |key: &str| {
             self.origin.source(key).is_some_and(|source| {
@@ -117,7 +121,7 @@ impl Settings {
         ))
     }
 
-    /// Price of a model that the settings define under `prices`.
+    /// Returns the price of a model from the `prices` settings; `None` if the settings define no price for the model.
     pub fn price(&self, model: &str) -> Result<Option<Price>, Failure> {
         let field =
             |name: &str| self.origin.text(&format!("prices.{model}.{name}"))?.parse::<f64>().ok();
@@ -129,18 +133,18 @@ impl Settings {
             }
             _ => Err(Failure::new(
                 FailureKind::Settings,
-                format!("the price of `{model}` needs both `input` and `output`"),
+                format!("incomplete price of `{model}`: set both `input` and `output`"),
             )),
         }
     }
 
-    /// Values whose keys are not in the table of settings: prices.
+    /// Returns the prices of models, which are the only values whose keys are not in the table of settings.
     pub fn extra(&self) -> impl Iterator<Item = (&String, &SettingText)> {
         self.origin.values.iter().filter(|(key, _)| key.starts_with("prices."))
     }
 
-    /// Fails if an untrusted folder sets something that requires trust. Ignoring the value could do something that
-    /// neither the project's author nor the user intended.
+    /// Fails if the files of an untrusted folder set a value that requires trust. The value is not ignored silently,
+    /// because the command could then do something that neither the project's author nor the user intended.
     pub fn refuse_withheld(&self) -> Result<(), Failure> {
         let mut stopping = self.origin.withheld.iter().filter(|withheld| !withheld.ignored);
         let Some(first) = stopping.next() else {
@@ -151,10 +155,11 @@ impl Settings {
             more => format!(" (and {more} more)"),
         };
         let why = self.origin.trust.why_not();
-        let message = format!("{}: `{}`{more} is set, but {why}", first.source, first.key);
+        let message =
+            format!("{}: `{}`{more} requires a trusted folder, but {why}", first.source, first.key);
         Err(Failure::new(FailureKind::Settings, message).hint(
-            "these settings decide where your keys and prompts go, how much may be spent, or how your files may be \
-             changed: read the file, then allow them with `assize config trust`",
+            "such settings decide where your keys and prompts are sent, how much may be spent, or how your files may \
+             be changed: read the file, then allow its settings with `assize config trust`",
         ))
     }
 }

@@ -1,7 +1,7 @@
 //! Store of the project folders whose settings files the user trusts.
 //!
-//! Trust applies to the current content of the folder's files. When they change, the user must trust them again:
-//! otherwise an attacker who can change a trusted repository could redirect the user's API key.
+//! Trust applies to the current content of the folder's files. When the files change, the user must trust the folder
+//! again. Otherwise an attacker who can change a trusted repository could send the user's API key to another server.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,23 +15,25 @@ use crate::file::read_text;
 /// Trust state of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
+    /// The user trusts the current content of the folder's files.
     Given,
-    /// The user trusted the folder, but its files have changed since.
+    /// The user trusted the folder, but its files have changed since then.
     Outdated,
+    /// The user has not trusted the folder.
     Never,
 }
 
 impl Trust {
-    /// Why a setting that requires trust has no effect.
+    /// Explains to the user why a setting that requires trust has no effect.
     pub fn why_not(self) -> &'static str {
         match self {
-            Trust::Outdated => "the folder was trusted, and its files have changed since",
+            Trust::Outdated => "the folder's files have changed since you trusted it",
             Trust::Given | Trust::Never => "the folder is not trusted",
         }
     }
 }
 
-/// The trusted folders, each with the fingerprint of its files; stored in `trusted.json`.
+/// Store of the trusted folders (`trusted.json`). Each folder has the fingerprint of its trusted files.
 #[derive(Debug)]
 pub struct TrustStore {
     path: PathBuf,
@@ -43,22 +45,26 @@ impl TrustStore {
         let path = state_folder.join("trusted.json");
         let unreadable = |failure: Failure| {
             failure.hint(
-                "make it a file that you can read, or remove it and trust your folders again with \
+                "make it a regular file that you can read, or remove it and trust your folders again with \
                  `assize config trust`",
             )
         };
         let folders = match read_text(&path).map_err(unreadable)? {
             None => BTreeMap::new(),
             Some(text) => serde_json::from_str(&text).map_err(|error| {
-                let message = format!("`{}` is damaged: {error}", path.display());
-                Failure::new(FailureKind::Settings, message)
-                    .hint("delete it, and trust your folders again with `assize config trust`")
+                let message = format!(
+                    "the list of trusted folders `{}` is not valid JSON: {error}",
+                    path.display()
+                );
+                Failure::new(FailureKind::Settings, message).hint(
+                    "delete the file, and trust your folders again with `assize config trust`",
+                )
             })?,
         };
         Ok(TrustStore { path, folders })
     }
 
-    /// Trust state of a folder whose files have this fingerprint.
+    /// Returns the trust state of a folder whose files currently have this fingerprint.
     pub fn of(&self, folder: &Path, fingerprint: &str) -> Trust {
         match self.folders.get(&name(folder)) {
             None => Trust::Never,
@@ -67,12 +73,13 @@ impl TrustStore {
         }
     }
 
+    /// Trusts a folder whose files have this fingerprint.
     pub fn give(&mut self, folder: &Path, fingerprint: &str) -> Result<(), Failure> {
         self.folders.insert(name(folder), fingerprint.to_owned());
         self.save()
     }
 
-    /// Revokes trust; returns whether the folder was in the store.
+    /// Revokes the trust in a folder; returns whether the folder was in the store.
     pub fn take(&mut self, folder: &Path) -> Result<bool, Failure> {
         let removed = self.folders.remove(&name(folder)).is_some();
         self.save()?;
@@ -100,8 +107,8 @@ fn name(folder: &Path) -> String {
     folder.to_string_lossy().into_owned()
 }
 
-/// Fingerprint of the texts of a folder's `assize.toml` and `.env`. Callers pass the texts that they parse, because a
-/// file read twice could change in between.
+/// Computes the fingerprint of the texts of a folder's `assize.toml` and `.env`. Callers pass the texts that they
+/// parse, because a file could change if it were read a second time.
 pub fn fingerprint(texts: [Option<&str>; 2]) -> String {
     let mut bytes = Vec::new();
     for text in texts {

@@ -1,4 +1,4 @@
-//! Value of a setting together with its source, and parsing of values from text.
+//! The value of a setting together with its source, and the parsing of setting values from text.
 
 use std::fmt;
 use std::ops::Deref;
@@ -13,35 +13,32 @@ use crate::provider::ProviderName;
 use crate::servers::ClusterServers;
 use crate::values::{LogFormat, LogLevel, Review, StoreDurability};
 
-/// Where a value was set.
+/// Where the value of a setting was set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettingSource {
+    /// A command-line flag, such as `--memory`.
     Flag(&'static str),
     /// The API request that starts the run.
     Request,
+    /// An environment variable of the process, by its name.
     Environment(String),
-    EnvFile {
-        path: PathBuf,
-        variable: String,
-    },
-    Project {
-        path: PathBuf,
-        line: usize,
-    },
-    User {
-        path: PathBuf,
-        line: usize,
-    },
+    /// A variable in the project's `.env` file.
+    EnvFile { path: PathBuf, variable: String },
+    /// A line of the project's `assize.toml`.
+    Project { path: PathBuf, line: usize },
+    /// A line of the user's settings file.
+    User { path: PathBuf, line: usize },
+    /// The default of the setting.
     Default,
 }
 
 impl SettingSource {
-    /// Whether the value is set by a file in the project's folder.
+    /// Whether a file in the project's folder (`assize.toml` or `.env`) sets the value.
     pub(crate) fn is_the_folders(&self) -> bool {
         matches!(self, SettingSource::Project { .. } | SettingSource::EnvFile { .. })
     }
 
-    /// Whether the value is set by a flag or an API request.
+    /// Whether a flag or an API request sets the value.
     pub(crate) fn is_requested(&self) -> bool {
         matches!(self, SettingSource::Flag(_) | SettingSource::Request)
     }
@@ -64,7 +61,7 @@ impl fmt::Display for SettingSource {
     }
 }
 
-/// Value of a setting, with its source.
+/// The value of a setting, with the source of the value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SettingValue<T> {
     pub(crate) value: T,
@@ -72,17 +69,17 @@ pub struct SettingValue<T> {
 }
 
 impl<T> SettingValue<T> {
-    /// Where the value was set.
+    /// Returns where the value was set.
     pub fn source(&self) -> &SettingSource {
         &self.source
     }
 
-    /// Whether the value is set explicitly, that is, not the default.
+    /// Whether a source sets the value explicitly, so that it is not the default.
     pub fn is_set(&self) -> bool {
         self.source != SettingSource::Default
     }
 
-    /// The value, if a flag or an API request set it.
+    /// Returns the value if a flag or an API request set it, else `None`.
     pub fn requested(&self) -> Option<&T> {
         self.source.is_requested().then_some(&self.value)
     }
@@ -96,12 +93,12 @@ impl<T> Deref for SettingValue<T> {
     }
 }
 
-/// A type that a setting's value can be parsed into.
+/// A type that the text of a setting's value can be parsed into.
 pub(crate) trait FromText: Sized {
-    /// Parses the text of a value; `kind` is the setting's kind.
+    /// Parses the text of a value; `kind` is the kind of value that the setting accepts. `None` if the text is invalid.
     fn from_text(kind: &SettingKind, text: &str) -> Option<Self>;
 
-    /// Value to use if the setting is not set and has no default; `None` if it must have one.
+    /// Value to use if the setting is not set and has no default; `None` if a setting of this type must have a value.
     fn unset() -> Option<Self> {
         None
     }
@@ -117,7 +114,7 @@ impl<T: FromText> FromText for Option<T> {
     }
 }
 
-/// Comma-separated list; commas inside `{…}` are part of a glob pattern.
+/// Parses a comma-separated list. A comma inside `{…}` is part of a glob pattern and does not separate items.
 impl FromText for Vec<String> {
     fn from_text(_: &SettingKind, text: &str) -> Option<Self> {
         let mut depth = 0;

@@ -1,4 +1,4 @@
-//! Enums of the settings that accept a fixed list of names.
+//! Enums for the settings that accept one of a fixed list of names.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,22 +10,24 @@ named_values! {
     #[derive(Default, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
     Review {
-        /// Always: the gate alone accepts no draft.
+        /// Every draft needs approval, even if the gate would accept it.
         Always = "always",
-        /// When the gate escalates the draft.
+        /// Only drafts that the gate escalates need approval.
         #[default]
         Escalated = "escalated",
-        /// Never: drafts that the gate would escalate are rejected.
+        /// No draft needs approval: the gate rejects the drafts that it would otherwise escalate.
         Never = "never",
     }
 
-    /// Which failures the stored result of a finished call survives.
+    /// Failures that the stored result of a finished call survives.
     StoreDurability {
+        /// The result survives a crash or a kill of the process, but it may be lost if the machine loses power.
         ProcessCrash = "process-crash",
+        /// The result also survives a power loss, because every write waits for the disk.
         PowerLoss = "power-loss",
     }
 
-    /// Minimum level of logged events.
+    /// Minimum level of the events that are logged.
     LogLevel {
         Error = "error",
         Warn = "warn",

@@ -1,4 +1,5 @@
-//! Checks that code reads settings by field or [`SettingKey`](assize_config::SettingKey), never by a literal key.
+//! Checks that the code of all crates reads settings by field or by [`SettingKey`](assize_config::SettingKey), never by
+//! a literal key such as `"sandbox.memory"`.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,7 @@ fn other_crates_do_not_look_up_settings_by_literal_key() {
     let crates = crates.map(|entry| entry.unwrap().path()).filter(|folder| folder != own);
     let mut folders: Vec<_> =
         crates.map(|folder| folder.join("src")).filter(|folder| folder.is_dir()).collect();
-    // Keys without a section, such as `model`, are ordinary words in other crates.
+    // Keys without a section, such as `model`, are not checked, because other crates use these words in other ways.
     let keys = assize_config::all().iter().map(|setting| setting.key.name());
     let mut forbidden: Vec<String> =
         keys.filter(|key| key.contains('.')).map(|key| format!("\"{key}\"")).collect();
@@ -26,7 +27,7 @@ fn other_crates_do_not_look_up_settings_by_literal_key() {
             let text = fs::read_to_string(&path).unwrap_or_default();
             // Unit tests of `config set` pass literal keys, as users do.
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-            // In a file that does not use settings, a key is only part of a message.
+            // Files that do not use settings are not checked, because they mention keys only in messages.
             for line in code.lines().filter(|_| code.contains("Setting")) {
                 if forbidden.iter().any(|key| line.contains(key.as_str())) {
                     found.push(format!("{}: {}", path.display(), line.trim()));
@@ -34,6 +35,10 @@ fn other_crates_do_not_look_up_settings_by_literal_key() {
             }
         }
     }
-    assert!(files > 100, "only {files} files were read");
-    assert!(found.is_empty(), "use a field or a `SettingKey`:\n{}", found.join("\n"));
+    assert!(files > 100, "expected more than 100 source files, but found only {files}");
+    let lines = found.join("\n");
+    assert!(
+        found.is_empty(),
+        "settings are read by literal key; use a field or a `SettingKey`:\n{lines}"
+    );
 }

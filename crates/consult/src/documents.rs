@@ -10,13 +10,13 @@ use crate::answer::{Inference, Move};
 use crate::figures::{GroundedFigure, SourceFigures};
 use crate::sources::{GatheredData, SourceDocument};
 
-/// Label of synthetic data.
+/// Label above a document of synthetic data.
 pub const SYNTHETIC: &str = "SYNTHETIC: input data is made up, not from filings or files. No figure in it was measured or filed.";
 
-/// Label of conclusions from data that is partly synthetic and partly filed or from the user's files.
+/// Label above conclusions from data that is partly synthetic and partly filed or from the user's files.
 pub(crate) const PARTLY_SYNTHETIC: &str = "SYNTHETIC: part of the input data is made up, not from filings or files. No figure in that part was measured or filed.";
 
-/// Label for conclusions from this data, if any of it is synthetic.
+/// Returns the label for conclusions from the gathered data, if any of the data is synthetic.
 pub(crate) fn synthetic_label(gathered: &GatheredData) -> Option<&'static str> {
     let own =
         |document: &SourceDocument| !document.text.starts_with(&labelled(Some(SYNTHETIC), ""));
@@ -24,7 +24,7 @@ pub(crate) fn synthetic_label(gathered: &GatheredData) -> Option<&'static str> {
     gathered.synthetic.then_some(if mixed { PARTLY_SYNTHETIC } else { SYNTHETIC })
 }
 
-/// The label as the message of a flag.
+/// Converts a label to the message of a flag.
 pub(crate) fn as_message(label: &str) -> &str {
     label.strip_prefix("SYNTHETIC: ").unwrap_or(label).trim_end_matches('.')
 }
@@ -34,7 +34,7 @@ pub(crate) fn labelled(label: Option<&str>, text: &str) -> String {
     label.map_or_else(|| text.to_owned(), |label| format!("> **{label}**\n\n{text}"))
 }
 
-/// Joins the financial or the news documents into one.
+/// Joins the financial documents or the news documents into one text.
 pub(crate) fn raw(gathered: &GatheredData, financial: bool) -> String {
     let documents = if financial { &gathered.financial } else { &gathered.news };
     let texts: Vec<String> = documents
@@ -46,7 +46,8 @@ pub(crate) fn raw(gathered: &GatheredData, financial: bool) -> String {
     texts.join("\n\n")
 }
 
-/// Renders F1 or F2 with numbered findings, so that they can be cited. Also returns its figures found in no source.
+/// Renders the inference F1 or F2 with numbered findings, so that moves can cite them. Also returns the figures of
+/// the inference that were found in no source.
 pub(crate) fn inference(
     name: &str,
     title: &str,
@@ -83,10 +84,10 @@ fn in_no_source(figures: &[String]) -> String {
     format!("> **Figures that stand in no source: {}.**", figures.join(", "))
 }
 
-/// Maximum size of a document in bytes, as it is part of many prompts.
+/// Maximum size of a document, in bytes. It is limited because the document is part of many prompts.
 const MAX_SIZE: usize = 64 << 10;
 
-/// Truncates a document that is much longer than requested.
+/// Truncates a document that exceeds [`MAX_SIZE`], much more than the requested length.
 pub(crate) fn short(mut text: String) -> String {
     if text.len() > MAX_SIZE {
         text.truncate(text.floor_char_boundary(MAX_SIZE));
@@ -116,7 +117,7 @@ pub(crate) fn inline(text: &str) -> String {
 /// Escapes all Markdown structure of a line except list markers.
 fn escape_line(line: &str) -> String {
     let line = line.replace('<', "\\<").replace("![", "!\\[");
-    // List markers can precede any other structure.
+    // List markers can precede any other Markdown structure.
     let mut rest = line.as_str();
     while let Some(item) = list_item(rest) {
         rest = item;
@@ -146,33 +147,33 @@ fn list_item(line: &str) -> Option<&str> {
     bullet.or_else(number).filter(|rest| rest.starts_with([' ', '\t'])).map(str::trim_start)
 }
 
-/// A move with its document for the debate and the results of its checks.
+/// A proposed move, with its document for the debate and the checks of its citations and figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MoveSuggestion {
     /// Id of the move: `m1`, `m2` and so on.
     pub move_id: String,
-    /// Id of the analyst who proposed it; `persona` is the name.
+    /// Id of the analyst who proposed the move; `persona` is the analyst's name.
     pub agent_id: String,
     pub persona: String,
     #[serde(flatten)]
     pub proposed: Move,
-    /// Document for the debate.
+    /// Document of the move that is debated, as Markdown.
     pub content: String,
-    /// Findings it cites, with their titles.
+    /// Findings that the move cites, with their titles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cited: Vec<CitedFinding>,
-    /// Citations of unknown findings.
+    /// Citations in the move that match no finding.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved_citations: Vec<String>,
-    /// Figures found in a source.
+    /// Figures of the move that were found in a source document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<GroundedFigure>,
-    /// Figures found in no source.
+    /// Figures of the move that were found in no source document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsupported_figures: Vec<String>,
 }
 
-/// A cited finding.
+/// A finding that a move cites.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CitedFinding {
     /// Number of the finding, such as `F1.2`.
@@ -181,19 +182,19 @@ pub struct CitedFinding {
 }
 
 impl MoveSuggestion {
-    /// Note for a move without sourced figures.
+    /// Note for a move in which no figure was found in a source.
     pub(crate) fn without_figures(&self) -> Option<&'static str> {
         match (self.figures.is_empty(), self.unsupported_figures.is_empty()) {
             (false, _) => None,
-            (true, true) => Some("No figures found."),
-            (true, false) => Some("None of its figures was found in a source."),
+            (true, true) => Some("This move contains no figures that need a source."),
+            (true, false) => Some("None of the figures in this move was found in a source."),
         }
     }
 }
 
 /// Findings and source figures that moves are checked against.
 pub(crate) struct MoveChecker<'a> {
-    /// The inferences F1 and F2.
+    /// The inferences F1 and F2, with their names.
     pub(crate) inferences: [(&'a str, &'a Inference); 2],
     pub(crate) known: &'a SourceFigures<'a>,
 }
@@ -208,7 +209,7 @@ impl MoveChecker<'_> {
         inference.findings.get(index).map(|finding| finding.title.as_str())
     }
 
-    /// Renders a move and lists its citations and figures without support.
+    /// Checks the citations and figures of a move, and renders its document.
     pub(crate) fn check(
         &self,
         (move_id, agent_id, persona): (String, &str, &str),
@@ -267,7 +268,7 @@ impl MoveChecker<'_> {
         }
     }
 
-    /// Splits citations into known findings, with their titles, and unknown ones.
+    /// Splits the citations of a move into known findings, with their titles, and citations that match no finding.
     fn resolve(&self, proposed: &Move) -> (Vec<CitedFinding>, Vec<String>) {
         let mut resolved: Vec<CitedFinding> = Vec::new();
         let mut unresolved: Vec<String> = Vec::new();

@@ -1,7 +1,7 @@
 //! Share of new words in a debate, round by round.
 //!
 //! Each entry is compared with the move and with the earlier entries of its conversation. The share of new words
-//! approaches 0 when a debate repeats itself. It counts words and does not judge them.
+//! approaches 0 when a debate repeats itself. The calculation counts words and does not judge their meaning.
 
 use std::collections::HashSet;
 
@@ -9,22 +9,22 @@ use assize_debate::DebateVerdict;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Shorter words are ignored, as every text has them.
+/// Minimum length of a counted word, in characters. Shorter words are ignored, because they occur in every text.
 const MIN_LENGTH: usize = 4;
 
 /// Share of new words in a round, from 0 to 1, over all conversations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RoundDrift {
     pub round: u32,
-    /// `None` if the critic has no entry in this round.
+    /// Share of new words in the critic's entries; `None` if the critic has no entry in this round.
     pub critic: Option<f64>,
     pub decision_makers: Option<f64>,
 }
 
-/// Share of new words in the debate of a move, by round.
+/// Computes the share of new words in the debate of a move, by round.
 pub fn drift(document: &str, verdict: &DebateVerdict) -> Vec<RoundDrift> {
     let known: HashSet<String> = words(document).collect();
-    // New words and all words, for the critic and for the decision makers.
+    // For each round: number of new words and of all words, first for the critic, then for the decision makers.
     let mut counts = vec![[(0, 0); 2]; verdict.rounds as usize];
     for entries in verdict.conversation_logs.values() {
         let mut known = known.clone();
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repeated_words_are_not_new() {
+    fn drift_does_not_count_repeated_words_as_new() {
         let entry = |role: &'static str, round: u32, content: &str| ConversationEntry {
             role: role.into(),
             content: content.into(),
@@ -81,7 +81,7 @@ mod tests {
         };
         let drift = drift("Open a bakery.", &verdict);
         let round = |round, critic, decision_makers| RoundDrift { round, critic, decision_makers };
-        // Round 1: 2 of 3 words are new for each side. Round 2: none.
+        // In round 1, 2 of 3 words are new on each side. In round 2, no word is new.
         assert_eq!(drift, [round(1, Some(2.0 / 3.0), Some(2.0 / 3.0)), round(2, Some(0.0), None)]);
     }
 }

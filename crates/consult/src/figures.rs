@@ -26,7 +26,7 @@ pub(crate) struct FigureNumber {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Percent,
-    /// An amount: with a scale, a currency or a fraction, or a large count.
+    /// An amount: a number with a scale, a currency or a fraction, or a count of at least 100.
     Amount,
     /// A multiple, such as `52x`.
     Times,
@@ -49,10 +49,10 @@ static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
     .expect("constant pattern is valid")
 });
 
-/// Figures in a text that need a source: percentages, sums of money, counts from 100, and numbers with a scale or a
-/// fraction. Years, small counts and numbers of findings are ignored.
+/// Finds the figures in a text that need a source: percentages, sums of money, counts from 100, and numbers with a
+/// scale or a fraction. Years, small counts and numbers of findings such as `F1.2` are ignored.
 pub(crate) fn numbers(text: &str) -> Vec<FigureNumber> {
-    // Full-width digits count as digits.
+    // Full-width Unicode digits count as digits.
     let text: String = text
         .chars()
         .map(|c| match c {
@@ -103,7 +103,7 @@ fn is_count(number: f64) -> bool {
 }
 
 /// Whether the match is part of a word or of a longer token, such as a date, a version or the number of a finding.
-/// The test is weaker for numbers with a unit.
+/// For a number with a unit (`measured`), only the characters before it are checked.
 fn is_part_of_token(text: &str, start: usize, end: usize, measured: bool) -> bool {
     let mut before = text[..start].chars().rev();
     let (one_before, two_before) = (before.next(), before.next());
@@ -123,11 +123,13 @@ fn is_part_of_token(text: &str, start: usize, end: usize, measured: bool) -> boo
         || (joint(one_after) && letter(two_after))
 }
 
-/// Relative distance within which [`is_near`] compares two figures.
+/// Maximum relative distance of two figures that are compared with [`is_near`].
 const MAX_REACH: f64 = 0.06;
 
-/// Maximum number of figures looked up per text, and of candidates compared with each.
+/// Maximum number of figures that are looked up per text.
 const MAX_FIGURES: usize = 300;
+
+/// Maximum number of source figures that are compared with each figure of a text.
 const MAX_CANDIDATES: usize = 100;
 
 /// Figures of the sources, sorted by value.
@@ -136,7 +138,7 @@ pub(crate) struct SourceFigures<'a> {
     figures: Vec<Entry<'a>>,
 }
 
-/// A figure of a source.
+/// A figure in a source document, with its context.
 #[derive(Debug, Clone)]
 struct Entry<'a> {
     number: FigureNumber,
@@ -145,28 +147,28 @@ struct Entry<'a> {
     place: String,
 }
 
-/// A figure found in a source.
+/// A figure of a move that was found in a source document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GroundedFigure {
     /// The figure as written in the move.
     pub figure: String,
-    /// Name of the source.
+    /// Title of the source document.
     pub source: String,
-    /// Context of the figure in the source.
+    /// Context of the figure in the source document: its line, or its row and column in a table.
     pub place: String,
-    /// Whether the contexts share words. If not, the numbers may be equal by chance.
+    /// Whether the contexts in the move and in the source share words. If not, the numbers may be equal by chance.
     pub alike: bool,
 }
 
 impl<'a> SourceFigures<'a> {
-    /// Figures of the gathered documents.
+    /// Collects the figures of all gathered documents.
     pub(crate) fn in_sources(gathered: &'a GatheredData) -> SourceFigures<'a> {
         SourceFigures::in_texts(
             gathered.documents().map(|one| (one.title.as_str(), one.text.as_str())),
         )
     }
 
-    /// Figures of texts, given by source name and text.
+    /// Collects the figures of several texts, given as pairs of source name and text.
     pub(crate) fn in_texts(
         sources: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> SourceFigures<'a> {
@@ -183,7 +185,7 @@ impl<'a> SourceFigures<'a> {
         SourceFigures { figures }
     }
 
-    /// Figures that may equal `number` after rounding.
+    /// Returns the source figures that equal `number`, exactly or after rounding.
     fn near(&self, number: &FigureNumber) -> Vec<&Entry<'a>> {
         let (low, high) = (number.value * (1.0 - MAX_REACH), number.value * (1.0 + MAX_REACH));
         let (low, high) = (low.min(high), low.max(high));
@@ -195,7 +197,8 @@ impl<'a> SourceFigures<'a> {
         near.filter(same).take(MAX_CANDIDATES).collect()
     }
 
-    /// Looks up the figures of a text. Returns those found, exactly or rounded, and those not found, each once.
+    /// Looks up the figures of a text in the sources. Returns the figures that were found, exactly or rounded, and the
+    /// figures that were not found. Each figure is returned once.
     pub(crate) fn look_up(&self, text: &str) -> (Vec<GroundedFigure>, Vec<String>) {
         let (mut grounded, mut missing) = (Vec::<GroundedFigure>::new(), Vec::<String>::new());
         let mut seen = HashSet::new();
@@ -205,7 +208,7 @@ impl<'a> SourceFigures<'a> {
                 if seen.len() >= MAX_FIGURES || !seen.insert(number.text.clone()) {
                     continue;
                 }
-                // The candidate whose context shares the most words; the first of several.
+                // Choose the candidate whose context shares the most words with the sentence; of several, the first.
                 let likeness = |entry: &Entry<'_>| words(&entry.place).intersection(&about).count();
                 let near = self.near(&number).into_iter();
                 let near = near.map(|entry| (likeness(entry), entry));
@@ -229,8 +232,8 @@ impl<'a> SourceFigures<'a> {
     }
 }
 
-/// Splits a source into texts with their contexts: table cells with row and column, JSON values with their path, and
-/// lines otherwise.
+/// Splits a source document into texts with their contexts: table cells with row and column, JSON values with their
+/// path, and lines of any other document.
 fn contexts(source: &str, text: &str) -> Vec<(String, String)> {
     let ending = source.rsplit('.').next().unwrap_or_default().to_lowercase();
     if ending == "json"
@@ -273,7 +276,7 @@ fn contexts(source: &str, text: &str) -> Vec<(String, String)> {
     contexts
 }
 
-/// Appends the unit of its column or row to a value without a unit.
+/// Appends the unit in the header of the column or row to a value that has no unit.
 fn with_unit(value: &str, headers: &[&str]) -> String {
     let is_bare = value.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | '-' | ' '));
     let units = ["%", "percent", "million", "billion", "thousand", "USD", "EUR", "GBP", "$", "€"];
@@ -310,7 +313,7 @@ fn cells(line: &str) -> Vec<&str> {
 
 /// Words of a text that describe its numbers.
 fn words(text: &str) -> HashSet<String> {
-    // Units and common words describe nothing.
+    // Units and common words do not describe what a number is about.
     const UNITS: &str = "billion million thousand trillion percent percentage points dollars \
         computed that this with from into over than then have been were will would their year \
         years quarter company about more less";
@@ -329,7 +332,7 @@ fn is_near(known: f64, stated: f64) -> bool {
     if (known - stated).abs() / size <= MAX_DIFFERENCE {
         return true;
     }
-    // Rounded to the number of digits stated, at least two.
+    // Compare after rounding to two, three or four digits, if the stated figure has no more digits than that.
     (2..=4).any(|digits| {
         rounded(known, digits) == rounded(stated, digits) && rounded(stated, digits) == stated
     })
@@ -362,7 +365,7 @@ mod tests {
             texts("margins of 12.5 percent and 3 percentage points"),
             ["12.5 percent", "3 percentage points"]
         );
-        // Different notations.
+        // Other notations of numbers and units.
         assert_eq!(
             texts(
                 "４０ ％, 41-45 %, 42 %: yes, $43/share, _45 %_, $53M/$54M, 480 basis points, 47 pct, 52x, 5.5e9 USD"
@@ -382,7 +385,7 @@ mod tests {
             ]
         );
         assert_eq!(texts("1.000.000 EUR and 5000 people"), ["1.000.000 EUR", "5000"]);
-        // Years, counts, dates, numbers of findings and versions are ignored.
+        // Years, small counts, dates, numbers of findings and versions are ignored.
         assert_eq!(
             texts(
                 "In 2024, F1.2 and F2.10 name 3 rivals on 2022-09-30; see m12, Q3, v1.2.3 and 24/7."
@@ -401,14 +404,14 @@ mod tests {
             ),
         ]);
         let found = |text: &str| {
-            let [found] = &known.look_up(text).0[..] else { panic!("one figure") };
+            let [found] = &known.look_up(text).0[..] else { panic!("expected exactly one figure") };
             format!("{} {}: {} ({})", found.figure, found.source, found.place, found.alike)
         };
         assert_eq!(
             found("Growth was 25 %, yes, 25 %."),
             "25 % sheet: Revenue 1.30 billion USD, growth 24.8 % (true)"
         );
-        // The same number in another context.
+        // The same number occurs in a source, but in another context.
         assert_eq!(
             found("Cut inventory by 2.1 billion."),
             "2.1 billion table: operating cash flow, 2018: 2.10 billion (false)"

@@ -1,4 +1,4 @@
-//! Forks of a consultation: which debates are redone from which round, and with which personas.
+//! Forks of a consultation: which debates are repeated from which round, and with which personas.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,21 +10,21 @@ use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a new run differs from the run it is forked from.
+/// Request for a fork: how the new run differs from its parent run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ForkRequest {
-    /// Point from which all calls are redone.
+    /// Point from which the fork repeats all calls; `None` reuses all recorded answers.
     pub at: Option<ForkPoint>,
-    /// New personas from that point on, by role: `critic`, `D1` and so on.
+    /// New personas from the fork point on, by role: `critic`, `D1` and so on.
     pub told: BTreeMap<String, String>,
 }
 
 impl ForkRequest {
-    /// Rejects a fork point with a move id, for debates of a single move.
+    /// Rejects a fork point with a move id. This check is for single debates, which have only one move.
     pub fn refuse_move(&self) -> Result<(), Failure> {
         match self.at.as_ref().is_some_and(|at| at.move_id.is_some()) {
             true => {
-                let message = "a debate is about one move: name a round, such as `round-4`";
+                let message = "invalid fork point: a debate has only one move, so name only a round, such as `round-4`";
                 Err(Failure::new(FailureKind::Usage, message))
             }
             false => Ok(()),
@@ -32,7 +32,7 @@ impl ForkRequest {
     }
 }
 
-/// Rejects personas of unknown roles, and empty ones.
+/// Rejects new personas that are empty or belong to unknown roles.
 pub(crate) fn check_told(
     told: &BTreeMap<String, String>,
     personas: &DebatePersonas,
@@ -51,7 +51,7 @@ pub(crate) fn check_told(
     Ok(())
 }
 
-/// Fork point: a round, in the debate of one move or of all.
+/// Fork point: a round, either in the debate of one move or in the debates of all moves.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[schemars(with = "String")]
 pub struct ForkPoint {
@@ -64,7 +64,7 @@ assize_types::serde_as_text!(ForkPoint);
 /// Error for text that is not a fork point.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown place `{0}`: expected `m3/round-4`, `m3` for the whole debate of m3, or `round-4` for every debate"
+    "invalid fork point `{0}`: expected `m3/round-4`, `m3` for the whole debate of m3, or `round-4` for every debate"
 )]
 pub struct InvalidForkPoint(String);
 
@@ -114,13 +114,13 @@ impl ForkPoint {
     }
 }
 
-/// How a consultation differs from the run it was forked from.
+/// Change that a fork made to its parent run: the fork point and the new personas.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConsultFork {
-    /// Run it was forked from.
+    /// Id of the parent run.
     pub from: String,
     pub at: ForkPoint,
-    /// New personas from that point on, by role: `critic`, `D1` and so on.
+    /// New personas from the fork point on, by role: `critic`, `D1` and so on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub personas: BTreeMap<String, String>,
 }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn fork_point_keeps_earlier_rounds_and_other_moves() {
+    fn fork_reuses_calls_of_earlier_rounds_and_other_moves() {
         let spares = |at: &str, key: &str| {
             at.parse::<ForkPoint>().unwrap().spares(&EffectKey::new(key).unwrap())
         };

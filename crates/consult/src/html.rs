@@ -1,6 +1,6 @@
 //! Renders the report as one self-contained HTML page, without scripts, images or links.
 //!
-//! The templates are in `templates/`; the escaper here is applied to every value they print.
+//! The templates are in `templates/`. The escaper in this module is applied to every value that a template prints.
 
 use std::fmt;
 
@@ -12,19 +12,19 @@ use crate::drift::RoundDrift;
 use crate::report::{ConsultReport, RankedMove, UNLIKE, short};
 use crate::state::FlagKind;
 
-/// Number of colors for judges.
+/// Number of different colors for judges. Colors repeat if there are more judges.
 const COLOURS: usize = 6;
 
 #[derive(Template)]
 #[template(path = "report.html")]
 struct Page<'a> {
     report: &'a ConsultReport,
-    /// Source documents of the report, with their titles.
+    /// Inferences and gathered data of the report, as pairs of title and text.
     documents: [(&'static str, &'a str); 4],
 }
 
 impl ConsultReport {
-    /// Renders the report as a self-contained page. Model text is escaped, never markup.
+    /// Renders the report as a self-contained HTML page. Model text is escaped, so it is never interpreted as markup.
     pub fn to_html(&self) -> String {
         let documents = [
             ("F1, the financial inference", self.f1_financial_inference.as_str()),
@@ -55,7 +55,7 @@ impl askama::filters::Escaper for Escaped {
     }
 }
 
-/// Heading of a flag of the whole report; the gravest are in capitals.
+/// Heading of a flag that applies to the whole report. The most serious kinds are in capitals.
 fn heading(kind: FlagKind) -> String {
     match kind {
         FlagKind::Synthetic | FlagKind::Rehearsal | FlagKind::CompanyNotVerified => {
@@ -68,11 +68,11 @@ fn heading(kind: FlagKind) -> String {
 /// A part of a Markdown document.
 enum Block<'a> {
     Text(String),
-    /// Rows of cells, the header first.
+    /// Table as rows of cells, the header row first.
     Table(Vec<Vec<&'a str>>),
 }
 
-/// Splits a document into its tables and the text between them.
+/// Splits a Markdown document into its tables and the text between them.
 fn blocks(document: &str) -> Vec<Block<'_>> {
     let is_row = |line: &&str| line.starts_with('|') && line.ends_with('|') && line.len() > 1;
     let lines: Vec<&str> = document.lines().collect();
@@ -94,18 +94,18 @@ fn blocks(document: &str) -> Vec<Block<'_>> {
     blocks.collect()
 }
 
-/// Width of a score's bar.
+/// Width of the bar of a score from 1 to 10, in SVG units.
 fn bar_width(score: &u8) -> f64 {
     306.0 * f64::from(*score) / 10.0
 }
 
-/// X position of a total on the chart of all moves; equal totals are drawn side by side.
+/// X position of a judge's total on the chart of all moves. `equals_before` equal totals are drawn to its left.
 fn total_at(total: u32, equals_before: usize) -> String {
     let x = 290.0 + 450.0 * f64::from(total) / f64::from(BEST) + equals_before as f64 * 7.0;
     format!("{x:.1}")
 }
 
-/// Totals of one move by judge, each with its position on the chart.
+/// Totals of one move by judge: judge id, total, and x position on the chart.
 fn totals(verdict: &DebateVerdict) -> Vec<(&str, u32, String)> {
     let scores = verdict.scores_by_agent.iter();
     let totals: Vec<(&str, u32)> =
@@ -117,7 +117,7 @@ fn totals(verdict: &DebateVerdict) -> Vec<(&str, u32, String)> {
     placed.collect()
 }
 
-/// Positions of the lowest and the highest total.
+/// X positions of the lowest and the highest total on the chart; `None` without totals.
 fn range(totals: &[(&str, u32, String)]) -> Option<(String, String)> {
     let totals = totals.iter().map(|(_, total, _)| *total);
     Some((total_at(totals.clone().min()?, 0), total_at(totals.max()?, 0)))
@@ -142,7 +142,7 @@ impl Drift {
                 .map(|(round, share)| format!("{},{:.1}", x(round), 6.0 + 92.0 * (1.0 - share)));
             points.collect::<Vec<_>>().join(" ")
         };
-        // Limits the number of axis labels to the available width.
+        // Limit the number of axis labels, so that they fit into the width of the chart.
         let step = (placed.drift.len() / 12 + 1) as u32;
         let rounds = placed.drift.iter().map(|round| round.round);
         let marks = rounds.filter(|round| (round - 1) % step == 0);

@@ -1,7 +1,8 @@
-//! Consultation: moves of a company, proposed, debated and ranked.
+//! Consultation: models propose strategic moves for a company, then debate, score and rank these moves.
 //!
-//! Sources provide data on a company, two agents analyze it (F1 and F2), analysts propose moves (m1, m2 and so on), a
-//! critic and decision makers debate and score each move, and the best three are recommended.
+//! Sources provide data on the company. Two agents analyze the data and write the inferences F1 (financial data) and
+//! F2 (trends). Analysts propose moves (m1, m2 and so on). A critic and decision makers debate each move, and the
+//! decision makers score it. The consultation recommends the best three moves.
 //!
 //! The whole consultation is one [`Graph`]. Every model call is an effect under a stable key such as
 //! `m3/i1/round-4/critic`, so that a resumed consultation repeats no finished call.
@@ -73,7 +74,7 @@ use sources::GatheredData;
 /// Default number of moves per analyst.
 pub const MOVES: usize = 3;
 
-/// A document that could not be stored.
+/// Error: a document of a consultation could not be stored.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot store document `{name}`: {why}")]
 pub struct DocumentNotStored {
@@ -81,7 +82,7 @@ pub struct DocumentNotStored {
     pub why: String,
 }
 
-/// Everything a consultation needs to run.
+/// Services and parameters that a consultation needs to run.
 #[derive(Clone)]
 pub struct ConsultContext {
     pub models: RoleModels,
@@ -91,27 +92,27 @@ pub struct ConsultContext {
     pub rounds: u32,
     /// Maximum number of concurrent debates.
     pub at_once: usize,
-    /// Model parameters, in debates and before.
+    /// Model parameters of all calls, in debates and before the debates.
     pub debate_options: assize_debate::DebateOptions,
-    /// Data from the sources.
+    /// Company data from the sources.
     pub gathered: Arc<GatheredData>,
-    /// Whether a model also generates synthetic data.
+    /// Whether a model generates synthetic data in addition to the source data.
     pub synthetic: bool,
     pub debates: Arc<dyn DebateRunner>,
-    /// Changes against the runs it was forked from; later ones override earlier ones.
+    /// Changes made by the forks that led to this run. Later changes override earlier ones.
     pub turnings: Vec<ConsultFork>,
-    /// Stores documents while the consultation is still running.
+    /// Store for documents that users can read while the consultation is still running.
     pub shelf: Option<DocumentStore>,
 }
 
 impl std::fmt::Debug for ConsultContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Chamber").field("rounds", &self.rounds).finish_non_exhaustive()
+        f.debug_struct("ConsultContext").field("rounds", &self.rounds).finish_non_exhaustive()
     }
 }
 
 impl ConsultContext {
-    /// A consultation in this process, of default size and without source data.
+    /// Context of a consultation of default size, without source data, whose debates run in this process.
     pub fn new(models: RoleModels) -> ConsultContext {
         ConsultContext {
             models,
@@ -133,7 +134,7 @@ impl ConsultContext {
         self.synthetic || self.gathered.is_empty()
     }
 
-    /// Number of calls of a consultation in which no call fails.
+    /// Number of model calls in a consultation in which no call fails.
     pub fn calls(&self) -> u64 {
         let synthetic = if self.makes_up() { 2 } else { 0 };
         let analysts = self.personas.analysts.len() as u64;

@@ -1,4 +1,4 @@
-//! The graphs of consultations and debates, as Mermaid flowcharts.
+//! Renders the graphs of consultations and debates as Mermaid flowcharts.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ fn invalid(error: assize_graph::InvalidGraph) -> Failure {
     Failure::from_error(FailureKind::Internal, &error)
 }
 
-/// The graph of a debate.
+/// Renders the graph of a debate as a Mermaid flowchart.
 pub fn debate_mermaid() -> Result<String, Failure> {
     let graph =
         assize_debate::graph(placeholder_model(), DebateOptions::default()).map_err(invalid)?;
     Ok(graph.mermaid())
 }
 
-/// The graph of a consultation.
+/// Renders the graph of a consultation as a Mermaid flowchart.
 pub fn mermaid() -> Result<String, Failure> {
     let chamber = ConsultContext::new(RoleModels::new(placeholder_model()));
     Ok(crate::graph(Arc::new(chamber)).map_err(invalid)?.mermaid())

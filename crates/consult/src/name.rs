@@ -1,4 +1,4 @@
-//! Names of private companies: user text that appears in prompts, titles and pages.
+//! Names of private companies. The user's text is validated, because it appears in prompts, titles and pages.
 
 use assize_types::{
     Failure, FailureKind,
@@ -6,7 +6,7 @@ use assize_types::{
 };
 use std::str::FromStr;
 
-/// Maximum length of a name, in characters.
+/// Maximum length of a company name, in characters.
 const MAX_CHARACTERS: usize = 80;
 
 /// Name of a company without a ticker, such as `Larkspur Kettles`.
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn company_name_is_plain_text_of_limited_length() {
+    fn company_name_parsing_accepts_only_plain_text_of_limited_length() {
         for name in ["Larkspur Kettles", " Zürich Käse AG ", "7", "O'Brien & <Sons>", "../etc"] {
             let read: String = name.parse::<CompanyName>().unwrap().into();
             assert_eq!(read, name.trim());

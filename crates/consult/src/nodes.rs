@@ -23,10 +23,10 @@ use crate::state::{ConsultItem, ConsultState, ConsultUpdate, Flag, FlagKind, Inf
 
 type Updates = Result<Vec<ConsultUpdate>, NodeError>;
 
-/// Error that ends a consultation because a step has nothing to work on.
+/// Error that ends a consultation because one of its steps has no input.
 #[derive(Debug, thiserror::Error)]
 pub enum ConsultError {
-    #[error("the node has no work item")]
+    #[error("a node of the consultation graph has no work item")]
     NoItem,
     #[error("no analyst proposed a move that could be debated: {0}")]
     NoMoves(String),
@@ -62,20 +62,20 @@ fn flag(kind: FlagKind, move_id: Option<&str>, message: impl Into<String>) -> Co
     })
 }
 
-/// Emits the start of a layer.
+/// Emits the event that a layer of the consultation starts.
 pub(crate) async fn start_layer(context: Context<ConsultState>, layer: ConsultLayer) -> Updates {
     context.emit(started(layer));
     Ok(Vec::new())
 }
 
-/// Emits the end of layer 1.
+/// Emits the event that layer 1 (the inferences F1 and F2) is complete.
 pub(crate) async fn layer_1_reduce(context: Context<ConsultState>) -> Updates {
     context.emit(completed(1, &["F1.md".to_owned(), "F2.md".to_owned()]));
     Ok(Vec::new())
 }
 
 impl ConsultContext {
-    /// Stores a document, readable from now on.
+    /// Stores a document, so that users can read it while the run continues. Does nothing without a document store.
     async fn store_document(&self, name: &str, text: &str) -> Result<(), NodeError> {
         match &self.shelf {
             Some(shelf) => Ok(shelf.put(name, text).await?),
@@ -144,14 +144,14 @@ impl ConsultContext {
         Ok(updates)
     }
 
-    /// Generates synthetic data for one side.
+    /// Has a model generate synthetic data for one of the two inferences.
     async fn synthesis(
         &self,
         context: &Context<ConsultState>,
         side: InferenceSide,
     ) -> Result<(String, CallTotals), NodeError> {
         let key = format!("synthetic/{}", side.agent());
-        // Without data the run cannot continue.
+        // The run cannot continue without data, so a refusal of the model counts as a failed call.
         let asking =
             JournaledModel::new(context, &**self.models.of("synthesizer"), key).insisting();
         let request = self.words(context.state()).synthesis(side);
@@ -159,7 +159,8 @@ impl ConsultContext {
         Ok((response.text, asking.spent()))
     }
 
-    /// Writes F1 or F2. Without them no move can be proposed: any failure ends the run, which can be resumed.
+    /// Writes the inference F1 or F2. Moves are proposed from both inferences, so any failure ends the run. The run can
+    /// be resumed.
     pub(crate) async fn inference_agent(
         self: Arc<Self>,
         context: Context<ConsultState>,
@@ -194,7 +195,8 @@ impl ConsultContext {
         Ok(updates)
     }
 
-    /// Requests F1 or F2. Unusable answers are journaled like any other; a resumed run requests a new one.
+    /// Requests the inference F1 or F2 from its model. An answer that cannot be parsed is journaled like any other
+    /// answer; a resumed run then requests a new answer.
     async fn infer(
         &self,
         context: &Context<ConsultState>,
@@ -224,7 +226,7 @@ impl ConsultContext {
         Err(ConsultError::NoItem.into())
     }
 
-    /// Has an analyst propose moves. The run continues without an analyst whose calls fail.
+    /// Has an analyst propose moves. If the analyst's calls fail, the run continues without moves of this analyst.
     pub(crate) async fn analyst_agent(self: Arc<Self>, context: Context<ConsultState>) -> Updates {
         let Some(ConsultItem::Analyst(index)) = context.item().copied() else {
             return Err(ConsultError::NoItem.into());
@@ -254,7 +256,8 @@ impl ConsultContext {
         let label = documents::synthetic_label(&state.gathered);
         let (mut outputs, mut titles) = (Vec::new(), Vec::new());
         for (place, proposed) in moves.into_iter().enumerate() {
-            // The number is fixed by position, even if another analyst gives fewer moves.
+            // The number in the id depends only on the analyst and on the position of the move. It stays the same if
+            // another analyst proposes fewer moves.
             let move_id = format!("m{}", index * self.moves + place + 1);
             let mut suggestion = library.check((move_id.clone(), &agent, persona), proposed);
             let content = documents::short(std::mem::take(&mut suggestion.content));
@@ -282,7 +285,8 @@ impl ConsultContext {
         let mut spent = CallTotals::default();
         let mut best: Option<Vec<Move>> = None;
         let (mut complaint, mut failed) = (None, false);
-        // If an earlier attempt at the run got no moves, this attempt requests them again.
+        // Whether this execution of the run has sent a request to the model, or has moves. If all answers come from the
+        // journal and contain no move, the loop requests moves again.
         let mut asked = false;
         let keys = (1..).flat_map(|attempt| match attempt {
             1 => [("propose".to_owned(), false), ("propose-again".to_owned(), true)],
@@ -315,7 +319,8 @@ impl ConsultContext {
                     moves.retain(Move::says_something);
                     let right = moves.len() == self.moves;
                     complaint = (!right).then(|| {
-                        format!("proposed {} moves instead of {}", moves.len(), self.moves)
+                        let (count, requested) = (moves.len(), self.moves);
+                        format!("number of proposed moves: {count} (requested: {requested})")
                     });
                     let better =
                         best.as_ref().is_none_or(|best| moves.len() >= best.len().min(self.moves));
@@ -430,7 +435,8 @@ impl ConsultContext {
         }
         if !ranked.ties.is_empty() {
             let ties: Vec<String> = ranked.ties.iter().map(|tie| tie.join(" and ")).collect();
-            updates.push(flag(FlagKind::Tie, None, format!("{}; {TIE_RULE}", ties.join(", "))));
+            let message = format!("same total score for {}; {TIE_RULE}", ties.join(", "));
+            updates.push(flag(FlagKind::Tie, None, message));
         }
         for id in &ranked.recommended_moves {
             if let Some(tie) = ranked.ties.iter().find(|tie| tie.contains(id)) {
@@ -456,24 +462,24 @@ impl ConsultContext {
     }
 }
 
-/// Moves of an analyst.
+/// Moves that one analyst proposed, with the cost of the calls and any problem.
 struct Proposed {
     moves: Vec<Move>,
     spent: CallTotals,
-    /// What is wrong with the proposal, if anything.
+    /// Problem with the proposal: a wrong number of moves, or the error of the call. `None` if there is no problem.
     complaint: Option<String>,
-    /// Whether the last call failed for good.
+    /// Whether the last call failed permanently, that is, after all its retries.
     failed: bool,
 }
 
-/// Messages of all flags of a kind, joined.
+/// Joins the messages of all flags of one kind.
 fn flagged(state: &ConsultState, kind: FlagKind) -> String {
     let flags = state.flags.iter().filter(|flag| flag.kind == kind);
     flags.map(|flag| flag.message.as_str()).collect::<Vec<_>>().join("; ")
 }
 
-/// Fails if failed calls affect more than half of the moves: they were never proposed, could not be debated, are
-/// partial, or have a judge whose call failed.
+/// Returns an error if failed calls affect more than half of the moves. An affected move was never proposed, was not
+/// debated, has a partial debate, or has a judge whose call failed.
 fn check_affected(state: &ConsultState) -> Result<(), TooManyMovesAffected> {
     let not_debated = state.move_suggestions.len() - state.policy_scores.len();
     let errors: Vec<&str> =
@@ -490,7 +496,8 @@ fn flags_of_suggestion(suggestion: &MoveSuggestion) -> Vec<ConsultUpdate> {
     let id = Some(suggestion.move_id.as_str());
     let mut flags = Vec::new();
     if !suggestion.unsupported_figures.is_empty() {
-        let message = format!("in no source: {}", suggestion.unsupported_figures.join(", "));
+        let figures = suggestion.unsupported_figures.join(", ");
+        let message = format!("figures found in no source: {figures}");
         flags.push(flag(FlagKind::UnsupportedFigure, id, message));
     }
     if !suggestion.unresolved_citations.is_empty() {
@@ -501,13 +508,13 @@ fn flags_of_suggestion(suggestion: &MoveSuggestion) -> Vec<ConsultUpdate> {
     flags
 }
 
-/// Kind of flag for scores that were not given as requested: assumed or repaired.
+/// Kind of flag for scores that the model did not return as requested: assumed or repaired.
 fn doubt_kind(score: &JudgeScore) -> FlagKind {
     let assumed = score.provenance == Provenance::Defaulted || !score.assumed.is_empty();
     if assumed { FlagKind::Assumed } else { FlagKind::Repaired }
 }
 
-/// Warning, if at least half of the scores are assumed.
+/// Returns a warning for the report if at least half of the judges' scores are assumed.
 fn assumed_warning<'a>(verdicts: impl Iterator<Item = &'a DebateVerdict>) -> Option<String> {
     let scores: Vec<&JudgeScore> =
         verdicts.flat_map(|verdict| verdict.scores_by_agent.values()).collect();
@@ -524,7 +531,7 @@ fn flags_of(verdict: &DebateVerdict) -> Vec<ConsultUpdate> {
     let id = Some(verdict.move_id.as_str());
     let partial = verdict.partial.iter().map(|(log, partial)| {
         let message = format!(
-            "{log} ended after {} of {} rounds: {}",
+            "conversation {log} ended after {} of {} rounds: {}",
             partial.completed_rounds, verdict.rounds, partial.error
         );
         flag(FlagKind::Partial, id, message)
@@ -540,7 +547,7 @@ fn flags_of(verdict: &DebateVerdict) -> Vec<ConsultUpdate> {
         !verdict.blind_scores.is_empty() && !verdict.blind_scores.contains_key(*judge)
     });
     let without_blind_score = without_blind_score.map(|judge| {
-        flag(FlagKind::Partial, id, format!("{judge} could not score before the debate"))
+        flag(FlagKind::Partial, id, format!("{judge} gave no scores before the debate"))
     });
     partial.chain(doubtful).chain(without_blind_score).collect()
 }

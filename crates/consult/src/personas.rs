@@ -1,5 +1,5 @@
-//! Personas of a consultation: two for the inferences, the analysts, the critic and the decision makers. They can be
-//! exported, edited and passed back.
+//! Personas of a consultation: two for the inferences, the analysts, the critic and the decision makers. Users can
+//! export the personas to a file, edit the file, and pass it to a new consultation.
 
 use assize_debate::Persona;
 use assize_types::{
@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConsultPersonas {
-    /// Analyzes the financial data and writes F1.
+    /// Persona of the agent that analyzes the financial data and writes F1.
     pub financial: String,
-    /// Analyzes the news and writes F2.
+    /// Persona of the agent that analyzes the news and writes F2.
     pub trend: String,
-    /// Propose moves; their ids are `analyst_1`, `analyst_2` and so on.
+    /// Personas of the analysts, who propose moves. Their ids are `analyst_1`, `analyst_2` and so on.
     #[serde(rename = "analyst")]
     pub analysts: Vec<Persona>,
     pub critic: String,
-    /// Answer the critic and score; their ids are `D1`, `D2` and so on.
+    /// Personas of the decision makers, who answer the critic and score the moves. Their ids are `D1`, `D2` and so on.
     #[serde(rename = "decision_maker")]
     pub decision_makers: Vec<Persona>,
 }
@@ -30,13 +30,13 @@ pub struct ConsultPersonas {
 #[error("{0}")]
 pub struct InvalidPersonas(String);
 
-/// Maximum number of analysts, and of decision makers.
+/// Maximum number of analysts, and maximum number of decision makers.
 const MAX_COUNT: usize = 12;
 
 /// Maximum length of a persona, in characters.
 const MAX_LENGTH: usize = 8000;
 
-/// Default personas, each after a line `== name`: the two for inferences, then the analysts.
+/// Default personas: the two for the inferences, then the analysts. A line `== NAME` precedes each persona.
 const DEFAULTS: &str = include_str!("../data/personas.txt");
 
 impl Default for ConsultPersonas {
@@ -113,13 +113,13 @@ impl ConsultPersonas {
         Ok(personas)
     }
 
-    /// Writes the personas as a file that can be edited and parsed again.
+    /// Formats the personas as a TOML file that users can edit and pass to a new consultation.
     pub fn to_file(&self) -> String {
         let text = |name: &str, value: &str| format!("{name} = {}\n", block(value));
         let mut file = String::from(
             "# Personas of a consultation. Edit them and pass the file back:\n\
              #   assize consult NVDA --personas FILE\n\
-             # Add or remove analysts and decision makers; everything else follows from their number.\n\n",
+             # You can also add or remove analysts and decision makers.\n\n",
         );
         file.push_str(&text("financial", &self.financial));
         file.push_str(&text("trend", &self.trend));
@@ -134,7 +134,7 @@ impl ConsultPersonas {
         file
     }
 
-    /// Personas of the debates.
+    /// Returns the personas that take part in debates: the critic and the decision makers.
     pub fn of_debate(&self) -> assize_debate::DebatePersonas {
         assize_debate::DebatePersonas {
             critic: self.critic.clone(),
@@ -143,7 +143,8 @@ impl ConsultPersonas {
     }
 }
 
-/// TOML string of several lines: literal, or escaped if the text contains what would end a literal.
+/// Formats text as a multi-line TOML string: a literal string, or an escaped string if a literal string cannot
+/// contain the text.
 fn block(text: &str) -> String {
     let is_control = |c: char| c.is_control() && c != '\n' && c != '\t';
     if text.contains("''") || text.ends_with('\'') || text.contains(is_control) {
@@ -173,7 +174,7 @@ fn escaped(text: &str, lines: bool) -> String {
 impl From<InvalidPersonas> for Failure {
     fn from(error: InvalidPersonas) -> Failure {
         Failure::new(FailureKind::Usage, format!("invalid personas file: {error}"))
-            .hint("`assize consult --export-personas` prints a valid one")
+            .hint("`assize consult --export-personas` prints a valid personas file")
     }
 }
 
@@ -184,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exported_personas_parse_to_the_same() {
+    fn exported_personas_parse_to_equal_personas() {
         let personas = ConsultPersonas::default();
         assert_eq!((personas.analysts.len(), personas.decision_makers.len()), (5, 3));
         assert_eq!(ConsultPersonas::read(&personas.to_file()), Ok(personas));

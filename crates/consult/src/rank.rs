@@ -1,4 +1,4 @@
-//! Ranking of moves.
+//! Ranking of moves by their scores.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Number of recommended moves.
 pub const RECOMMENDED: usize = 3;
 
-/// The tie rule, as text.
+/// Explanation of how moves with equal totals are ordered, for reports.
 pub const TIE_RULE: &str = "equal totals are ordered by the total of the lowest-scoring judge, then by \
     risk-adjusted return, then by feasibility, then by the number of the move";
 
@@ -22,7 +22,7 @@ pub struct Ranking {
     pub ties: Vec<Vec<String>>,
 }
 
-/// Ranks moves by their scores.
+/// Ranks moves by their total scores. Moves with equal totals are ordered by [`TIE_RULE`].
 pub fn rank<'a>(verdicts: impl IntoIterator<Item = &'a DebateVerdict>) -> Ranking {
     let mut all: Vec<(usize, &DebateVerdict)> = verdicts.into_iter().enumerate().collect();
     all.sort_by_key(|(place, verdict)| {
@@ -80,14 +80,14 @@ mod tests {
     }
 
     #[test]
-    fn best_three_are_recommended_and_ties_follow_the_rule() {
+    fn rank_recommends_the_best_three_moves_and_orders_ties_by_the_tie_rule() {
         let verdicts = [
             verdict("m1", &[[5, 5, 5, 5], [5, 5, 5, 5]]),
             verdict("m2", &[[9, 9, 9, 9], [9, 9, 9, 9]]),
-            // Equal total, but one judge gives a low score.
+            // m3 has the same total as m4 and m5, but the lowest total of a single judge.
             verdict("m3", &[[9, 9, 9, 9], [4, 4, 4, 4]]),
             verdict("m4", &[[7, 7, 6, 6], [6, 7, 7, 6]]),
-            // Equal to m4 except for the risk-adjusted return.
+            // m5 has the same total as m4, but a higher risk-adjusted return.
             verdict("m5", &[[7, 6, 7, 6], [6, 7, 7, 6]]),
         ];
         let ranked = rank(&verdicts);

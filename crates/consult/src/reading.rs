@@ -1,4 +1,4 @@
-//! Reports and conversations of stored consultations.
+//! Reads the reports and conversations of stored consultations.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use crate::ConsultReport;
 
-/// Report of a finished consultation, with its conversations.
+/// Reads the report of a finished consultation, with the conversations from its journal records. `None` if the run
+/// has no result.
 pub fn consulted(run: &Run, records: &[EffectRecord]) -> Result<Option<ConsultReport>, Failure> {
     let Some(mut whole) = run.result.clone() else { return Ok(None) };
     for verdict in whole["policy_scores"].as_array_mut().into_iter().flatten() {
@@ -21,17 +22,17 @@ pub fn consulted(run: &Run, records: &[EffectRecord]) -> Result<Option<ConsultRe
     read_result(whole).map(Some)
 }
 
-/// Conversations of a debate.
+/// Entries of all conversations of a debate, by conversation name.
 pub type Conversations = BTreeMap<LogName, Vec<ConversationEntry>>;
 
-/// Conversations about one move of a consultation.
+/// Rebuilds the conversations about one move from the journal records of a consultation.
 fn logs_of_move(id: &str, records: &[EffectRecord]) -> Conversations {
     let own = |record: &&EffectRecord| record.key.segments().next() == Some(id);
     let own: Vec<EffectRecord> = records.iter().filter(own).cloned().collect();
     conversation_logs(&own)
 }
 
-/// Conversations so far, by move.
+/// Rebuilds the conversations of a consultation that may still be running, by move id.
 pub fn moves_logs(records: &[EffectRecord]) -> BTreeMap<String, Conversations> {
     let is_move =
         |name: &str| name.strip_prefix('m').is_some_and(|rest| rest.parse::<u32>().is_ok());
@@ -44,7 +45,7 @@ pub fn moves_logs(records: &[EffectRecord]) -> BTreeMap<String, Conversations> {
     moves
 }
 
-/// The whole consultation as one JSON object.
+/// Returns the report, the conversations and the events of a consultation as one JSON object.
 pub fn consultation(report: &ConsultReport, events: &Value) -> Value {
     let mut shown = json!(report);
     if let Some(made) = &report.made {
@@ -61,7 +62,7 @@ pub fn consultation(report: &ConsultReport, events: &Value) -> Value {
     shown
 }
 
-/// Conversations of each move, under the names `i1`, `i2` and so on.
+/// Returns the conversations of each move as JSON, under the conversation names `i1`, `i2` and so on.
 pub fn logs(report: &ConsultReport) -> Value {
     let logs = report.policy_scores.iter().map(|verdict| {
         let mut one = json!({"move_id": verdict.move_id});
@@ -73,7 +74,7 @@ pub fn logs(report: &ConsultReport) -> Value {
     logs.collect()
 }
 
-/// All documents of a consultation as files: name and content.
+/// Returns all documents of a consultation as files: pairs of name and content.
 pub fn documents(report: &ConsultReport, events: &Value) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<(String, Vec<u8>)> =
         report.documents().into_iter().map(|(name, text)| (name, text.into_bytes())).collect();

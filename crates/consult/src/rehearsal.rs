@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use crate::answer::{INFERENCE, PROPOSAL};
 
-/// Placeholder moves, each with its aim; three per analyst.
+/// Placeholder moves of the rehearsal model, one per line with title and aim; three moves per analyst.
 const STAND_INS: &str = include_str!("../data/rehearsal_moves.txt");
 
-/// Answers a request of a consultation; `None` for any other request.
+/// Returns the rehearsal answer to a request of a consultation; `None` for any other request.
 pub fn answer(request: &ModelRequest) -> Option<Result<String, ModelError>> {
     let schema = request.schema.as_ref()?;
     let value = if *schema == INFERENCE.schema {

@@ -1,4 +1,4 @@
-//! Report of a consultation, and its documents.
+//! Report of a consultation, with its rendering as Markdown and its list of documents.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ use crate::state::{ConsultCompany, ConsultState, Flag, FlagKind};
 /// Result of a consultation, with all its documents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConsultReport {
-    /// Ticker; null for a private company.
+    /// Ticker of the company; null for a private company.
     pub company_ticker: Option<String>,
     pub company: ConsultCompany,
     pub financial_data_raw: String,
@@ -30,7 +30,7 @@ pub struct ConsultReport {
     pub f1_financial_inference: String,
     pub f2_trend_inference: String,
     pub move_suggestions: Vec<Arc<MoveSuggestion>>,
-    /// Verdicts by move, with their conversations.
+    /// Verdict of each debated move, with its conversations.
     pub policy_scores: Vec<Arc<DebateVerdict>>,
     pub recommended_moves: Vec<RankedMove>,
     pub other_moves: Vec<RankedMove>,
@@ -40,20 +40,20 @@ pub struct ConsultReport {
     pub figures: Vec<Figure>,
     pub flags: Vec<Flag>,
     pub spent: CallTotals,
-    /// When and how the report was made, if known.
+    /// When and how the report was created, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<ReportOrigin>,
 }
 
-/// When and how a report was made.
+/// When and how a report was created.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReportOrigin {
     pub run: String,
-    /// Date, such as `2026-11-15`.
+    /// Date on which the report was created, such as `2026-11-15`.
     pub on: String,
     pub provider: String,
     pub model: String,
-    /// Models of single roles, where they differ.
+    /// Models of roles that did not use the default model, by role.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub models: BTreeMap<String, String>,
     /// Isolation of the debates.
@@ -61,7 +61,7 @@ pub struct ReportOrigin {
 }
 
 impl ReportOrigin {
-    /// Describes the origin in one sentence.
+    /// Describes in one sentence when and how the report was created.
     pub(crate) fn sentence(&self, spent: &CallTotals) -> String {
         let who = match self.provider == self.model {
             true => self.provider.clone(),
@@ -89,7 +89,7 @@ pub struct RankedMove {
     pub title: String,
     pub total_score: u32,
     pub out_of: u32,
-    /// Score before the debate, if requested.
+    /// Total score that the judges gave before the debate, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blind_score: Option<u32>,
     /// Share of new words in the debate, by round.
@@ -136,10 +136,10 @@ impl From<&ConsultState> for ConsultReport {
     }
 }
 
-/// Banner above text that a model would have written, in a rehearsal.
+/// Banner above the text of a rehearsal that a model would otherwise have written.
 pub const REHEARSED: &str = "> **REHEARSAL: no model was asked.**\n\n";
 
-/// Puts the rehearsal banner above the synthetic parts of gathered data.
+/// Puts the rehearsal banner above each synthetic part of the gathered data.
 pub fn label_made_up_parts(text: &str) -> String {
     let synthetic = format!("> **{SYNTHETIC}**\n\n");
     text.replace(&synthetic, &format!("{REHEARSED}{synthetic}"))
@@ -154,12 +154,12 @@ impl ConsultReport {
         self.move_suggestions.iter().find(|one| one.move_id == move_id).map(|one| &**one)
     }
 
-    /// Flags of one move.
+    /// Flags that apply to one move.
     pub fn flags_of<'a>(&'a self, move_id: &'a str) -> impl Iterator<Item = &'a Flag> {
         self.flags.iter().filter(move |flag| flag.move_id.as_deref() == Some(move_id))
     }
 
-    /// Flags of the whole report, the gravest first.
+    /// Flags that apply to the whole report, the most serious first.
     pub fn common_flags(&self) -> impl Iterator<Item = &Flag> {
         let mut flags: Vec<&Flag> =
             self.flags.iter().filter(|flag| flag.move_id.is_none()).collect();
@@ -179,7 +179,7 @@ impl ConsultReport {
         flags.into_iter()
     }
 
-    /// Banners of every page: rehearsal and synthetic data.
+    /// Banners that are put above documents: for a rehearsal and for synthetic data.
     fn banners(&self) -> String {
         let find = |kind: FlagKind| self.flags.iter().find(|flag| flag.kind == kind);
         let mut text = String::new();
@@ -192,7 +192,7 @@ impl ConsultReport {
         text
     }
 
-    /// Why a move ranks before the next one, in points.
+    /// Explains why a move ranks before the next move: the difference in points, in total and by metric.
     pub(crate) fn lead(&self, placed: &RankedMove) -> Option<String> {
         let all = self.recommended_moves.iter().chain(&self.other_moves);
         let next = all.clone().find(|other| other.rank == placed.rank + 1)?;
@@ -220,7 +220,7 @@ impl ConsultReport {
         })
     }
 
-    /// All documents by file name.
+    /// Renders all documents of the report, by file name.
     pub fn documents(&self) -> BTreeMap<String, String> {
         let mut documents = BTreeMap::from([
             ("financial_data_raw.md".to_owned(), self.financial_data_raw.clone()),
@@ -238,13 +238,13 @@ impl ConsultReport {
             let name = format!("transcripts/{}.md", verdict.move_id);
             documents.insert(name, transcript(verdict));
         }
-        // Each page carries its own banners.
+        // Each document gets the banners, because users may read it alone.
         let banners = self.banners();
         let labels = [SYNTHETIC, PARTLY_SYNTHETIC].map(|label| format!("> **{label}**\n\n"));
         for (name, text) in &mut documents {
             match name.as_str() {
                 "report.md" | "report.html" => {}
-                // Filed figures and the user's files are unchanged; synthetic parts already have their label.
+                // Filed figures and the user's files get no banner. Synthetic parts already have their label.
                 "financial_data_raw.md" | "news_data_raw.md" => {
                     if self.spent.rehearsal {
                         *text = label_made_up_parts(text);
@@ -279,7 +279,7 @@ impl ConsultReport {
             self.render_move(&mut text, placed);
         }
         if !self.other_moves.is_empty() {
-            let _ = write!(text, "\n## The other {}\n\n", self.other_moves.len());
+            let _ = write!(text, "\n## Other moves ({})\n\n", self.other_moves.len());
             let rows = self.other_moves.iter().map(|placed| {
                 let flags: Vec<String> = self
                     .flags_of(&placed.move_id)
@@ -298,8 +298,8 @@ impl ConsultReport {
         }
         let _ = write!(
             text,
-            "\n## Method\n\n{} moves were proposed by analysts from F1 and F2, each debated with a critic for {} \
-             rounds and scored on {}. That took {}. Moves with {}.\n",
+            "\n## Method\n\nAnalysts proposed moves from F1 and F2 (number of moves: {}). Each move was debated \
+             with a critic (number of rounds: {}) and scored on {}. The consultation took {}. Moves with {}.\n",
             self.move_suggestions.len(),
             self.policy_scores.first().map_or(0, |verdict| verdict.rounds),
             METRICS.map(|metric| metric.replace('_', " ")).join(", "),
@@ -312,7 +312,7 @@ impl ConsultReport {
         text
     }
 
-    /// Number of calls, with the unplanned ones.
+    /// Describes the number of model calls, and how many of them were not planned.
     pub(crate) fn calls(&self) -> String {
         let CallTotals { calls, extra, rehearsal, .. } = self.spent;
         let made = if rehearsal { "simulated calls" } else { "calls to models" };
@@ -322,7 +322,7 @@ impl ConsultReport {
         }
     }
 
-    /// Renders one recommended move: what it is, why it won, and the objections to it.
+    /// Renders the section of one recommended move: its thesis, scores, objections, actions, risks and sources.
     fn render_move(&self, text: &mut String, placed: &RankedMove) {
         let RankedMove { rank, move_id, title, total_score, out_of, blind_score, drift } = placed;
         let (Some(suggestion), Some(verdict)) = (self.suggestion(move_id), self.verdict(move_id))
@@ -372,17 +372,17 @@ impl ConsultReport {
             };
             let _ = write!(
                 text,
-                "\nWords that were new to the conversation: {} of the critic's and {} of the decision makers' in \
-                 round {}, {} and {} in round {}.\n",
+                "\nShare of words that were new to the conversation: in round {}, {} of the critic's words and {} of \
+                 the decision makers' words; in round {}, {} and {}.\n",
+                first.round,
                 share(first.critic),
                 share(first.decision_makers),
-                first.round,
+                last.round,
                 share(last.critic),
                 share(last.decision_makers),
-                last.round,
             );
         }
-        text.push_str("\nThe critic's last words to each decision maker:\n");
+        text.push_str("\nThe critic's last entry to each decision maker:\n");
         for (maker, last) in last_of_critic(verdict) {
             let _ = writeln!(text, "- {maker}: {}", shorten(&inline(last), 400));
         }
@@ -400,7 +400,7 @@ impl ConsultReport {
             inline(&suggestion.proposed.cost),
             inline(&suggestion.proposed.timeline)
         );
-        text.push_str("\nSources of its figures:\n");
+        text.push_str("\nSources of the figures in this move:\n");
         if let Some(note) = suggestion.without_figures() {
             let _ = writeln!(text, "- {note}");
         }
@@ -408,7 +408,7 @@ impl ConsultReport {
             let unlike = if *alike { "" } else { UNLIKE };
             let _ = writeln!(text, "- {figure}: {unlike}{place} ({})", inline(source));
         }
-        text.push_str("\nBased on:\n");
+        text.push_str("\nBased on these findings:\n");
         if suggestion.cited.is_empty() {
             text.push_str("- no finding\n");
         }
@@ -421,15 +421,15 @@ impl ConsultReport {
     }
 }
 
-/// The strongest unanswered objection, by judge.
+/// The strongest unanswered objection that each judge named.
 pub(crate) fn unanswered(verdict: &DebateVerdict) -> impl Iterator<Item = (&str, &str)> {
     verdict.scores_by_agent.iter().map(|(id, score)| match score.card.unanswered.trim() {
-        "" => (id.as_str(), "none named"),
+        "" => (id.as_str(), "no objection named"),
         objection => (id.as_str(), objection),
     })
 }
 
-/// Last entry of the critic to each decision maker.
+/// Returns the critic's last entry in the conversation with each decision maker.
 pub(crate) fn last_of_critic(verdict: &DebateVerdict) -> impl Iterator<Item = (String, &str)> {
     verdict.conversation_logs.iter().filter_map(|(log, entries)| {
         let last = entries.iter().rev().find(|entry| entry.role == "critic")?;
@@ -437,10 +437,10 @@ pub(crate) fn last_of_critic(verdict: &DebateVerdict) -> impl Iterator<Item = (S
     })
 }
 
-/// Prefix for a figure that may match by chance.
-pub(crate) const UNLIKE: &str = "unclear; the same number occurs at ";
+/// Text before the source of a figure that may match by chance.
+pub(crate) const UNLIKE: &str = "source unclear; the same number occurs at ";
 
-/// Short name of a flag kind.
+/// Short name of a kind of flag, shown in reports.
 pub fn short(kind: FlagKind) -> &'static str {
     match kind {
         FlagKind::CompanyNotVerified => "company not verified",
@@ -461,7 +461,7 @@ pub fn short(kind: FlagKind) -> &'static str {
     }
 }
 
-/// Conversations about one move as Markdown.
+/// Renders the conversations about one move as Markdown.
 fn transcript(verdict: &DebateVerdict) -> String {
     let mut text = format!("# {}: transcript\n", verdict.move_id);
     for (log, entries) in &verdict.conversation_logs {
@@ -469,7 +469,7 @@ fn transcript(verdict: &DebateVerdict) -> String {
         let name = verdict.agents.get(&id).map_or("", String::as_str);
         let _ = write!(text, "\n## {log}: the critic and {id}, {name}\n");
         for entry in entries {
-            let cut = if entry.cut_off { " (cut off)" } else { "" };
+            let cut = if entry.cut_off { " (truncated)" } else { "" };
             let _ = write!(
                 text,
                 "\n### Round {}, {}{cut}\n\n{}\n",

@@ -18,25 +18,25 @@ use crate::ticker::Ticker;
 /// Company of a consultation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConsultCompany {
-    /// `None` for a private company, which has a name instead.
+    /// Stock ticker; `None` for a private company, which has a name instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticker: Option<Ticker>,
-    /// Name, from the SEC's list or given by the user.
+    /// Name of the company, from the SEC's list or given by the user.
     pub name: Option<String>,
 }
 
 impl ConsultCompany {
-    /// A listed company whose name is not known yet.
+    /// Creates a listed company whose name is not known yet.
     pub fn listed(ticker: Ticker) -> ConsultCompany {
         ConsultCompany { ticker: Some(ticker), name: None }
     }
 
-    /// A private company.
+    /// Creates a private company, which has a name and no ticker.
     pub fn private(name: CompanyName) -> ConsultCompany {
         ConsultCompany { ticker: None, name: Some(name.into()) }
     }
 
-    /// Name and ticker, as far as known.
+    /// Name and ticker for display, as far as they are known.
     pub fn called(&self) -> String {
         match (&self.name, &self.ticker) {
             (Some(name), Some(ticker)) => format!("{name} ({ticker})"),
@@ -47,19 +47,19 @@ impl ConsultCompany {
     }
 }
 
-/// One of the two inferences.
+/// One of the two inferences about a company: F1 or F2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum InferenceSide {
-    /// F1, on the financial data.
+    /// Inference F1, written from the financial data.
     Financial,
-    /// F2, on the news.
+    /// Inference F2, written from the news.
     Trend,
 }
 
 impl InferenceSide {
     pub const BOTH: [InferenceSide; 2] = [InferenceSide::Financial, InferenceSide::Trend];
 
-    /// `F1` or `F2`.
+    /// Name of the inference's document: `F1` or `F2`.
     pub fn document(self) -> &'static str {
         match self {
             InferenceSide::Financial => "F1",
@@ -67,7 +67,7 @@ impl InferenceSide {
         }
     }
 
-    /// Layer-0 agent that gathers the data for this side: id, name and document.
+    /// Agent of layer 0 that gathers the data for this inference: agent id, agent name and file name of the data.
     pub(crate) fn gatherer(self) -> (&'static str, &'static str, &'static str) {
         match self {
             InferenceSide::Financial => {
@@ -86,27 +86,27 @@ impl InferenceSide {
     }
 }
 
-/// Work item of a branch.
+/// Work item of one branch in the consultation graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConsultItem {
     Inference(InferenceSide),
-    /// Index among the analyst personas.
+    /// Proposal of moves by the analyst with this index.
     Analyst(usize),
-    /// Index among the moves.
+    /// Debate of the move with this index.
     Debate(usize),
 }
 
-/// Caveat for readers of the report.
+/// Caveat about a report or about one of its moves, shown to readers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Flag {
     pub kind: FlagKind,
-    /// Move it applies to; `None` for the whole report.
+    /// Id of the move that the caveat applies to; `None` for the whole report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub move_id: Option<String>,
     pub message: String,
 }
 
-/// Kind of a flag.
+/// Kind of a caveat about a report.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -117,24 +117,24 @@ pub enum FlagKind {
     Rehearsal,
     /// Source data is old, incomplete or left out.
     Source,
-    /// An analyst proposed no moves, or the wrong number.
+    /// An analyst proposed no moves, or a wrong number of moves.
     Moves,
-    /// A conversation ended early.
+    /// A conversation of a debate ended early, or a judge gave no scores before the debate.
     Partial,
-    /// Scores extracted from an answer that was not as requested.
+    /// Scores were extracted from an answer that was not in the requested format.
     Repaired,
     Tie,
     UnsupportedFigure,
     UnresolvedCitation,
     /// A debate ran without a sandbox.
     NoIsolation,
-    /// Debates ran with weaker isolation than a microVM, because none was available.
+    /// Debates ran with weaker isolation than a microVM, because no microVM was available.
     WeakerIsolation,
-    /// The run is a fork of another.
+    /// The run is a fork of another run.
     Forked,
-    /// The opening critique of a move failed.
+    /// A move was not debated, because the opening critique of its debate failed.
     NotDebated,
-    /// Scores that no judge gave: 5 is assumed.
+    /// Scores are missing or could not be parsed, so 5 is assumed.
     Assumed,
 }
 
@@ -153,7 +153,7 @@ pub struct ConsultState {
     pub ranked: Option<Arc<Ranking>>,
     pub flags: Vec<Flag>,
     pub spent: CallTotals,
-    /// Number of moves never proposed, because the calls to their analysts failed for good.
+    /// Number of moves that were never proposed, because calls of analysts failed permanently.
     pub moves_lost: usize,
 }
 
@@ -185,7 +185,7 @@ pub enum ConsultUpdate {
     Ranked(Arc<Ranking>),
     Flagged(Flag),
     Spent(CallTotals),
-    /// Number of moves never proposed, because calls failed for good.
+    /// Number of moves that an analyst did not propose, because its calls failed permanently.
     MovesLost(usize),
 }
 
@@ -210,7 +210,7 @@ impl State for ConsultState {
             ConsultUpdate::Suggested(suggestion) => self.move_suggestions.push(suggestion),
             ConsultUpdate::Debated(verdict) => self.policy_scores.push(verdict),
             ConsultUpdate::Ranked(ranked) => self.ranked = Some(ranked),
-            // A flag of all moves is recorded once.
+            // The debates of several moves can add the same flag for the whole report. It is recorded once.
             ConsultUpdate::Flagged(flag) if self.flags.contains(&flag) => {}
             ConsultUpdate::Flagged(flag) => self.flags.push(flag),
             ConsultUpdate::Spent(spent) => self.spent = self.spent.plus(spent),

@@ -1,4 +1,4 @@
-//! Tickers: strictly validated, as they appear in prompts, file names and URLs.
+//! Stock tickers. They are strictly validated, because they appear in prompts, file names and URLs.
 
 use assize_types::{Failure, FailureKind};
 use std::fmt;
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_valid_tickers_are_accepted() {
+    fn ticker_parsing_accepts_only_valid_tickers() {
         for (text, ticker) in
             [("nvda", "NVDA"), (" BRK.B ", "BRK.B"), ("BF-A", "BF-A"), ("7203", "7203")]
         {
@@ -88,7 +88,7 @@ mod tests {
             "<script>",
             "ignore all",
         ] {
-            // Surrounding white space is ignored.
+            // The parser ignores white space around a ticker, so `NVDA\n` is valid and skipped here.
             if wrong.trim() != "NVDA" {
                 assert!(wrong.parse::<Ticker>().is_err(), "{wrong:?}");
             }

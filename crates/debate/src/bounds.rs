@@ -1,4 +1,4 @@
-//! The calls a debate may make, to check the requests of an untrusted debate in a sandbox.
+//! Checks whether a debate may make a model call. Debates in sandboxes are untrusted.
 
 use assize_llm::{Block, ModelRequest};
 
@@ -6,7 +6,7 @@ use crate::job::DebateSpec;
 use crate::prompt::blocks;
 use crate::state::LogName;
 
-/// The set of calls one debate may make.
+/// The model calls that one debate may make.
 #[derive(Debug, Clone)]
 pub struct AllowedCalls {
     blocks: Vec<Block>,
@@ -29,10 +29,10 @@ impl AllowedCalls {
         }
     }
 
-    /// Returns why a call is not allowed, or `None` if it is.
+    /// Returns the reason why a call is not allowed, or `None` if the call is allowed.
     pub fn complaint(&self, key: &str, request: &ModelRequest) -> Option<String> {
         if !self.is_call(key) {
-            return Some(format!("`{key}` is not a call of this debate"));
+            return Some(format!("invalid call key `{key}`: it is not a call of this debate"));
         }
         let checks = [
             ("prompt prefix", request.prompt.blocks != self.blocks),
@@ -42,7 +42,7 @@ impl AllowedCalls {
             ("sample number", request.sample != 0),
         ];
         let (what, _) = checks.into_iter().find(|(_, differs)| *differs)?;
-        Some(format!("`{key}` has a different {what} than this debate"))
+        Some(format!("the {what} of call `{key}` differs from that of the debate"))
     }
 
     fn is_call(&self, key: &str) -> bool {
@@ -83,7 +83,7 @@ impl AllowedCalls {
     }
 }
 
-/// Whether `name` is a call for scores or for the summary before it.
+/// Whether `name` is the last key segment of a call for scores, or of a call for the summary before the scores.
 fn is_score(name: &str) -> bool {
     matches!(name.strip_suffix("-2").unwrap_or(name), "score" | "score-shorter" | "score-summary")
 }
@@ -141,12 +141,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bounds_allow_exactly_the_calls_of_the_debate() {
+    async fn allowed_calls_are_exactly_the_calls_of_the_debate() {
         let (job, recorder) = (job(), Arc::new(Recorder(Mutex::default())));
         job.hold(recorder.clone(), Cancel::new()).await.unwrap();
         let bounds = AllowedCalls::of(&job);
         let asked = recorder.0.lock().unwrap();
-        // Every score is requested twice because the answer is unreadable, blind scores included.
+        // All scores, blind scores included, are requested twice, because the first answers cannot be parsed.
         assert_eq!(asked.len(), 1 + 3 + 2 * 6 + 3 * 2 + 3 * 2);
         for (key, request) in asked.iter() {
             assert_eq!(bounds.complaint(key, request), None);

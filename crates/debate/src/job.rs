@@ -1,4 +1,4 @@
-//! Serializable description of a debate, so that a sandbox or another process can run it.
+//! Serializable specification of a debate, so that a sandbox or another process can run the debate.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::verdict::DebateVerdict;
 use crate::{DebateOptions, graph};
 
 /// Cancel reason and error text of a debate in a sandbox that lost its connection to the host.
-pub const HOST_IS_GONE: &str = "the host is gone";
+pub const HOST_IS_GONE: &str = "lost the connection to the host";
 
-/// Everything needed to run a debate, except the model.
+/// Specification of a debate: everything that is needed to run it, except the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DebateSpec {
     pub move_document: MoveDocument,
@@ -23,12 +23,13 @@ pub struct DebateSpec {
     pub personas: DebatePersonas,
     pub max_rounds: u32,
     pub options: DebateOptions,
-    /// Persona changes; a later one overrides an earlier one for the same role.
+    /// Persona changes. A later change overrides an earlier change of the same role.
     pub changes: Vec<PersonaChange>,
 }
 
 impl DebateSpec {
-    /// Runs the debate without a journal. Each call carries its key, so that the model's side can journal it.
+    /// Runs the debate without a journal. Each call passes its key to `model`, which may journal the answer under that
+    /// key.
     pub async fn hold(
         &self,
         model: Arc<dyn Model>,
@@ -44,7 +45,7 @@ impl DebateSpec {
     }
 }
 
-/// Step limit of a debate: two steps per round, the opening and the scores, and some spare.
+/// Maximum number of graph steps of a debate: two steps per round, the opening and the scores, and a reserve.
 pub fn step_limit(rounds: u32) -> u32 {
     2 * rounds + 10
 }

@@ -2,17 +2,18 @@
 //!
 //! The critic opens with one critique, which is the first entry of every conversation: `i1`, `i2` and `i3` for three
 //! decision makers. In each conversation one decision maker and the critic take turns until the last round; the
-//! conversations are independent of each other. Then each decision maker scores the move on four metrics of ten, 120
-//! points in total for three. With ten rounds that is 61 calls.
+//! conversations are independent of each other. Then each decision maker scores the move on four metrics of ten points
+//! each, which is a maximum of 120 points for three decision makers. A debate of ten rounds takes 61 model calls.
 //!
 //! The debate is a [`Graph`] that needs only a [`Model`]: it can run in this process, or in a sandbox whose only
 //! connection is a channel to the model. Every call is an effect under a stable key such as `i1/round-4/critic`, so
 //! that a resumed debate repeats no finished call.
 //!
-//! Every failure has a rule (table in `docs/explanation/durability.md`). A call that fails for good, its retries included, ends its
-//! conversation, which is scored with the rounds completed and marked partial. A judge whose call fails for good, or
-//! whose scores cannot be parsed, gets a neutral 5 for each metric, marked as neutral. A conversation that exceeds the
-//! context window keeps its first round, its last three, and a summary of the rounds between.
+//! There is a rule for every failure (table in `docs/explanation/durability.md`). A call fails permanently if all its
+//! retries fail. It then ends its conversation, which is scored with the completed rounds and marked as partial. A
+//! judge is a decision maker that scores the move. If the judge's call fails permanently, or its scores cannot be
+//! parsed, its score is a neutral 5 for each metric, marked as neutral. If a conversation exceeds the context window,
+//! prompts contain its first round, its last three rounds, and a summary of the rounds between.
 
 mod bounds;
 mod job;
@@ -44,7 +45,7 @@ pub use state::{
 };
 pub use verdict::{DebateVerdict, NoVerdict};
 
-/// Default number of rounds.
+/// Default number of rounds of a debate.
 pub const ROUNDS: u32 = 10;
 
 /// Model parameters of a debate.
@@ -71,14 +72,15 @@ impl Default for DebateOptions {
     }
 }
 
-/// Number of calls of a debate in which no call fails, without blind scores.
+/// Number of model calls in a debate without blind scores in which no call fails.
 pub fn calls(rounds: u32, makers: usize) -> u64 {
-    // One opening critique and an answer from each; a critique and an answer per later round; then the scores.
+    // Round 1 has one opening critique and an answer of each decision maker. Each later round has a critique and an
+    // answer in each conversation. The scores take one call of each decision maker.
     let (rounds, makers) = (u64::from(rounds), makers as u64);
     1 + makers + rounds.saturating_sub(1) * 2 * makers + makers
 }
 
-/// Length of the longest chain of sequential calls in a debate.
+/// Number of calls in the longest chain of sequential calls of a debate.
 pub fn in_a_row(rounds: u32) -> u64 {
     2 * u64::from(rounds) + 1
 }

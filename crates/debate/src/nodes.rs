@@ -22,21 +22,22 @@ use crate::state::{
 
 type Updates = Result<Vec<DebateUpdate>, NodeError>;
 
-/// Share of the context window that may be used before older rounds are summarized: three quarters.
+/// Share of the context window that a request may use before older rounds are summarized, as numerator and
+/// denominator.
 const MAX_WINDOW_USE: (u64, u64) = (3, 4);
 
 /// Number of last rounds of a conversation that are never summarized.
 const UNSUMMARIZED_ROUNDS: u32 = 3;
 
-/// Shared by all nodes of a debate: the model and its parameters.
+/// The model and its parameters, which all nodes of a debate share.
 pub(crate) struct DebateNodes {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) options: DebateOptions,
 }
 
-/// The node runs outside a branch, so it has no conversation.
+/// Error: a node that needs a conversation runs outside a branch of the graph.
 #[derive(Debug, thiserror::Error)]
-#[error("the node has no conversation")]
+#[error("a node of the debate graph runs outside a conversation")]
 struct NoLog;
 
 fn log_of(context: &Context<DebateState>) -> Result<LogName, NoLog> {
@@ -48,12 +49,12 @@ impl DebateNodes {
         DebatePrompts { state: context.state(), options: &self.options }
     }
 
-    /// Opening critique, which every decision maker answers.
+    /// Node that requests the opening critique, which every decision maker answers. It also requests the blind scores.
     pub(crate) async fn critic_round_1(self: Arc<Self>, context: Context<DebateState>) -> Updates {
         let tell = || Some(event(context.state(), None, 1, RoundStatus::CriticResponded, None));
         let asking =
             JournaledModel::new(&context, &*self.model, "round-1/critic").telling(tell).insisting();
-        // Without an opening there is nothing to debate: any failure ends the run, which can be resumed.
+        // The debate needs an opening critique, so any failure of this call ends the run. The run can be resumed.
         let request = self.words(&context).opening();
         let blind = self.options.blind_scores;
         let logs = context.state().log_names().filter(|_| blind);
@@ -73,19 +74,19 @@ impl DebateNodes {
         Ok(updates)
     }
 
-    /// Scores of a decision maker before the debate.
+    /// Requests the scores of a decision maker before the debate (blind scores).
     async fn judge_blind(&self, context: &Context<DebateState>, log: LogName) -> Updates {
         let asking = JournaledModel::new(context, &*self.model, format!("{log}/{BLIND}"));
         let score = match scores(&asking, self.words(context).blind_scoring(log)).await? {
             Ok(score) => score,
-            // Blind scores only show what the debate changes, so the debate continues without them.
+            // Blind scores only show what the debate changes. If their call fails, the debate continues without them.
             Err(error) if failed_for_good(&error).is_some() => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
         };
         Ok(vec![DebateUpdate::Spent(asking.spent()), DebateUpdate::BlindScored { log, score }])
     }
 
-    /// Answer of a decision maker to the critic.
+    /// Node that requests a decision maker's answer to the critic.
     pub(crate) async fn dm_respond(self: Arc<Self>, context: Context<DebateState>) -> Updates {
         let log = log_of(&context)?;
         let round = context.state().round_of(log);
@@ -94,7 +95,7 @@ impl DebateNodes {
         self.speak(&context, speech, |words, summary| words.response(log, summary)).await
     }
 
-    /// Critique of the decision maker's last answer.
+    /// Node that requests the critic's critique of the decision maker's last answer.
     pub(crate) async fn critic_individual(
         self: Arc<Self>,
         context: Context<DebateState>,
@@ -106,9 +107,9 @@ impl DebateNodes {
         self.speak(&context, speech, |words, summary| words.critique(log, round, summary)).await
     }
 
-    /// Scores of all decision makers.
+    /// Node that requests the scores of all decision makers.
     pub(crate) async fn score_move(self: Arc<Self>, context: Context<DebateState>) -> Updates {
-        // Awaits all judges even if one fails: the scores of the others are paid for and recorded.
+        // Wait for all judges even if one call fails, because the scores of the others are paid for and recorded.
         let logs = context.state().log_names();
         let judged = join_all(logs.map(|log| self.judge(&context, log))).await;
         let mut updates = Vec::new();
@@ -137,8 +138,8 @@ impl DebateNodes {
 
     async fn judge(&self, context: &Context<DebateState>, log: LogName) -> Updates {
         let words = self.words(context);
-        // A partial conversation may get further in a resumed run. Its scores have a separate key, so that they are
-        // not replayed for the longer conversation.
+        // A resumed run may continue a partial conversation. The scores of a partial conversation have a separate
+        // key, so that they are not replayed for the longer conversation.
         let conversation = match context.state().partial.contains_key(&log) {
             true => format!("{log}/after-{}", context.state().log(log).len()),
             false => log.to_string(),
@@ -176,7 +177,7 @@ impl DebateNodes {
         Ok(updates)
     }
 
-    /// Adds one entry to a conversation, or ends the conversation if the call fails for good.
+    /// Adds one entry to a conversation, or ends the conversation if the call fails permanently.
     async fn speak(
         &self,
         context: &Context<DebateState>,
@@ -224,7 +225,8 @@ impl DebateNodes {
         Ok(updates)
     }
 
-    /// Returns the summary with which the request fits the context window, made now if needed.
+    /// Returns the summary of older rounds with which the request fits into the context window, if one is needed. The
+    /// model generates a new summary if the request with the known summary is still too long.
     async fn fit(
         &self,
         context: &Context<DebateState>,
@@ -241,15 +243,17 @@ impl DebateNodes {
         let Some(up_to_round) = summarizable(context.state(), log, known.as_ref()) else {
             return Ok((known, Vec::new()));
         };
-        // Boxed, as the call is rare and its future too large to be part of every node's.
+        // The future is boxed, because it is large and rarely needed. Otherwise it would enlarge the future of every
+        // node.
         let (summary, updates) =
             Box::pin(self.summarize(context, log, up_to_round, &key())).await?;
         Ok((Some(summary), updates))
     }
 
-    /// If the provider reports an overflow and there are rounds to summarize, returns the summary for a second attempt.
+    /// If the provider reports that the context window is exceeded, returns a summary for a second attempt. Returns
+    /// `None` for other errors, or if there are no rounds to summarize.
     ///
-    /// Our own estimate of the tokens may be too low.
+    /// The provider can report this because [`likely_tokens`] may estimate too few tokens.
     async fn after_overflow(
         &self,
         asking: &JournaledModel<'_, DebateState>,
@@ -268,7 +272,7 @@ impl DebateNodes {
         }
     }
 
-    /// Has the model summarize rounds; if that fails, uses the first line of each entry instead.
+    /// Has the model summarize rounds 2 to `up_to_round`. If that fails, uses the first line of each entry instead.
     async fn summarize(
         &self,
         context: &Context<DebateState>,
@@ -294,14 +298,14 @@ impl DebateNodes {
     }
 }
 
-/// Last round that can be summarized, if it is not summarized yet.
+/// Last round that can be summarized; `None` if the known summary already covers it.
 fn summarizable(state: &DebateState, log: LogName, known: Option<&RoundSummary>) -> Option<u32> {
     let up_to_round = state.round_of(log).saturating_sub(UNSUMMARIZED_ROUNDS);
     let done = known.map_or(1, |summary| summary.up_to_round);
     (up_to_round > done).then_some(up_to_round)
 }
 
-/// Role, conversation and round of one entry to be generated.
+/// Role, conversation and round of an entry that is to be generated.
 struct Speech {
     role: Cow<'static, str>,
     status: RoundStatus,
@@ -309,7 +313,7 @@ struct Speech {
     round: u32,
 }
 
-/// Event of a round, in one conversation (`log`) or in all.
+/// Builds the event of a round, in one conversation (`log`) or in all conversations.
 fn event(
     state: &DebateState,
     log: Option<LogName>,
@@ -321,7 +325,7 @@ fn event(
         .event(log, round, status, error)
 }
 
-/// Requests scores and parses them, by pattern if the answer is not the requested JSON.
+/// Requests scores and parses them. If the answer is not the requested JSON, extracts the scores by pattern.
 async fn scores(
     asking: &JournaledModel<'_, DebateState>,
     request: ModelRequest,
@@ -349,12 +353,12 @@ async fn scores(
     }))
 }
 
-/// The model error, if a call failed for good and the debate can continue without its answer.
+/// The model error, if a call failed permanently and the debate can continue without its answer.
 fn failed_for_good(error: &AnswerError) -> Option<&ModelError> {
     error.model_error().filter(|error| !ends_the_run(error))
 }
 
-/// First line of each entry of rounds 2 to `up_to_round`, shortened.
+/// Returns the shortened first line of each entry in rounds 2 to `up_to_round`.
 fn first_lines(log: &[ConversationEntry], up_to_round: u32) -> String {
     const CHARACTERS: usize = 160;
     let lines = log.iter().filter(|entry| (2..=up_to_round).contains(&entry.round)).map(|entry| {

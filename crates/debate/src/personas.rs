@@ -10,23 +10,23 @@ use crate::state::LogName;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DebatePersonas {
-    /// Persona of the critic: its character and how it works.
+    /// Persona of the critic: instructions for the model that plays this role.
     pub critic: String,
-    /// In the order of their conversations `i1`, `i2` and so on; their ids are `D1`, `D2` and so on.
+    /// Decision makers, in the order of their conversations `i1`, `i2` and so on. Their ids are `D1`, `D2` and so on.
     pub decision_makers: Vec<Persona>,
 }
 
-/// A role of a debate with the instructions for the model.
+/// Name of a role, and instructions for the model that plays the role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Persona {
     pub name: String,
-    /// Criteria of the role, and how it works.
+    /// Instructions for the model: the criteria and the working method of the role.
     pub persona: String,
 }
 
 impl Persona {
-    /// Parses personas from text in which each starts with a line `== NAME`.
+    /// Parses several personas from a text. Each persona starts with a line `== NAME`.
     pub fn read_all(text: &str) -> impl Iterator<Item = Persona> {
         let parts = text.split("== ").skip(1).filter_map(|part| part.split_once('\n'));
         parts.map(|(name, text)| Persona {
@@ -36,7 +36,7 @@ impl Persona {
     }
 }
 
-/// Default critic and decision makers.
+/// Default personas: the critic, then the decision makers.
 const DEFAULTS: &str = include_str!("../data/personas.txt");
 
 impl DebatePersonas {

@@ -1,4 +1,4 @@
-//! Position of an effect in a debate, parsed from its key, and conversations rebuilt from journal records.
+//! Parses the position of a model call in a debate from its key, and rebuilds conversations from journal records.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,22 @@ use assize_run::{RoundStatus, RoundStep, RunEvent, answer};
 
 use crate::state::{ConversationEntry, LogName, said};
 
-/// Position of an effect in a debate.
+/// Position of a model call in a debate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallPosition {
-    /// The conversation; `None` for the opening critique, which belongs to all.
+    /// The conversation; `None` for the opening critique, which belongs to all conversations.
     pub log: Option<LogName>,
     /// The round; `None` for the final scores.
     pub round: Option<u32>,
     pub part: CallPurpose,
 }
 
-/// Key segment of scores given before the debate.
+/// Key segment of calls for the scores before the debate (blind scores).
 pub(crate) const BLIND: &str = "score-blind";
 
-/// Whether a failed call ends the whole run: a wrong key, an exhausted budget or account, a cancellation, or an error
-/// on our side. Any other call that fails for good, its retries included, ends one conversation; see the table in
-/// `docs/explanation/durability.md`.
+/// Whether a failed call ends the whole run: a wrong API key, an exhausted budget or account, a cancellation, or an
+/// internal error. Any other call that fails permanently, after all retries, affects only one conversation; see the
+/// table in `docs/explanation/durability.md`.
 pub fn ends_the_run(error: &ModelError) -> bool {
     use ErrorKind::{
         Budget, Cancelled, Forbidden, Internal, NotNoted, NotRecorded, SpendLimit, Unauthorized,
@@ -45,14 +45,14 @@ pub(crate) fn is_overflow(error: &ModelError) -> bool {
     matches!(error.kind(), ErrorKind::ContextOverflow | ErrorKind::TooLarge)
 }
 
-/// Purpose of an effect.
+/// Purpose of a model call in a debate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallPurpose {
     Critic,
     /// Answer of the conversation's decision maker.
     Answer,
     Score,
-    /// Second request for scores, as the first answer could not be parsed.
+    /// Second request for scores, because the first answer could not be parsed.
     ScoreAgain,
     Summary,
 }
@@ -89,8 +89,8 @@ impl CallPosition {
         Some(place)
     }
 
-    /// Whether later prompts depend on the failure of this call, so that the failure must be journaled: a missing
-    /// summary is replaced, and a prompt that was too long is shortened.
+    /// Whether later prompts depend on the failure of this call, so that the failure must be journaled. This applies to
+    /// a failed summary, which is replaced, and to a prompt that was too long, which is shortened.
     pub fn is_built_upon(self, error: &ModelError) -> bool {
         self.part == CallPurpose::Summary || is_overflow(error)
     }
@@ -99,14 +99,14 @@ impl CallPosition {
     /// long may be sent again in a shorter form, and scores requested again may still be found in the first answer.
     pub fn affects_the_verdict(self, error: &ModelError) -> bool {
         match self.part {
-            // Blind scores have a round and serve only for comparison.
+            // Blind scores, which have a round, serve only for comparison.
             CallPurpose::Score => self.round.is_none() && !is_overflow(error),
             CallPurpose::Critic | CallPurpose::Answer => !is_overflow(error),
             CallPurpose::ScoreAgain | CallPurpose::Summary => false,
         }
     }
 
-    /// Whether the effect belongs to a round before `round`, so that a fork from that round may reuse its outcome.
+    /// Whether the call belongs to a round before `round`, so that a fork from `round` may reuse its answer.
     pub fn is_before(self, round: u32) -> bool {
         self.round.is_some_and(|number| number < round)
     }
@@ -121,8 +121,8 @@ pub struct RoundEvents<'a> {
 }
 
 impl RoundEvents<'_> {
-    /// Event of a finished entry, in one conversation (`log`) or in all; its `next` is the next step of the
-    /// conversation.
+    /// Builds the event of a finished or failed entry, in one conversation (`log`) or in all conversations. Its field
+    /// `next` is the next step of the conversation.
     pub fn event(
         self,
         log: Option<LogName>,
@@ -140,7 +140,7 @@ impl RoundEvents<'_> {
     }
 }
 
-/// Conversations of a debate, rebuilt answer by answer.
+/// Conversations of a debate, to which model answers are added one by one.
 #[derive(Debug, Clone, Default)]
 pub struct Transcript {
     /// The opening critique, first entry of every conversation.
@@ -149,13 +149,13 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// Empty conversations of a debate with `makers` decision makers.
+    /// Creates the empty conversations of a debate with `makers` decision makers.
     pub fn of(makers: usize) -> Transcript {
         let logs = LogName::first(makers).map(|log| (log, Vec::new())).collect();
         Transcript { opening: None, logs }
     }
 
-    /// Adds an answer; returns the conversations that changed.
+    /// Adds a model answer to the conversations it belongs to. Returns the names of the conversations that changed.
     pub fn note(&mut self, key: &EffectKey, response: &ModelResponse) -> Vec<LogName> {
         let Some(CallPosition { log, round: Some(round), part }) = CallPosition::of(key) else {
             return Vec::new();
@@ -180,13 +180,13 @@ impl Transcript {
         }
     }
 
-    /// Entries of one conversation so far.
+    /// Entries that one conversation has so far.
     pub fn log(&self, log: LogName) -> Vec<ConversationEntry> {
         let own = self.logs.get(&log).into_iter().flatten();
         self.opening.iter().chain(own).cloned().collect()
     }
 
-    /// Known conversations: all of them if the number of decision makers is known, else those with an answer.
+    /// Names of the known conversations: all conversations of [`Transcript::of`], and those with an answer.
     pub fn names(&self) -> impl Iterator<Item = LogName> {
         self.logs.keys().copied()
     }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn place_is_parsed_from_keys() {
+    fn call_position_is_parsed_from_its_key() {
         let at = |log, round, part| Some(CallPosition { log, round, part });
         assert_eq!(place("round-1/critic"), at(None, Some(1), CallPurpose::Critic));
         assert_eq!(

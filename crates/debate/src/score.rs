@@ -1,4 +1,4 @@
-//! Score cards: four metrics of ten points each, and the fallback if they cannot be parsed.
+//! Score cards: four metrics of ten points each, and the fallback for scores that cannot be parsed.
 
 use std::sync::LazyLock;
 
@@ -8,10 +8,10 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Maximum total of one decision maker.
+/// Maximum total score that one decision maker can give.
 pub const BEST: u32 = 40;
 
-/// The metrics, in display order.
+/// Names of the metrics, in display order.
 pub const METRICS: [&str; 4] =
     ["impact", "feasibility", "risk_adjusted_return", "strategic_alignment"];
 
@@ -47,14 +47,14 @@ pub struct ScoreCard {
     pub strategic_alignment: u8,
 }
 
-/// Reasoning of a score card whose scores were extracted by pattern.
+/// Text for the field `reasoning` of a score card whose scores were extracted by pattern.
 const FOUND: &str = "Extracted by pattern: the answer was not the requested JSON.";
 
-/// Score of a metric that cannot be parsed.
+/// Score that is assumed for a metric that cannot be parsed.
 const NEUTRAL: u8 = 5;
 
 impl ScoreCard {
-    /// Makes a card from scores in the order of [`METRICS`], with no unanswered objection.
+    /// Creates a score card from scores in the order of [`METRICS`], without an unanswered objection.
     fn of(
         reasoning: &str,
         [impact, feasibility, risk_adjusted_return, strategic_alignment]: [u8; 4],
@@ -79,7 +79,8 @@ impl ScoreCard {
         self.scores().into_iter().map(u32::from).sum()
     }
 
-    /// JSON schema, described in the prompt: a native schema would precede the cached prefix and invalidate the cache.
+    /// JSON schema of a score card. It is part of the prompt's text, because a schema that is sent as a parameter would
+    /// precede the cached prefix and invalidate the cache.
     pub(crate) fn schema() -> &'static Schema {
         static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema {
             delivery: SchemaDelivery::Prompt,
@@ -94,18 +95,18 @@ impl ScoreCard {
         READER.as_ref()
     }
 
-    /// Neutral card of a judge whose call failed.
+    /// Neutral score card for a judge whose call failed.
     pub(crate) fn unasked() -> ScoreCard {
         ScoreCard::of("The judge's call failed: 5 is assumed for each metric.", [NEUTRAL; 4])
     }
 
-    /// Neutral card of a judge whose scores cannot be parsed.
+    /// Neutral score card for a judge whose scores cannot be parsed.
     pub(crate) fn neutral() -> ScoreCard {
         ScoreCard::of("The scores could not be parsed: 5 is assumed for each metric.", [NEUTRAL; 4])
     }
 
-    /// Extracts as many scores as possible from `texts`, preferring earlier ones. Missing metrics get 5 and are listed.
-    /// `None` if no score is found.
+    /// Extracts as many scores as possible from `texts`. Scores in earlier texts are preferred. Metrics that are not
+    /// found get a score of 5 and are returned as a list. `None` if no score is found.
     pub(crate) fn find_some<'a>(
         texts: impl Iterator<Item = &'a str> + Clone,
     ) -> Option<(ScoreCard, Vec<String>)> {
@@ -118,16 +119,17 @@ impl ScoreCard {
         Some((ScoreCard::of(FOUND, found.map(|score| score.unwrap_or(NEUTRAL))), assumed))
     }
 
-    /// Extracts the scores from text that is not the requested JSON. All four must be there, each next to its name, as
-    /// whole numbers from 1 to 10, and none twice with different values: the scores must not be guessed.
+    /// Extracts the scores from text that is not the requested JSON. Scores must not be guessed: all four must occur
+    /// next to the names of their metrics, as whole numbers from 1 to 10, and none may occur twice with different
+    /// values.
     pub(crate) fn find(text: &str) -> Option<ScoreCard> {
         let found = ScoreCard::find_some(std::iter::once(text));
         found.filter(|(_, assumed)| assumed.is_empty()).map(|(card, _)| card)
     }
 }
 
-/// A metric's name, an optional scale such as `(1-10)`, punctuation or a word such as `is`, and the number; it may be
-/// followed by `/10`, but not by `%`.
+/// Patterns that find the score of each metric in text: the metric's name, an optional scale such as `(1-10)`,
+/// punctuation or a word such as `is`, and the number. The number may be followed by `/10`, but not by `%`.
 static PATTERNS: LazyLock<[Regex; 4]> = LazyLock::new(|| {
     ["impact", "feasibility", "risk[ _-]*adjusted[ _-]*returns?", "strategic[ _-]*alignment"].map(
         |name| {
@@ -141,7 +143,7 @@ static PATTERNS: LazyLock<[Regex; 4]> = LazyLock::new(|| {
     )
 });
 
-/// The score that the pattern matches, if all its matches agree.
+/// The score that the pattern matches; `None` if there is no match or if the matches differ.
 fn only_value(pattern: &Regex, text: &str) -> Option<u8> {
     let mut found = None;
     for captures in pattern.captures_iter(text) {

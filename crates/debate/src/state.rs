@@ -20,24 +20,24 @@ use crate::score::ScoreCard;
 /// The move that is debated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveDocument {
-    /// `m1` to `m15` in a consultation.
+    /// Id of the move, such as `m1`.
     pub move_id: String,
     pub content: String,
 }
 
-/// Company data shown to all roles of a debate.
+/// Data on the company, contained in all prompts of a debate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DebateCompany {
     pub ticker: Option<String>,
     /// Company name, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Material about the company, besides the move.
+    /// Material about the company in addition to the move, such as inferences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pack: Option<String>,
 }
 
-/// Name of the conversation between the critic and one decision maker: `i1` is that of `D1`.
+/// Name of the conversation between the critic and one decision maker: `i1` is the conversation with `D1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String")]
 pub struct LogName(usize);
@@ -49,7 +49,7 @@ impl LogName {
     pub const I2: LogName = LogName(1);
     pub const I3: LogName = LogName(2);
 
-    /// The first `count` conversations, in order.
+    /// Names of the first `count` conversations, in order.
     pub fn first(count: usize) -> impl Iterator<Item = LogName> + Clone {
         (0..count).map(LogName)
     }
@@ -58,12 +58,12 @@ impl LogName {
         self.0
     }
 
-    /// The conversation of the decision maker with this id.
+    /// Name of the conversation with the decision maker that has this id, such as `D1`.
     pub(crate) fn of_maker(id: &str) -> Option<LogName> {
         numbered(id, 'D')
     }
 
-    /// Id of the conversation's decision maker.
+    /// Id of the decision maker in this conversation, such as `D1`.
     pub fn maker(self) -> String {
         format!("D{}", self.0 + 1)
     }
@@ -88,7 +88,7 @@ impl FromStr for LogName {
     }
 }
 
-/// Parses a letter followed by the conversation's number, counted from 1.
+/// Parses a name that consists of `letter` and the number of the conversation, counted from 1.
 fn numbered(text: &str, letter: char) -> Option<LogName> {
     let digits = text.strip_prefix(letter).filter(|digits| !digits.starts_with(['0', '+']))?;
     digits.parse::<usize>().ok()?.checked_sub(1).map(LogName)
@@ -97,7 +97,7 @@ fn numbered(text: &str, letter: char) -> Option<LogName> {
 /// One entry of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConversationEntry {
-    /// `critic`, `D1`, `D2` and so on.
+    /// Role that wrote the entry: `critic`, `D1`, `D2` and so on.
     pub role: Cow<'static, str>,
     pub content: Arc<str>,
     pub round: u32,
@@ -106,7 +106,7 @@ pub struct ConversationEntry {
     pub cut_off: bool,
 }
 
-/// Makes a conversation entry from a response.
+/// Creates a conversation entry from a model response.
 pub(crate) fn said(
     role: Cow<'static, str>,
     round: u32,
@@ -123,16 +123,16 @@ pub(crate) fn said(
 /// Why a conversation ended early.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PartialConversation {
-    /// Number of rounds in which both sides spoke.
+    /// Number of rounds in which both the critic and the decision maker wrote an entry.
     pub completed_rounds: u32,
     pub error: String,
 }
 
-/// Summary that replaces rounds in a prompt.
+/// Summary that replaces earlier rounds of a conversation in prompts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "SummarizedRounds")]
 pub struct RoundSummary {
-    /// Rounds 2 to this one are summarized.
+    /// Last round that the summary covers. The summary always starts with round 2.
     pub up_to_round: u32,
     pub text: String,
     /// Whether the text consists of the first lines of the entries, because no model could summarize them.
@@ -155,7 +155,7 @@ pub struct JudgeScore {
 }
 
 impl JudgeScore {
-    /// Caveat to show with the scores, unless the model returned them as requested.
+    /// Caveat to show with the scores; `None` if the model returned the scores as requested.
     pub fn doubt(&self) -> Option<String> {
         if let Some(error) = &self.failed {
             return Some(format!("NEUTRAL, 5 for each metric: the judge's call failed: {error}"));
@@ -168,7 +168,7 @@ impl JudgeScore {
     }
 }
 
-/// Personas replaced from a round on.
+/// Personas that are replaced from a given round on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PersonaChange {
     pub from_round: u32,
@@ -182,11 +182,11 @@ pub struct DebateState {
     pub move_document: MoveDocument,
     pub company: DebateCompany,
     pub personas: Arc<DebatePersonas>,
-    /// Persona changes; a later one overrides an earlier one for the same role.
+    /// Persona changes. A later change overrides an earlier change of the same role.
     pub changes: Vec<PersonaChange>,
-    /// Entries of each conversation: `i1`, `i2` and so on.
+    /// Entries of each conversation, in the order `i1`, `i2` and so on.
     pub logs: Vec<Vec<ConversationEntry>>,
-    /// Latest round with an entry.
+    /// Latest round in which a conversation has an entry.
     pub current_round: u32,
     pub max_rounds: u32,
     pub scores: BTreeMap<String, JudgeScore>,
@@ -199,11 +199,11 @@ pub struct DebateState {
     /// Summaries of rounds that no longer fit into a prompt.
     pub summaries: BTreeMap<LogName, RoundSummary>,
     pub spent: CallTotals,
-    /// Blocks at the start of every prompt, built once.
+    /// Blocks at the start of every prompt. They are built once per debate.
     pub(crate) blocks: Vec<Block>,
-    /// Conversations as prompt turns.
+    /// Entries of each conversation as prompt turns.
     pub(crate) turns: Vec<Vec<TranscriptTurn>>,
-    /// Request hasher of each conversation.
+    /// Hasher for each conversation, which computes the fingerprints of its requests.
     pub(crate) hashers: Arc<[PrefixHasher]>,
 }
 
@@ -257,13 +257,14 @@ impl DebateState {
         changed.map_or_else(|| self.personas.persona(role).unwrap_or_default(), String::as_str)
     }
 
-    /// Current round of a conversation.
+    /// Round of the last entry in a conversation; 0 if there is no entry.
     pub(crate) fn round_of(&self, name: LogName) -> u32 {
         self.log(name).last().map_or(0, |entry| entry.round)
     }
 }
 
-/// One change of a debate's state. An entry carries its prompt turn, built once for its branch and for the join.
+/// One change of a debate's state. `Said` contains the entry and also its prompt turn, so that the turn is built only
+/// once.
 #[derive(Debug, Clone)]
 pub enum DebateUpdate {
     Said { log: LogName, entry: ConversationEntry, turn: TranscriptTurn },

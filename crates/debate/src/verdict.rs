@@ -11,7 +11,7 @@ use crate::state::{
     ConversationEntry, DebateState, JudgeScore, LogName, PartialConversation, RoundSummary,
 };
 
-/// The outcome of a debate.
+/// Verdict of a debate: the scores of all decision makers, and failures that affected them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DebateVerdict {
     pub move_id: String,
@@ -35,12 +35,13 @@ pub struct DebateVerdict {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub summaries: BTreeMap<LogName, RoundSummary>,
     pub spent: CallTotals,
-    /// Not part of stored results: the journal has the conversations, and the API returns them as transcripts.
+    /// Entries of each conversation. Stored results do not contain them, because the journal does; the API returns
+    /// them as transcripts.
     #[schemars(skip)]
     pub conversation_logs: BTreeMap<LogName, Vec<ConversationEntry>>,
 }
 
-/// Why a single debate has no verdict: calls that failed for good.
+/// Error: a single debate has no verdict, because too many calls failed permanently.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoVerdict {
     #[error("no conversation completed a round, so there is no verdict: {error}")]
@@ -70,7 +71,7 @@ impl From<DebateState> for DebateVerdict {
 }
 
 impl DebateVerdict {
-    /// Total of the blind scores, if every decision maker gave some that could be parsed.
+    /// Total of the blind scores (given before the debate), if the scores of every decision maker could be parsed.
     pub fn blind_total(&self) -> Option<u32> {
         let totals = self.blind_scores.values().map(|score| score.card.total());
         let parsed =
@@ -83,15 +84,15 @@ impl DebateVerdict {
         self.scores_by_agent.iter().filter(|(_, score)| score.failed.is_some()).map(|(id, _)| id)
     }
 
-    /// Error of a call that failed for good and affected the verdict: a conversation is partial, or a judge's scores
+    /// Error of a call that failed permanently and affected the verdict: a conversation is partial, or a judge's scores
     /// are neutral.
     pub fn affected_by(&self) -> Option<&str> {
         let scores = self.scores_by_agent.values().filter_map(|score| score.failed.as_deref());
         self.partial.values().map(|partial| partial.error.as_str()).chain(scores).next()
     }
 
-    /// Why this verdict cannot stand, if so: no conversation completed a round, or the calls of more than half of the
-    /// judges failed.
+    /// Returns an error if the verdict is invalid, because no conversation completed a round or because the calls of
+    /// more than half of the judges failed.
     pub fn is_no_verdict(&self) -> Option<NoVerdict> {
         let error = self.affected_by()?.to_owned();
         let nothing = self.partial.len() == self.agents.len()

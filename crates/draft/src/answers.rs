@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::{AgentMessage, Submission, SubmissionStage, message_id};
 
-/// Response to a draft request.
+/// Result of `ollama_request_draft`, which creates a draft.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct DraftCreated {
     /// Path of the draft, relative to the workspace.
     pub draft_path: String,
     /// SHA-256 of the file; empty if it does not exist yet.
     pub original_hash: String,
+    /// Number of lines of the draft.
     pub line_count: usize,
     /// Whether the draft proposes a new file.
     pub new_file: bool,
@@ -21,7 +22,7 @@ pub struct DraftCreated {
     pub messages: Vec<AgentMessage>,
 }
 
-/// Response to a write.
+/// Result of `ollama_write_draft`, which replaces the content of a draft.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct DraftWritten {
     pub success: bool,
@@ -32,7 +33,7 @@ pub struct DraftWritten {
     pub messages: Vec<AgentMessage>,
 }
 
-/// Response to a read.
+/// Result of `ollama_read_draft`, which returns the content of a draft.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct DraftContent {
     pub content: String,
@@ -40,7 +41,7 @@ pub struct DraftContent {
     pub messages: Vec<AgentMessage>,
 }
 
-// Input of a submission. The doc comments here are part of the schema that models see.
+// Input of `ollama_submit_draft`. Models see the doc comments of this struct as part of the schema.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[schemars(rename = "SubmitDraft")]
 pub struct SubmitRequest<'a> {
@@ -58,7 +59,7 @@ pub struct SubmitRequest<'a> {
     pub all_drafts: bool,
 }
 
-/// Response to a submission.
+/// Result of `ollama_submit_draft`, which submits drafts for a decision.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SubmitResponse {
     pub submitted: bool,
@@ -85,11 +86,11 @@ pub enum SubmissionStatus {
     Escalated,
     /// The submission is not decided yet.
     Pending,
-    /// A reviewer rolled back the change.
+    /// A reviewer undid the change.
     Undone,
 }
 
-/// Builds the response about a submission.
+/// Builds the response that reports the status of a submission to its agent.
 pub(crate) fn answer(submission: &Submission, messages: Vec<AgentMessage>) -> SubmitResponse {
     let (verdict, next) = match submission.stage {
         SubmissionStage::Accepted => (
@@ -110,7 +111,7 @@ pub(crate) fn answer(submission: &Submission, messages: Vec<AgentMessage>) -> Su
             "the check is still running; the verdict comes with the response to a later call",
         ),
         SubmissionStage::Undone | SubmissionStage::Undoing => {
-            (SubmissionStatus::Undone, "a reviewer has rolled back the change")
+            (SubmissionStatus::Undone, "a reviewer has undone the change")
         }
     };
     SubmitResponse {

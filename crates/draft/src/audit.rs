@@ -10,34 +10,39 @@ use crate::{DraftService, DraftState, DraftStep, LogComparison};
 
 pub use assize_store::{HeadKey, HeadKeyError, InvalidHead, SignedHead};
 
-/// Result of checking the log.
+/// Result of checking the audit log of a workspace.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LogCheck {
+    /// Whether the check found no problem.
     pub intact: bool,
-    /// Problems found.
+    /// Descriptions of the problems that the check found.
     pub wrong: Vec<String>,
-    /// Number of entries in the store, of all workspaces.
+    /// Number of audit log entries of all workspaces in the store.
     pub entries: usize,
+    /// Number of audit log entries of this workspace.
     pub of_workspace: usize,
-    /// Current head of the log as `ID:HASH`; a later check can confirm that the log still contains it.
+    /// Current head of the log as `ID:HASH`; a later check can confirm that the log still contains this entry.
     pub head: Option<String>,
-    /// Occasions when the log in the workspace was too short and was completed.
+    /// Repairs of the log file in the workspace: it was too short, and the missing lines were appended.
     pub completed: Vec<LogCompletion>,
-    /// Comparison with the log in the workspace.
+    /// Comparison of the log file in the workspace with the store.
     #[serde(skip)]
     pub mirror: LogComparison,
 }
 
-/// One completion of the log in the workspace.
+/// One repair of the log file in the workspace, which was too short.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LogCompletion {
+    /// Id of the log entry that records the repair.
     pub entry: u64,
+    /// Number of complete lines of the log file before the repair.
     pub lines_there: usize,
+    /// Number of lines that the repair appended.
     pub lines_added: usize,
 }
 
-/// Checks whether the log was changed, truncated or reordered, in the store or in the workspace. `since` lists earlier
-/// heads as `ID:HASH`, which the log must still contain.
+/// Checks whether the audit log in the store or the log file in the workspace was changed, truncated or reordered.
+/// `since` lists earlier heads of the log as `ID:HASH`, separated by spaces, which the log must still contain.
 pub async fn look(
     store: &dyn Store,
     service: &DraftService,
@@ -50,7 +55,7 @@ pub async fn look(
         log.iter().filter(|entry| entry.subject == service.subject()).collect();
     let mut wrong = Vec::new();
     if let AuditVerdict::Broken { at } = AuditVerdict::of(&log, head) {
-        wrong.push(format!("entry {at} in the store was changed, removed or moved"));
+        wrong.push(format!("audit log entry {at} in the store was changed, removed or moved"));
     }
     wrong.extend(mirror.complaint(own.len()));
     wrong.extend(missing(&log, since.unwrap_or_default())?);
@@ -65,7 +70,8 @@ pub async fn look(
     })
 }
 
-/// Problems of a log that must contain these heads, each as `ID:HASH`.
+/// Checks that a log still contains the given heads (`ID:HASH`, separated by spaces); returns a description of each
+/// problem.
 pub fn missing(log: &[AuditEntry], heads: &str) -> Result<Vec<String>, Failure> {
     let mut wrong = Vec::new();
     for head in heads.split_ascii_whitespace() {
@@ -88,7 +94,8 @@ fn completed(entry: &AuditEntry) -> Option<LogCompletion> {
     Some(LogCompletion { entry: entry.id, lines_there, lines_added })
 }
 
-/// Filters all entries of a workspace: those about a task or its submissions, or about refused paths.
+/// Filters the log entries of a workspace. With `task`, only entries about the task and its submissions remain. With
+/// `refused`, only entries about refused paths remain.
 pub fn about(mut entries: Vec<AuditEntry>, task: Option<&str>, refused: bool) -> Vec<AuditEntry> {
     let submissions = DraftState::of(&entries).submissions;
     let concerns = |entry: &AuditEntry, task: &str| {

@@ -1,7 +1,7 @@
 //! The gate's decision on a submission.
 //!
 //! A submission that needs no tests is decided in the transaction that recorded it. Tests run without the workspace
-//! lock; a second transaction then repeats all checks and decides.
+//! lock. After the tests, a second transaction repeats all checks and decides.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::service::{DraftError, DraftService, wrong};
 use crate::state::{ProposedFile, Submission, SubmissionStage};
 use crate::transaction::Transaction;
 
-/// Test result of a submission: the reasons against it, and the last verification.
+/// Result of the project's tests on a submission: reasons to reject or escalate it, and the last verification.
 type Tested = (Vec<Reason>, Option<VerifyResult>);
 
 impl DraftService {
-    /// Decides on a submission; returns the transaction in which it was decided. `right` is the submission's decision
-    /// lock, which is needed to test it or if an earlier transaction recorded it. `gone` is cancelled when the agent
-    /// stops waiting for the response.
+    /// Decides on a submission and returns the transaction in which the decision was made. `right` is the decision lock
+    /// of the submission: the caller must pass it if an earlier transaction recorded the submission, and otherwise this
+    /// method acquires it if tests are needed. `gone` is cancelled when the agent stops waiting for the response.
     pub(crate) async fn decide(
         self: &Arc<Self>,
         mut transaction: Transaction,
@@ -48,16 +48,18 @@ impl DraftService {
             transaction = self.begin().await?;
         };
         transaction.write_submission(&submission);
-        // Release the workspace lock: the tests may take long.
+        // Release the workspace lock, because the tests may take long.
         drop(transaction);
         let tested = self.test(&submission, &policy).await;
-        // Files, the contract or the on/off switch may have changed meanwhile, so check everything again.
+        // During the tests, the files, the contract or the on/off switch of the draft tools may have changed. Therefore
+        // all checks are repeated.
         let mut transaction = self.begin().await?;
         transaction.decide(id, Some(tested), gone).await?;
         Ok(transaction)
     }
 
-    /// Decides on a submission that an earlier transaction recorded, once no other process is deciding on it.
+    /// Decides on a submission that an earlier transaction recorded. Waits while another process is deciding on the
+    /// submission.
     pub(crate) async fn decide_earlier(
         self: &Arc<Self>,
         id: u64,
@@ -68,7 +70,7 @@ impl DraftService {
         self.decide(transaction, Some(right), id, gone).await
     }
 
-    /// Takes the decision lock of a submission; `None` while another process holds it.
+    /// Tries to acquire the decision lock of a submission; returns `None` if another process holds the lock.
     pub(crate) fn right_to_decide(&self, id: u64) -> Result<Option<FolderLock>, DraftError> {
         self.try_lock(&decision_lock_name(id))
     }
@@ -93,7 +95,8 @@ impl DraftService {
         }
     }
 
-    /// Starts to decide on every submission whose process died before it decided.
+    /// Starts a background task for every undecided submission. The task decides on the submission unless another
+    /// process is deciding on it. A submission stays undecided if its process died before the decision.
     pub async fn begin_to_decide_what_is_left(self: &Arc<Self>) -> Result<(), DraftError> {
         let state = self.state().await?;
         let left = state.submissions.values().filter(|s| s.stage == SubmissionStage::Submitted);
@@ -101,7 +104,7 @@ impl DraftService {
             let service = Arc::clone(self);
             self.deciding.spawn(async move {
                 if let Err(error) = service.decide_orphaned(id).await {
-                    tracing::warn!(submission = id, %error, "cannot decide on the submission");
+                    tracing::warn!(submission = id, %error, "cannot decide on an orphaned submission");
                 }
             });
         }
@@ -118,7 +121,7 @@ impl DraftService {
         Ok(())
     }
 
-    /// Waits for running decisions of this process.
+    /// Waits until all decisions that this process has started are finished.
     pub async fn finish_deciding(&self) {
         self.deciding.close();
         self.deciding.wait().await;
@@ -131,7 +134,8 @@ fn decision_lock_name(id: u64) -> String {
     format!("deciding-{id}")
 }
 
-/// Derives the decision from the reasons.
+/// Derives the decision on a submission from the reasons that the checks and tests found. `told` is true if the
+/// response to the agent's call reports the decision.
 fn decision(
     submission: &Submission,
     (review, policy): (Review, Fingerprint),
@@ -147,7 +151,7 @@ fn decision(
     let advice = match (review, verdict) {
         (Review::Never, _) => Some("reviews are disabled: reduce the change, or drop it"),
         (_, GateVerdict::Rejected) => {
-            Some("fix the other reasons; this one alone needs a reviewer")
+            Some("fix the other reasons; then a reviewer decides on this one")
         }
         _ => None,
     };
@@ -183,7 +187,7 @@ impl Transaction {
         }
         let (found, verified) = tested.unwrap_or_default();
         reasons.extend(found);
-        // While the tools are off a reviewer decides, even if reviews are disabled.
+        // While the draft tools are off, a reviewer decides, even if the settings disable reviews.
         let review = if self.state().off { Review::Escalated } else { policy.review };
         let told = !gone.is_cancelled();
         let by = (review, policy.fingerprint());
@@ -195,7 +199,7 @@ impl Transaction {
         self.service.workspace.inside(path).map_err(wrong)
     }
 
-    /// All reasons against a submission.
+    /// Runs all checks except the tests on a submission; returns the reasons to reject or escalate it.
     fn check(
         &self,
         submission: &Submission,
@@ -204,14 +208,14 @@ impl Transaction {
     ) -> Result<Vec<Reason>, DraftError> {
         let mut reasons = Vec::new();
         if policy.task.as_deref().is_some_and(|only| only != submission.task.as_str()) {
-            let message = "the contract is for another task";
+            let message = "the contract of the workspace is for another task";
             let reason = submission.reason(ReasonEffect::Reject, "path/not-allowed", message);
             reasons.push(reason.advise("work on the task that the contract names"));
         }
         for proposed in &submission.files {
             match self.change_of(proposed) {
                 Ok(change) => reasons.extend(assize_gate::check(&change, policy, places)?),
-                // A change that cannot be checked must not pass.
+                // A change that cannot be checked must not be accepted, so a reviewer decides.
                 Err(error) => {
                     let message = format!("the change cannot be checked: {error}");
                     reasons.push(submission.reason(ReasonEffect::Escalate, "unreadable", message));
@@ -222,13 +226,14 @@ impl Transaction {
         if self.state().off {
             let message = "the draft tools are off: the change is kept as a proposed patch";
             let reason = submission.reason(ReasonEffect::Escalate, "off", message);
-            reasons
-                .push(reason.advise(format!("`assize gate accept {}` applies it", submission.id)));
+            let advice = format!("`assize gate accept {}` applies the change", submission.id);
+            reasons.push(reason.advise(advice));
         }
         let names: BTreeSet<String> =
             submission.files.iter().map(|file| file.path.to_lowercase()).collect();
         if names.len() < submission.files.len() {
-            let message = "two of its files are the same on case-insensitive file systems";
+            let message =
+                "two files of the submission have the same path on case-insensitive file systems";
             reasons.push(submission.reason(ReasonEffect::Escalate, "look-alike", message));
         }
         if policy.fingerprint() != submission.policy {
@@ -238,7 +243,8 @@ impl Transaction {
         Ok(reasons)
     }
 
-    /// Reason if the task changes more files than allowed, including files of its accepted submissions.
+    /// Returns a reason to escalate if the task changes more files than the policy allows. The files of accepted
+    /// submissions of the task are included.
     fn too_many_files(&self, submission: &Submission, policy: &Policy) -> Option<Reason> {
         let earlier = self.state().submissions.values().filter(|earlier| {
             earlier.task == submission.task && earlier.stage == SubmissionStage::Accepted
@@ -249,11 +255,11 @@ impl Transaction {
             .map(|file| file.path.as_str())
             .collect();
         let (count, most) = (files.len(), policy.max_files);
-        let message = format!("the task changes {count} files (at most {most})");
+        let message = format!("the task changes {count} files (limit: {most})");
         (count > most).then(|| submission.reason(ReasonEffect::Escalate, "scope/files", message))
     }
 
-    /// The change that the gate checks: the draft and the file it replaces.
+    /// Builds the input of the gate's checks for one file: the proposed content, and the file that it would replace.
     fn change_of(&self, proposed: &ProposedFile) -> Result<ProposedChange, DraftError> {
         let (path, service) = (self.path(&proposed.path)?, &self.service);
         let is_new = proposed.before.is_none();

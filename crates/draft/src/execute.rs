@@ -1,4 +1,4 @@
-//! Executes decisions: changes files, deletes drafts, and finishes what a dead process had begun.
+//! Executes decisions: changes files, deletes drafts, and finishes the file changes of processes that died.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::service::{DraftError, DraftService, GATE, file, wrong};
 use crate::state::{DraftStep, Submission, SubmissionStage, message_id};
 use crate::transaction::Transaction;
 
-/// Name of the folder in [`HANDOFF`] in which new content is staged.
+/// Name of the folder in [`HANDOFF`] in which new file contents are staged before they are applied.
 pub(crate) const STAGING: &str = "staging";
 
 const OFF: &str = "the draft tools are switched off in this workspace; stop and inform the user";
@@ -21,16 +21,16 @@ const OFF: &str = "the draft tools are switched off in this workspace; stop and 
 pub(crate) struct Decision {
     pub(crate) verdict: GateVerdict,
     pub(crate) reasons: Vec<Reason>,
-    /// Policy of the decision.
+    /// Hash of the policy under which the decision was made.
     pub(crate) policy: Fingerprint,
     pub(crate) review: Review,
     pub(crate) verified: Option<VerifyResult>,
-    /// Whether the response to the agent's call reports the decision; otherwise a message does.
+    /// Whether the response to the agent's call reports the decision. If false, a later message reports it.
     pub(crate) told: bool,
 }
 
 impl Decision {
-    /// A reviewer's decision; the agent learns of it by a message.
+    /// Creates a reviewer's decision, which a message reports to the agent.
     pub(crate) fn by_reviewer(
         submission: &Submission,
         verdict: GateVerdict,
@@ -46,7 +46,7 @@ impl Decision {
         DraftStep::Decided { submission, verdict, reasons, files, policy, verified, told }
     }
 
-    /// Turns the decision into one that the change could not be applied: escalated, or rejected if reviews are
+    /// Replaces the verdict after the change could not be applied: with escalated, or with rejected if reviews are
     /// disabled.
     fn not_applied(mut self, submission: &Submission, why: &str) -> Decision {
         self.reasons.retain(|reason| reason.rule != "apply");
@@ -60,18 +60,19 @@ impl Decision {
     }
 }
 
-/// Result of changing files. Unless done, all files are unchanged.
+/// Result of changing the files of a submission.
 #[derive(Debug)]
 enum Changed {
+    /// All files were changed.
     Done,
-    /// Staging failed; no intent is recorded.
+    /// The new contents could not be staged. No file was changed, and no intent is recorded.
     NotStaged(ApplyError),
-    /// Applying failed after the intent was recorded.
+    /// The change failed after the intent was recorded. No file was changed.
     NotApplied(ApplyError),
 }
 
 impl DraftService {
-    /// Starts a transaction and finishes what a dead process had begun.
+    /// Starts a transaction, and finishes the file changes of processes that died.
     pub(crate) async fn begin(self: &Arc<Self>) -> Result<Transaction, DraftError> {
         let (mut transaction, repaired) = Transaction::open(self).await?;
         if repaired {
@@ -127,7 +128,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Applies a submission. If that fails, settles it with another verdict and returns the error.
+    /// Applies a submission. If the change fails, records another verdict and returns the error message.
     pub(crate) async fn accept(
         &mut self,
         by: &str,
@@ -150,7 +151,7 @@ impl Transaction {
         Ok(Some(error))
     }
 
-    /// Rolls back an applied submission.
+    /// Undoes an applied submission.
     pub(crate) async fn undo(&mut self, by: &str, id: u64) -> Result<(), DraftError> {
         let files = self.submission(id)?.reversed();
         for hash in files.iter().filter_map(|file| file.after) {
@@ -166,7 +167,7 @@ impl Transaction {
         }
     }
 
-    /// Records that a change with a recorded intent was not applied; returns the error.
+    /// Records that a change whose intent is recorded was not applied; returns the error message.
     async fn record_not_applied(
         &mut self,
         by: &str,
@@ -178,7 +179,7 @@ impl Transaction {
         Ok(why)
     }
 
-    /// Stages new content, records the intent, and changes all files or none.
+    /// Stages the new contents, records the intent, and changes all files or none.
     async fn change(
         &mut self,
         by: &str,
@@ -193,7 +194,7 @@ impl Transaction {
             Err(error) => return Ok(Changed::NotStaged(error)),
         };
         if let Err(error) = self.record(by, intent).await {
-            // Nothing is applied without an intent.
+            // Without a recorded intent, no file is changed.
             applier.clear(&items);
             return Err(error);
         }
@@ -201,13 +202,13 @@ impl Transaction {
             Ok(()) => Ok(Changed::Done),
             // The intent stays recorded, so the next transaction finishes the change.
             Err(error @ ApplyError::Half { .. }) => Err(DraftError::Unfinished(format!(
-                "{error}; the next transaction retries the change"
+                "{error}; the next draft operation in this workspace retries the change"
             ))),
             Err(error) => Ok(Changed::NotApplied(error)),
         }
     }
 
-    /// Finishes changes that a dead process had begun.
+    /// Finishes changes of files that a process had started before it died.
     async fn finish_interrupted(&mut self) -> Result<(), DraftError> {
         let interrupted = |submission: &&Submission| {
             matches!(submission.stage, SubmissionStage::Accepting | SubmissionStage::Undoing)
@@ -225,7 +226,8 @@ impl Transaction {
                     self.record(GATE, DraftStep::Applied { submission: id, told: false }).await?;
                     self.remove_drafts(&submission)?;
                 }
-                // Still not possible, for example because of an I/O error. Other calls must not fail because of it.
+                // The change still cannot be finished, for example because of an I/O error. This must not make other
+                // calls fail.
                 Err(error @ ApplyError::Half { .. }) => {
                     tracing::warn!(submission = id, %error, "cannot finish an interrupted change yet");
                 }
@@ -249,7 +251,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Deletes drafts of settled submissions whose process died after recording the entry.
+    /// Deletes the remaining drafts of decided submissions, if a process died between the decision and the deletion.
     fn remove_left_drafts(&self) -> Result<(), DraftError> {
         let names = self.drafts.names().map_err(file(DRAFTS))?;
         let left = |submission: &&Submission| {
@@ -262,8 +264,8 @@ impl Transaction {
         self.state().submissions.values().filter(left).try_for_each(|left| self.remove_drafts(left))
     }
 
-    /// Deletes the drafts of a settled submission unless they were requested again. The drafts are deleted last,
-    /// because they show the next transaction that this was not finished.
+    /// Deletes the drafts of a decided submission, unless agents requested them again. The drafts are deleted last: if
+    /// the process dies before that, the remaining drafts show the next transaction that the deletion is incomplete.
     fn remove_drafts(&self, submission: &Submission) -> Result<(), DraftError> {
         let waits = |s: &Submission| s.task == submission.task && s.stage.waits();
         let name = submission_file(&submission.task);
@@ -279,7 +281,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Writes a waiting submission to a file next to the drafts, for users. It is never read back.
+    /// Writes a waiting submission to a file next to the drafts, for users. Assize never reads this file.
     pub(crate) fn write_submission(&self, submission: &Submission) {
         let name = submission_file(&submission.task);
         let mut shown = serde_json::json!({"message_id": message_id(submission.entry)});
@@ -291,7 +293,7 @@ impl Transaction {
     }
 }
 
-/// Name of the file that describes a task's submission.
+/// Returns the name of the file that describes the waiting submission of a task.
 fn submission_file(task: &TaskId) -> String {
     format!("{task}.submission.json")
 }

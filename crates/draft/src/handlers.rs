@@ -1,5 +1,5 @@
-//! Handlers of the draft tools: request a copy of a file, write and read the draft, and submit it. Responses tell the
-//! agent what to do next. Paths are untrusted input.
+//! Handlers of the draft tools: request a draft of a file, write and read the draft, and submit it. Responses contain
+//! instructions for the agent's next step. Paths from agents are untrusted input.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ use crate::service::{DraftError, DraftService, file, wrong};
 use crate::state::{DraftStep, OpenDraft, ProposedFile, Submission};
 use crate::transaction::Transaction;
 
-/// Maximum length of a summary.
+/// Maximum length of the summary of a change, in characters.
 const MAX_SUMMARY: usize = 2000;
 
-/// Maximum number of open drafts of a task, per file that it may change.
+/// Maximum number of open drafts of a task, for each file that the policy allows a task to change.
 const MAX_DRAFTS_PER_FILE: usize = 10;
 
 impl DraftService {
     /// Creates a draft: a copy of a file for editing.
     ///
     /// # Errors
-    /// If the file may not be drafted; the message has the reason.
+    /// If the agent may not change the file; the message contains the reason.
     pub async fn request(
         self: &Arc<Self>,
         by: &str,
@@ -97,7 +97,7 @@ impl DraftService {
         })
     }
 
-    /// Reads a draft.
+    /// Returns the content of a draft.
     pub async fn read(self: &Arc<Self>, by: &str, path: &str) -> Result<DraftContent, DraftError> {
         let mut transaction = self.begin_if_on().await?;
         let draft = transaction.draft(by, "read", path).await?;
@@ -108,7 +108,7 @@ impl DraftService {
         Ok(DraftContent { content, line_count, messages: transaction.messages(&draft.task).await? })
     }
 
-    /// Submits drafts and waits for the verdict up to [`Options::patience`](crate::Options::patience).
+    /// Submits drafts, and waits for the verdict for at most [`DraftOptions::patience`](crate::DraftOptions::patience).
     pub async fn submit(
         self: &Arc<Self>,
         by: &str,
@@ -131,9 +131,9 @@ impl DraftService {
         Ok(answer)
     }
 
-    /// Makes the gate decide on a submission and waits for the verdict up to
-    /// [`Options::patience`](crate::Options::patience). `transaction` is the one that recorded it; `None` if it was
-    /// recorded earlier.
+    /// Starts the gate's decision on a submission, and waits for the verdict for at most
+    /// [`DraftOptions::patience`](crate::DraftOptions::patience). `transaction` is the transaction that recorded the
+    /// submission, or `None` if an earlier transaction recorded it.
     pub(crate) async fn verdict(
         self: &Arc<Self>,
         transaction: Option<Transaction>,
@@ -152,13 +152,13 @@ impl DraftService {
         });
         let mut transaction = match tokio::time::timeout(self.options.patience, deciding).await {
             Ok(decided) => {
-                let failed = |_| wrong("the gate failed unexpectedly; submit it again");
+                let failed = |_| wrong("the gate failed unexpectedly; submit the draft again");
                 decided.map_err(failed)??
             }
             Err(_) => self.begin().await?,
         };
-        // Decisions need a transaction. This response reports a decision made before this one; a message reports a
-        // later one.
+        // Every decision needs a transaction, so none is made while this transaction exists. This response reports an
+        // earlier decision; a later decision is reported by a message.
         drop(waiting);
         let messages = transaction.messages(task).await?;
         Ok(answer(transaction.submission(id)?, messages))
@@ -211,7 +211,7 @@ impl Transaction {
         Ok((name, note))
     }
 
-    /// Records a submission with immutable copies of the drafts.
+    /// Records a submission of drafts, and stores immutable copies of their contents. Returns the submission's number.
     async fn record_drafts(
         &mut self,
         by: &str,
@@ -227,7 +227,7 @@ impl Transaction {
             Ok(path) if path.to_string() == draft.path => {}
             Ok(path) => {
                 return Err(wrong(format!(
-                    "this is a draft of `{}`, not of `{path}`; name that as `original_path`",
+                    "this is a draft of `{0}`, not of `{path}`; set `original_path` to `{0}`",
                     draft.path
                 )));
             }
@@ -246,7 +246,7 @@ impl Transaction {
         let (mut files, mut unchanged) = (Vec::new(), Vec::new());
         for draft in &drafts {
             match self.propose(by, draft).await? {
-                // This draft of a new file was never written to.
+                // Skip the draft of a new file if the agent never wrote to the draft.
                 Some(new) if new.before.is_none() && new.added == 0 && draft.name != named => {}
                 Some(proposed) => files.push(proposed),
                 None => unchanged.push(draft.path.as_str()),
@@ -255,13 +255,13 @@ impl Transaction {
         if files.is_empty() {
             let names = unchanged.join("`, `");
             return Err(wrong(format!(
-                "the draft does not change `{names}`; write the change to it first"
+                "the draft does not change `{names}`; write the change to the draft first"
             )));
         }
         self.record_submission(by, task, (summary, None), files).await
     }
 
-    /// Shortens a summary; rejects it if it contains a secret.
+    /// Shortens the summary of a change. A summary that contains a secret is an error.
     pub(crate) fn summary(&self, text: &str) -> Result<String, DraftError> {
         let summary = assize_types::text::shorten(text.trim(), MAX_SUMMARY);
         let secrets = SecretScanner::get()?;
@@ -269,14 +269,14 @@ impl Transaction {
         match summary.lines().flat_map(in_summary).next() {
             None => Ok(summary),
             Some(found) => Err(wrong(format!(
-                "the summary contains {}; remove that and submit again",
+                "the summary contains {}; remove it and submit again",
                 found.what
             ))),
         }
     }
 
-    /// Records a submission for the gate to decide on; returns its number. The entry of a cancelled caller may be
-    /// written first, so the number is known only after reading both back.
+    /// Records a submission, on which the gate then decides; returns the submission's number. The store may write the
+    /// log entry of a cancelled caller first, so the number is known only after the entry is recorded.
     pub(crate) async fn record_submission(
         &mut self,
         by: &str,
@@ -297,7 +297,7 @@ impl Transaction {
         Ok(recorded.ok_or_else(lost)?.id)
     }
 
-    /// Finds the draft of a path.
+    /// Finds the open draft with the given draft path. A path outside the drafts folder is refused.
     async fn draft(&mut self, by: &str, tool: &str, path: &str) -> Result<OpenDraft, DraftError> {
         let name = draft_name(path, &self.service.workspace.roots());
         let Some(name) = name else {
@@ -316,7 +316,7 @@ impl Transaction {
         self.state().drafts.get(&name).cloned().ok_or_else(missing)
     }
 
-    /// Finds the draft of a path, if it can still be changed.
+    /// Finds the open draft with the given draft path. A draft that is already submitted is an error.
     async fn open_draft(
         &mut self,
         by: &str,
@@ -330,7 +330,7 @@ impl Transaction {
         }
     }
 
-    /// Reads the content and permissions of a draft.
+    /// Reads the content and the permission bits of a draft.
     async fn read_draft(
         &mut self,
         by: &str,
@@ -346,7 +346,7 @@ impl Transaction {
             ))),
             Err(error @ (FileError::Link | FileError::Special)) => {
                 let why =
-                    format!("the draft `{}` was replaced by something else: {error}", draft.name);
+                    format!("the draft `{}` is not a regular file any more: {error}", draft.name);
                 let (task, path) = (draft.task.to_string(), draft_path(&draft.name));
                 Err(self.refuse(by, tool, Some(&task), &path, why).await)
             }
@@ -354,7 +354,8 @@ impl Transaction {
         }
     }
 
-    /// Builds a file of a submission from a draft, with an immutable copy; `None` if it changes nothing.
+    /// Builds the submission record of a draft, and stores an immutable copy of its content. Returns `None` if the
+    /// draft has the same content as its file.
     async fn propose(
         &mut self,
         by: &str,
@@ -369,7 +370,7 @@ impl Transaction {
         Ok(Some(ProposedFile { draft: Some(draft.name.clone()), draft_mode, ..proposed }))
     }
 
-    /// Builds a file of a submission, with an immutable copy of its new content.
+    /// Builds the submission record of a file, and stores an immutable copy of the file's new content.
     pub(crate) fn proposed_file(
         &self,
         path: &str,
@@ -388,8 +389,8 @@ impl Transaction {
         })
     }
 
-    /// Finds the submission that already contains a draft, unless the draft was requested again since. A repeated
-    /// submit, for example after a crash, gets the same response.
+    /// Finds the submission that already contains a draft, unless the agent requested the draft again since. A repeated
+    /// submit call, for example after a crash, returns the status of that submission.
     fn earlier_submission(&self, submit: &SubmitRequest<'_>, task: &TaskId) -> Option<u64> {
         let name = draft_name(submit.draft_path, &self.service.workspace.roots())?;
         if self.state().drafts.get(&name).is_some_and(|draft| draft.submission.is_none()) {
@@ -402,7 +403,7 @@ impl Transaction {
     }
 }
 
-/// Error for a file with a waiting submission.
+/// Creates the error for a file whose submission waits for a decision.
 pub(crate) fn waits(id: u64) -> DraftError {
     wrong(format!(
         "this change is submitted and waits for a decision (submission {id}); work on other files until then"

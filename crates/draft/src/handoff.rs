@@ -1,4 +1,4 @@
-//! Sets up the drafts folder of a workspace and keeps it out of the git repository.
+//! Creates the drafts folder of a workspace, and adds it to the `.gitignore` of the workspace.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use assize_workspace::{DRAFTS, FileError, HANDOFF, Workspace};
 /// Name of git's ignore file.
 const IGNORE: &str = ".gitignore";
 
-/// Maximum size of the ignore file in bytes.
+/// Maximum size of the `.gitignore` file in bytes.
 const MAX_SIZE: u64 = 16 << 20;
 
-/// Lines that already ignore drafts.
+/// Lines of a `.gitignore` that already make git ignore the drafts folder.
 const KNOWN: [&str; 7] = [
     "/_handoff/*",
     "_handoff/*",
@@ -22,7 +22,7 @@ const KNOWN: [&str; 7] = [
     "**/_handoff/",
 ];
 
-/// Lines that make git ignore drafts but not the contract.
+/// Lines for a `.gitignore` that make git ignore the drafts folder but not the contract.
 pub const IGNORED: &str = "/_handoff/*\n!/_handoff/TASK_CONTRACT.json";
 
 /// The `.gitignore` of a workspace.
@@ -33,7 +33,7 @@ pub struct IgnoreFile {
 }
 
 fn failed(folder: &Path, what: &str, error: &dyn std::fmt::Display) -> Failure {
-    let message = format!("cannot use `{}`: {error}", folder.join(what).display());
+    let message = format!("cannot access `{}`: {error}", folder.join(what).display());
     Failure::new(FailureKind::Environment, message)
 }
 
@@ -42,7 +42,7 @@ pub fn prepare(folder: &Path) -> Result<IgnoreFile, Failure> {
     let workspace = Workspace::open(folder).map_err(|error| failed(folder, "", &error))?;
     let made = workspace.root().folder(HANDOFF).and_then(|handoff| handoff.folder(DRAFTS));
     made.map_err(|error| failed(folder, HANDOFF, &error))?;
-    // Does not follow a link, which could lead anywhere.
+    // This read does not follow a symbolic link, which could point outside the workspace.
     let text = match workspace.root().read(IGNORE, MAX_SIZE) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(FileError::Missing) => String::new(),
@@ -52,12 +52,12 @@ pub fn prepare(folder: &Path) -> Result<IgnoreFile, Failure> {
 }
 
 impl IgnoreFile {
-    /// Whether the file already ignores drafts.
+    /// Whether the `.gitignore` already makes git ignore the drafts folder.
     pub fn leaves_drafts_out(&self) -> bool {
         self.text.lines().any(|line| KNOWN.contains(&line.trim()))
     }
 
-    /// Adds the lines that ignore drafts.
+    /// Adds the lines to the `.gitignore` that make git ignore the drafts folder.
     pub fn leave_drafts_out(&self, folder: &Path) -> Result<(), Failure> {
         let gap = if self.text.is_empty() || self.text.ends_with('\n') { "" } else { "\n" };
         let added = self.workspace.root().append(IGNORE, format!("{gap}{IGNORED}\n").as_bytes());

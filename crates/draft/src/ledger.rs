@@ -1,5 +1,8 @@
-//! The log of a workspace: entries in the store's audit log, which is outside the workspace, and the same entries as
-//! lines of `_handoff/transition.ndjson`, for people and for comparison.
+//! The log of the draft workflow in a workspace.
+//!
+//! The entries are in the audit log of the store, outside the workspace. The same entries are also written as lines to
+//! a log file in the workspace, `_handoff/transition.ndjson`, where users can read them. A comparison of both detects
+//! changes to the log file.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -9,7 +12,7 @@ use assize_workspace::{FileError, FolderHandle, HANDOFF};
 
 use crate::state::{DraftState, DraftStep};
 
-/// File name of the log in the workspace.
+/// Name of the log file in the folder [`HANDOFF`] of a workspace.
 pub const TRANSITIONS: &str = "transition.ndjson";
 
 /// Audit log of one workspace.
@@ -21,7 +24,7 @@ pub(crate) struct WorkspaceLog {
 }
 
 impl WorkspaceLog {
-    /// Records a step as an entry.
+    /// Records a step as an entry of the audit log.
     pub(crate) async fn record(
         &self,
         actor: &str,
@@ -32,7 +35,7 @@ impl WorkspaceLog {
         self.store.audit(NewAuditEntry { actor, action, subject, detail }).await
     }
 
-    /// Entries after the given one.
+    /// Reads the entries of this workspace whose id is greater than `after`.
     pub(crate) async fn entries(&self, after: u64) -> Result<Vec<AuditEntry>, StoreError> {
         tracing::trace!(target: "assize_draft::log_read", after);
         let subject = Some(self.subject.clone());
@@ -40,16 +43,16 @@ impl WorkspaceLog {
     }
 }
 
-/// Cached state of a log.
+/// Cached state of a workspace's drafts, computed from the log entries that were read so far.
 #[derive(Debug, Default)]
 pub(crate) struct LogCache {
     pub(crate) state: DraftState,
-    /// Expected length of the log in the workspace; `None` if unknown.
+    /// Expected size in bytes of the log file in the workspace; `None` if unknown.
     pub(crate) log_length: Option<u64>,
 }
 
 impl LogCache {
-    /// Reads the entries written since the last call.
+    /// Reads the log entries that were written since the last call, applies them to the state, and returns them.
     pub(crate) async fn catch_up(
         &mut self,
         ledger: &WorkspaceLog,
@@ -63,38 +66,42 @@ impl LogCache {
     }
 }
 
-/// Formats an entry as a line of the log in the workspace.
+/// Formats an entry as a line of the log file in the workspace.
 pub(crate) fn line(entry: &AuditEntry) -> String {
     let mut line = serde_json::to_string(entry).unwrap_or_default();
     line.push('\n');
     line
 }
 
-/// Result of comparing the log in the workspace with the store.
+/// Result of comparing the log file in the workspace with the audit log of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogComparison {
-    /// The log and the store have the same entries.
+    /// The log file and the store have the same entries.
     Same,
-    /// The log ends after this many complete lines.
+    /// The log file is too short: it has only this number of complete lines.
     Short { lines: usize },
-    /// This line was changed or added.
+    /// The line with this number (from 1) of the log file was changed or added.
     Changed { line: usize },
 }
 
 impl LogComparison {
-    /// Describes the problem, if there is one; `written` is the number of lines that were written.
+    /// Describes the difference; returns `None` if there is none. `written` is the number of lines that were written to
+    /// the log file.
     pub fn complaint(&self, written: usize) -> Option<String> {
         let file = format!("{HANDOFF}/{TRANSITIONS}");
         match self {
             LogComparison::Same => None,
             LogComparison::Short { lines } => Some(format!(
-                "`{file}` ends after line {lines}, but {written} lines were written to it"
+                "the log file `{file}` is too short: {lines} of {written} written lines are left"
             )),
-            LogComparison::Changed { line } => Some(format!("line {line} of `{file}` was changed")),
+            LogComparison::Changed { line } => {
+                Some(format!("line {line} of the log file `{file}` was changed or added"))
+            }
         }
     }
 
-    /// Compares the log in the workspace with the entries; also returns how many bytes of the next line exist.
+    /// Compares the log file in the workspace with the entries of the store. Also returns the number of bytes of an
+    /// incomplete last line.
     pub(crate) fn of(
         handoff: &FolderHandle,
         entries: &[AuditEntry],
@@ -103,7 +110,7 @@ impl LogComparison {
         let length: usize = lines.iter().map(String::len).sum();
         let mut found = Vec::new();
         match handoff.open(TRANSITIONS) {
-            // Read one byte more than was written, to detect added text.
+            // Read one byte more than Assize wrote, to detect text that was added at the end.
             Ok(file) => _ = file.take(length as u64 + 1).read_to_end(&mut found)?,
             Err(FileError::Missing) => {}
             Err(error) => return Err(error),
@@ -124,13 +131,15 @@ impl LogComparison {
         }
     }
 
-    /// Appends missing lines and sets aside the log of another workspace; returns the step to record.
+    /// Repairs the log file: appends missing lines, or renames the log file of another workspace. Returns the step to
+    /// record, if something was repaired.
     pub(crate) fn repair(
         handoff: &FolderHandle,
         entries: &[AuditEntry],
     ) -> Result<Option<DraftStep>, FileError> {
         match LogComparison::of(handoff, entries)? {
-            // The folder was moved here with the log of another workspace.
+            // The store has no entries of this workspace: its folder was moved or copied from another path, with the
+            // log file.
             (LogComparison::Changed { .. }, _) if entries.is_empty() => {
                 let name = format!("transition-{:08x}.ndjson", fastrand::u32(..));
                 handoff.rename(TRANSITIONS, &name)?;

@@ -1,10 +1,11 @@
 //! Drafts behind a gate: agents propose changes to files and never edit them directly.
 //!
-//! A [`DraftService`] gives agents copies of files and accepts the drafts that they write and submit ([`tools`]). The
-//! gate checks each change; accepted changes are applied completely or not at all. Every step is an entry in the audit
-//! log, and a workspace's [`DraftState`] is computed from its entries.
+//! A [`DraftService`] creates drafts for agents: copies of files that agents may edit. Agents write and submit drafts
+//! with the draft tools ([`tools`]). The gate checks each submitted change. Accepted changes are applied completely or
+//! not at all. Every step is an entry in the audit log, and the [`DraftState`] of a workspace is computed from the log
+//! entries of the workspace.
 //!
-//! [`work`] is our own agent.
+//! [`work`] contains the agent of Assize itself: a model that edits files with the draft tools.
 
 mod answers;
 pub mod audit;

@@ -8,15 +8,15 @@ use assize_workspace::{DRAFTS, HANDOFF, UNFINISHED, WorkspacePath};
 
 use crate::state::DraftState;
 
-/// Maximum length of a draft name that contains the whole name of its file.
+/// Maximum length in bytes of a draft name with the complete file name. A longer file name is shortened.
 const MAX_NAME: usize = 200;
 
-/// Path of a draft as shown to agents.
+/// Returns the path of a draft as shown to agents: relative to the workspace.
 pub(crate) fn draft_path(name: &str) -> String {
     format!("{HANDOFF}/{DRAFTS}/{name}")
 }
 
-/// Parses a draft path: absolute, relative to the workspace, or only the name.
+/// Parses the path of a draft (absolute, relative to the workspace, or only the name); returns the name of the draft.
 pub(crate) fn draft_name(text: &str, roots: &[&Path]) -> Option<String> {
     let path = Path::new(text);
     let below = match path.is_absolute() {
@@ -38,13 +38,13 @@ pub(crate) fn draft_name(text: &str, roots: &[&Path]) -> Option<String> {
     (name.ends_with(".draft") && name.len() <= 255).then(|| name.to_owned())
 }
 
-/// Returns an unused draft name: `{file name}.{task}.draft`, or with a hash of the path.
+/// Returns an unused draft name: `{file name}.{task}.draft`, or the same with a hash of the file's path.
 pub(crate) fn free_name(state: &DraftState, path: &WorkspacePath, task: &TaskId) -> String {
     let taken = |name: &str| {
         let name = name.to_lowercase();
         state.drafts.keys().any(|other| other.to_lowercase() == name)
     };
-    // Otherwise the draft would be mistaken for an unfinished file.
+    // A draft whose name starts with `UNFINISHED` would be mistaken for an unfinished temporary file.
     let start = if path.name().starts_with(UNFINISHED) { "_" } else { "" };
     let plain = format!("{start}{}.{task}.draft", path.name());
     if plain.len() <= MAX_NAME && !taken(&plain) {
@@ -53,6 +53,6 @@ pub(crate) fn free_name(state: &DraftState, path: &WorkspacePath, task: &TaskId)
     let hash = Fingerprint::of(path.to_string()).to_string();
     let cut: String = path.name().chars().take(40).collect();
     let named = |digits: usize| format!("{start}{cut}.{task}.{}.draft", &hash[..digits]);
-    // Another task's name may produce the same draft name.
+    // The same draft name may exist for a file of another task, so try longer prefixes of the hash.
     (8..=hash.len()).map(named).find(|name| !taken(name)).unwrap_or_else(|| named(hash.len()))
 }

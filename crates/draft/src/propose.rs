@@ -1,7 +1,7 @@
-//! Proposals: whole files that an agent without tools writes as text, without drafts.
+//! Proposals: complete new file contents that an agent without tools writes as text, instead of writing drafts.
 //!
-//! They pass the same gate as drafts. While the draft tools are off, proposals are the only way to suggest a change,
-//! and none is applied without a reviewer.
+//! Proposals pass the same gate as drafts. While the draft tools are switched off, a proposal is the only way to
+//! suggest a change, and a reviewer must accept each proposal before it is applied.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::service::{DraftError, DraftService, wrong};
 use crate::state::{ProposedFile, Submission};
 use crate::transaction::Transaction;
 
-/// New content of a whole file.
+/// Complete new content of one file in a proposal.
 #[derive(Debug, Clone, Copy)]
 pub struct ProposedContent<'a> {
     pub path: &'a str,
@@ -24,20 +24,22 @@ pub struct ProposedContent<'a> {
     pub seen: SeenFile<'a>,
 }
 
-/// The file as the agent saw it. If the file differs from that at submission, it is a conflict.
+/// Content of a file that the agent saw before it made a proposal. If the file has other content when the proposal is
+/// submitted, the gate reports a conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeenFile<'a> {
     /// The agent was not shown the file; the proposal is compared with the current file.
     NotShown,
     /// The agent was informed that the file does not exist.
     Absent,
+    /// The agent was shown this content.
     Text(&'a str),
 }
 
-/// Whole files that an agent submits together.
+/// New contents of one or more files, which an agent without tools submits together.
 #[derive(Debug, Clone, Copy)]
 pub struct FileProposal<'a> {
-    /// Idempotency key. A second proposal with the same key, for example after a crash, is the same submission.
+    /// Idempotency key. A second proposal with the same key, for example after a crash, returns the first submission.
     pub key: &'a str,
     pub task_id: &'a str,
     pub summary: &'a str,
@@ -45,10 +47,11 @@ pub struct FileProposal<'a> {
 }
 
 impl DraftService {
-    /// Submits whole files together and waits for the verdict up to [`Options::patience`](crate::Options::patience).
+    /// Submits the files of a proposal together, and waits for the verdict for at most
+    /// [`DraftOptions::patience`](crate::DraftOptions::patience).
     ///
     /// # Errors
-    /// If they cannot be submitted; the message lists the problem of every file.
+    /// If the files cannot be submitted; the message lists the problems of all files.
     pub async fn propose(
         self: &Arc<Self>,
         by: &str,
@@ -66,7 +69,8 @@ impl DraftService {
 }
 
 impl Transaction {
-    /// Records a proposal, or finds the waiting submission with the same changes; returns its number.
+    /// Records a proposal as a submission, or finds a waiting submission with the same changes. Returns the number of
+    /// that submission.
     async fn record_proposal(
         &mut self,
         by: &str,
@@ -77,7 +81,8 @@ impl Transaction {
         let (policy, places) = self.policy()?;
         let (mut files, mut problems) = (Vec::new(), Vec::new());
         for new in proposal.contents {
-            // Return this error alone, because the messages below repeat the path.
+            // Return this error without the path: the messages below contain the path, and here the path contains a
+            // secret.
             self.refuse_secret_path(new.path, &policy)?;
             match self.proposed(task, new, &policy, &places) {
                 Ok(proposed) => files.push(proposed),
@@ -109,7 +114,7 @@ impl Transaction {
         }
     }
 
-    /// Builds one file of a proposal, with immutable copies of its old and new content.
+    /// Builds the submission record of one proposed file, and stores immutable copies of its old and new content.
     fn proposed(
         &self,
         task: &TaskId,
@@ -118,7 +123,7 @@ impl Transaction {
         places: &PathRules,
     ) -> Result<ProposedFile, DraftError> {
         let (path, original) = self.draftable(new.path, task, policy, places)?;
-        // Compare with the file that the agent saw, so that the gate reports a conflict if it has changed.
+        // Compare with the content that the agent saw, so that the gate reports a conflict if the file has changed.
         let base = match new.seen {
             SeenFile::Text(seen) => Some(seen.as_bytes().to_vec()),
             SeenFile::Absent => None,
@@ -135,7 +140,7 @@ impl Transaction {
         self.proposed_file(&path.to_string(), (before, text.as_bytes()), content.as_bytes())
     }
 
-    /// The latest waiting submission of a task that changes one of these files.
+    /// Returns the latest waiting submission of a task that changes at least one of the given files.
     fn waiting_submission(&self, task: &TaskId, files: &[ProposedFile]) -> Option<&Submission> {
         let shares = |s: &Submission| {
             s.files.iter().any(|file| files.iter().any(|other| other.path == file.path))
@@ -148,7 +153,7 @@ impl Transaction {
     }
 }
 
-/// The files of a submission, by path and new content.
+/// Returns the path and the hash of the new content of each file of a submission.
 fn contents(files: &[ProposedFile]) -> BTreeSet<(&str, Fingerprint)> {
     files.iter().map(|file| (file.path.as_str(), file.after)).collect()
 }

@@ -12,11 +12,12 @@ use crate::service::{DraftError, DraftService, file, wrong};
 use crate::state::{DraftStep, ProposedFile, Submission, SubmissionStage};
 use crate::transaction::Transaction;
 
-/// Whether to accept a draft although its file has changed since.
+/// Whether a reviewer's acceptance overwrites files that have changed since their drafts were created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Force {
+    /// Fail if a file has changed.
     No,
-    /// Overwrite the current file.
+    /// Overwrite the changed file.
     Yes,
 }
 
@@ -24,7 +25,7 @@ impl DraftService {
     /// Accepts a waiting submission on behalf of a reviewer.
     ///
     /// # Errors
-    /// If it is not waiting any more, or the files have changed.
+    /// If the submission does not wait for a decision any more, or, without force, if its files have changed.
     pub async fn accept(
         self: &Arc<Self>,
         by: &str,
@@ -62,33 +63,34 @@ impl DraftService {
         };
         let reason = submission.reason(ReasonEffect::Reject, "person", message);
         let reason = reason.advise("follow the reviewer's comment");
-        // An invalid contract must not keep a reviewer from rejecting.
+        // A reviewer can reject a submission even if the contract is invalid.
         let policy = transaction.policy().map_or(submission.policy, |(now, _)| now.fingerprint());
-        // The reviewer's reason replaces those of the gate.
+        // The reviewer's reason replaces the reasons of the gate.
         let decision =
             Decision::by_reviewer(&submission, GateVerdict::Rejected, vec![reason], policy);
         transaction.settle(by, &submission, decision).await
     }
 
-    /// Rolls back an accepted submission: restores the previous files byte for byte.
+    /// Undoes an accepted submission: restores the previous content of its files byte for byte.
     ///
     /// # Errors
-    /// If it was not accepted, or the files have changed since.
+    /// If the submission is not accepted, or its files have changed since.
     pub async fn undo(self: &Arc<Self>, by: &str, id: u64) -> Result<(), DraftError> {
         let mut transaction = self.begin().await?;
         let submission = transaction.submission(id)?;
         if submission.stage != SubmissionStage::Accepted {
             let stage = submission.stage.name();
-            return Err(wrong(format!("submission {id} is {stage}, not accepted")));
+            let why = format!("cannot undo submission {id}: it is {stage}, not accepted");
+            return Err(wrong(why));
         }
         if submission.swept {
-            let why = format!("the files before submission {id} are not kept any more");
+            let why = format!("cannot undo submission {id}: the old file contents were deleted");
             return Err(wrong(why));
         }
         transaction.undo(by, id).await
     }
 
-    /// Switches the draft tools on or off; returns whether that changed anything.
+    /// Switches the draft tools on or off; returns `false` if they already were in that state.
     pub async fn switch(self: &Arc<Self>, by: &str, on: bool) -> Result<bool, DraftError> {
         let mut transaction = self.begin().await?;
         let changes = transaction.state().off == on;
@@ -98,15 +100,15 @@ impl DraftService {
         Ok(changes)
     }
 
-    /// Takes the decision lock of a submission for a reviewer.
+    /// Acquires the decision lock of a submission for a reviewer; fails while the submission is being verified.
     pub(crate) fn reviewers_right(&self, id: u64) -> Result<FolderLock, DraftError> {
-        let verified = || format!("submission {id} is being verified; wait until that is done");
+        let verified = || format!("submission {id} is being verified; try again later");
         self.right_to_decide(id)?.ok_or_else(|| wrong(verified()))
     }
 }
 
 impl Transaction {
-    /// A submission that a reviewer can decide on.
+    /// Returns a submission that waits for a decision; fails if the submission is already decided.
     fn waiting(&self, id: u64) -> Result<Submission, DraftError> {
         let submission = self.submission(id)?;
         if submission.stage.waits() {
@@ -116,7 +118,8 @@ impl Transaction {
         Err(wrong(format!("submission {id} is already {stage}")))
     }
 
-    /// Hash of the file that an accepted draft replaces: the file it was made from, or with force the current one.
+    /// Returns the hash of the file that an accepted draft replaces: the file that the draft was created from, or with
+    /// force the current file.
     fn replaced(
         &self,
         proposed: &ProposedFile,
@@ -127,10 +130,10 @@ impl Transaction {
         let hash = now.as_ref().map(|original| original.sha256);
         match (now, force) {
             (_, Force::No) if hash != proposed.before => Err(DraftError::Conflict(format!(
-                "`{}` has changed since the draft was made from it",
+                "`{}` has changed since its draft was created",
                 proposed.path
             ))),
-            // Keep a copy, so that undo can restore it.
+            // Store a copy of the current content, so that undo can restore it.
             (Some(original), Force::Yes) => {
                 self.service.keep(&original.bytes)?;
                 Ok(hash)

@@ -28,13 +28,13 @@ pub const GATE: &str = "gate";
 /// Options of a draft service.
 #[derive(Debug, Clone)]
 pub struct DraftOptions {
-    /// Policy from the settings; a contract may tighten it.
+    /// Policy from the settings; the contract of the workspace may tighten it.
     pub policy: Policy,
     /// The user's git settings.
     pub git: GitSettings,
-    /// Runs verifications in a sandbox.
+    /// Verifier that runs the tests of the project in a sandbox.
     pub verifier: Option<Arc<dyn Verifier>>,
-    /// How long a submit call waits for the verdict; after that the agent gets it with a later response.
+    /// Maximum time that a submit call waits for the verdict. A later verdict is delivered with a later response.
     pub patience: Duration,
 }
 
@@ -50,13 +50,13 @@ impl Default for DraftOptions {
     }
 }
 
-/// Why a call failed. The message tells the caller what to do.
+/// Error of a draft operation. The message includes what the caller can do.
 #[derive(Debug, thiserror::Error)]
 pub enum DraftError {
-    /// A path that is not allowed; the refusal is in the audit log.
+    /// A path is not allowed; the refusal is recorded in the audit log.
     #[error("{0}")]
     Refused(String),
-    /// An invalid request.
+    /// The request is invalid.
     #[error("{0}")]
     Wrong(String),
     #[error(transparent)]
@@ -69,12 +69,12 @@ pub enum DraftError {
     Scanner(#[from] InvalidPattern),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("`{what}`: {error}")]
+    #[error("cannot access `{what}`: {error}")]
     File { what: String, error: FileError },
-    /// The files do not allow a reviewer's decision.
+    /// A reviewer's decision cannot be executed with the current content of the files.
     #[error("{0}")]
     Conflict(String),
-    /// A change was begun and cannot be finished for now, because of an I/O error.
+    /// A change of files was started, but cannot be finished for now because of an I/O error.
     #[error("{0}")]
     Unfinished(String),
 }
@@ -96,12 +96,13 @@ impl From<DraftError> for Failure {
     }
 }
 
+/// Returns a function that adds a file's name to a file error.
 pub(crate) fn file(what: impl Into<String>) -> impl FnOnce(FileError) -> DraftError {
     let what = what.into();
     move |error| DraftError::File { what, error }
 }
 
-/// The error of an invalid request.
+/// Creates the error for an invalid request.
 pub(crate) fn wrong(why: impl std::fmt::Display) -> DraftError {
     DraftError::Wrong(why.to_string())
 }
@@ -112,10 +113,10 @@ pub struct DraftService {
     pub(crate) workspace: Workspace,
     pub(crate) options: DraftOptions,
     pub(crate) copies: ContentStore,
-    /// Running decisions.
+    /// Background tasks that decide on submissions.
     pub(crate) deciding: TaskTracker,
     pub(crate) ledger: WorkspaceLog,
-    /// State folder outside the workspace: locks, content copies, and workspace copies under verification.
+    /// State folder outside the workspace: locks, copies of file contents, and workspace copies for verifications.
     pub(crate) folder: Arc<FolderHandle>,
     /// Path of the state folder.
     pub(crate) folder_path: PathBuf,
@@ -124,7 +125,7 @@ pub struct DraftService {
 }
 
 impl DraftService {
-    /// Opens the draft service of a workspace; `state` is the parent of its state folder.
+    /// Opens the draft service of a workspace. `state` is the folder that contains the state folders of all workspaces.
     pub fn open(
         workspace: &Path,
         state: &Path,
@@ -166,19 +167,19 @@ impl DraftService {
         self.workspace.path()
     }
 
-    /// Reads the current state, without the lock.
+    /// Reads the current state of the drafts, without acquiring the workspace lock.
     pub async fn state(&self) -> Result<DraftState, DraftError> {
         let mut known = self.known.lock().await;
         known.catch_up(&self.ledger).await?;
         Ok(known.state.clone())
     }
 
-    /// All audit log entries of this workspace.
+    /// Reads all audit log entries of this workspace.
     pub async fn entries(&self) -> Result<Vec<AuditEntry>, DraftError> {
         Ok(self.ledger.entries(0).await?)
     }
 
-    /// Compares the log in the workspace with the store.
+    /// Compares the log file in the workspace with the audit log of the store.
     pub async fn compare_logs(&self) -> Result<LogComparison, DraftError> {
         let entries = self.ledger.entries(0).await?;
         let handoff = match self.workspace.root().existing(HANDOFF) {
@@ -189,7 +190,7 @@ impl DraftService {
         Ok(LogComparison::of(&handoff, &entries).map_err(file(TRANSITIONS))?.0)
     }
 
-    /// Reads the contract, if there is one.
+    /// Reads the contract of the workspace, if there is one.
     pub fn contract(&self) -> Result<Option<Contract>, DraftError> {
         match self.workspace.root().existing(HANDOFF) {
             Ok(handoff) => Ok(Contract::read(&handoff)?),
@@ -198,27 +199,27 @@ impl DraftService {
         }
     }
 
-    /// Reads a stored copy of a file's content.
+    /// Reads the stored file content with the given hash.
     pub fn copy(&self, hash: Fingerprint) -> Result<Vec<u8>, DraftError> {
         self.copies.get(hash).map_err(|error| match error {
             FileError::Missing => {
-                wrong("the old content is not kept any more (setting `draft.keep_days`)")
+                wrong("the stored file content was deleted (setting `draft.keep_days`)")
             }
             error => file(hash.to_string())(error),
         })
     }
 
-    /// Reads the stored content before a change; empty for a new file.
+    /// Reads the stored content of a file before a change; empty for a new file.
     pub(crate) fn base(&self, before: Option<Fingerprint>) -> Result<Vec<u8>, DraftError> {
         before.map_or(Ok(Vec::new()), |hash| self.copy(hash))
     }
 
-    /// Stores a copy of a file's content.
+    /// Stores a copy of a file's content; returns its hash.
     pub(crate) fn keep(&self, bytes: &[u8]) -> Result<Fingerprint, DraftError> {
-        self.copies.keep(bytes).map_err(file("copies"))
+        self.copies.keep(bytes).map_err(file("copies folder"))
     }
 
-    /// Reads the current content of a file; `None` if it does not exist.
+    /// Reads the current content of a file of the workspace; `None` if the file does not exist.
     pub fn current(&self, path: &str) -> Result<Option<Vec<u8>>, DraftError> {
         let inside = self.workspace.inside(path).map_err(wrong)?;
         let found = self.workspace.find(&inside, u64::MAX - 1).map_err(file(path))?;
@@ -232,7 +233,7 @@ impl DraftService {
         read().map_err(file(name))
     }
 
-    /// A submission as one unified diff.
+    /// Returns all changes of a submission as one unified diff.
     pub async fn patch(&self, id: u64) -> Result<String, DraftError> {
         let state = self.state().await?;
         let submission = state.submissions.get(&id);
@@ -245,18 +246,18 @@ impl DraftService {
         files.iter().map(diff).collect()
     }
 
-    /// Old and new content of a file.
+    /// Reads the old and the proposed content of a file of a submission.
     pub fn sides(&self, file: &ProposedFile) -> Result<(String, String), DraftError> {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Ok((text(self.base(file.before)?), text(self.copy(file.after)?)))
     }
 
-    /// Tries to take a lock of this workspace; `None` while it is held elsewhere.
+    /// Tries to acquire a lock of this workspace by its name; returns `None` if the lock is already held.
     pub(crate) fn try_lock(&self, name: &str) -> Result<Option<FolderLock>, DraftError> {
-        self.folder.lock(name, LockWait::No).map_err(file("lock"))
+        self.folder.lock(name, LockWait::No).map_err(file("lock file"))
     }
 
-    /// Waits for a lock of this workspace.
+    /// Acquires a lock of this workspace by its name; waits while the lock is held.
     pub(crate) async fn lock(&self, name: String) -> Result<FolderLock, DraftError> {
         if let Some(lock) = self.try_lock(&name)? {
             return Ok(lock);
@@ -264,6 +265,6 @@ impl DraftService {
         let folder = self.folder.clone();
         let waited = tokio::task::spawn_blocking(move || folder.lock(&name, LockWait::Yes)).await;
         let lost = || wrong("waiting for the workspace lock failed");
-        waited.map_err(|_| lost())?.map_err(file("lock"))?.ok_or_else(lost)
+        waited.map_err(|_| lost())?.map_err(file("lock file"))?.ok_or_else(lost)
     }
 }

@@ -14,7 +14,7 @@ use assize_workspace::GitSettings;
 use crate::service::{DraftOptions, DraftService};
 use crate::verifier::SandboxVerifier;
 
-/// The gate's policy from the settings.
+/// Creates the policy of the gate from the settings.
 pub fn policy(config: &Settings) -> Result<Policy, Failure> {
     let (draft, verification) = (&config.draft, &config.verification);
     let policy = Policy {
@@ -38,12 +38,12 @@ pub fn policy(config: &Settings) -> Result<Policy, Failure> {
     Ok(policy)
 }
 
-/// Options of a draft service from the settings.
+/// Creates the options of a draft service from the settings.
 pub fn options(config: &Settings) -> Result<DraftOptions, Failure> {
     Ok(DraftOptions { policy: policy(config)?, ..DraftOptions::default() })
 }
 
-/// How long settled submissions and abandoned drafts are kept.
+/// Returns how long the file contents of decided submissions, and abandoned drafts, are kept (`draft.keep_days`).
 pub fn keep(config: &Settings) -> Duration {
     Duration::from_secs(*config.undo.keep_days * 24 * 60 * 60)
 }
@@ -64,7 +64,7 @@ pub fn desk(
     Ok(DraftService::open(folder, &environment.state_folder.join("drafts"), store, options)?)
 }
 
-/// The verifier that runs the project's own tests in a sandbox.
+/// Creates the verifier that runs the tests of a project in a sandbox.
 pub fn verifier(sandboxes: &SandboxFactory) -> Arc<dyn Verifier> {
     Arc::new(SandboxVerifier { sandboxes: sandboxes.clone() })
 }

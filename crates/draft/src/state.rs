@@ -1,4 +1,4 @@
-//! Steps recorded about the drafts of a workspace, and the state computed from them.
+//! Steps of the draft workflow, which are recorded in the audit log, and the state that is computed from these steps.
 
 use std::collections::BTreeMap;
 
@@ -11,53 +11,53 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use strum::{IntoStaticStr, VariantArray};
 
-/// A step of the draft workflow, recorded as action and detail in the audit log.
+/// A step of the draft workflow. An entry of the audit log records it as `action` and `detail`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "action", content = "detail", rename_all = "snake_case")]
 pub enum DraftStep {
-    /// An agent requested a copy of a file.
+    /// An agent requested a draft of a file.
     Requested {
         task: TaskId,
         path: String,
         draft: String,
-        /// Hash of the file's content, if the file exists.
+        /// Hash of the file's content; null if the file does not exist.
         before: Option<Fingerprint>,
         policy: Fingerprint,
     },
-    /// An agent submitted its changes: `DRAFT_READY`. Submissions of a workspace are numbered from 1 in the order of
-    /// their entries. The entry has no number, because another entry may be written before it.
+    /// An agent submitted changes (message `DRAFT_READY`). Submissions of a workspace are numbered from 1 in the order
+    /// of their entries. The entry does not contain the number, because another entry may be written just before it.
     Submitted {
         task: TaskId,
         summary: String,
         files: Vec<ProposedFile>,
         policy: Fingerprint,
-        /// Idempotency key: a second entry with the same key is the same submission.
+        /// Idempotency key: a second entry with the same key does not create a second submission.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
-    /// A verdict on a submission. To apply one, the intent is recorded first, with `accepted`; other verdicts are the
-    /// messages `DRAFT_REJECTED` and `DRAFT_ESCALATED`.
+    /// A verdict on a submission. The verdict `accepted` is only the intent to apply the change; a second entry records
+    /// that the change was applied. The other verdicts are the messages `DRAFT_REJECTED` and `DRAFT_ESCALATED`.
     Decided {
         submission: u64,
         verdict: GateVerdict,
         reasons: Vec<Reason>,
-        /// Files to replace.
+        /// Files that will be replaced; empty unless the verdict is `accepted`.
         files: Vec<FileReplacement>,
         policy: Fingerprint,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         verified: Option<VerifyResult>,
-        /// Whether the response to the agent's call reports the verdict; otherwise a message does.
+        /// Whether the response to the agent's call reports the verdict; if false, a later message reports it.
         told: bool,
     },
-    /// The change was applied: `DRAFT_ACCEPTED`.
+    /// The change of an accepted submission was applied (message `DRAFT_ACCEPTED`).
     Applied { submission: u64, told: bool },
-    /// The change could not be applied.
+    /// The change of an accepted submission could not be applied, or could not be undone.
     NotApplied { submission: u64, why: String },
-    /// The intent to roll back an applied change.
+    /// The intent to undo an applied change, recorded before the files are restored.
     Undoing { submission: u64, files: Vec<FileReplacement> },
-    /// The change was rolled back: `DRAFT_UNDONE`.
+    /// An applied change was undone (message `DRAFT_UNDONE`).
     Undone { submission: u64 },
-    /// A path was refused.
+    /// A tool call was refused because its path is not allowed.
     Refused {
         tool: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,60 +65,65 @@ pub enum DraftStep {
         path: String,
         why: String,
     },
-    /// Messages up to this one were delivered to the agent of a task.
+    /// All messages for the agent of a task, up to the entry `up_to`, were delivered.
     Told { task: TaskId, up_to: u64 },
     /// The draft tools were switched on or off.
     Switched { on: bool },
     /// A draft that was never submitted was deleted.
     Expired { draft: String, task: TaskId },
-    /// Copies of settled submissions were deleted.
+    /// A cleanup deleted the stored file contents of old submissions.
     Swept { submissions: Vec<u64>, copies: usize },
-    /// The log in the workspace was too short and was completed.
+    /// The log file in the workspace was too short, and the missing lines were appended.
     LogCompleted { lines_there: usize, lines_added: usize },
-    /// The log in the workspace belonged to another folder, for example after a move, and was set aside.
+    /// The log file in the workspace belonged to another folder, for example after a move, and was renamed.
     LogSetAside { name: String },
 }
 
-/// A file of a submission.
+/// One file of a submission.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProposedFile {
     pub path: String,
-    /// File name in the drafts folder; `None` for a change that an agent without tools wrote as text.
+    /// Name of the draft in the drafts folder; null for a change that an agent without tools wrote as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft: Option<String>,
+    /// Hash of the old content; null for a new file.
     pub before: Option<Fingerprint>,
+    /// Hash of the proposed content.
     pub after: Fingerprint,
-    /// Permissions of the draft.
+    /// Unix permission bits of the draft.
     pub draft_mode: u32,
+    /// Number of added lines.
     pub added: usize,
+    /// Number of removed lines.
     pub removed: usize,
 }
 
 impl DraftStep {
-    /// Action and detail for the audit log.
+    /// Splits the step into the action and the detail of an audit log entry.
     pub(crate) fn parts(&self) -> (String, Value) {
         let mut value = json!(self);
         let action = value["action"].as_str().unwrap_or_default().to_owned();
         (action, value["detail"].take())
     }
 
-    /// Parses the step of an entry.
+    /// Parses the step that an entry of the audit log records.
     pub fn of(entry: &AuditEntry) -> Result<DraftStep, serde_json::Error> {
         serde_json::from_value(json!({"action": entry.action, "detail": entry.detail}))
     }
 }
 
-/// A draft that was requested and not settled.
+/// A draft that an agent requested and that is not decided on yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OpenDraft {
     /// File name in the drafts folder.
     pub name: String,
     pub task: TaskId,
     pub path: String,
+    /// Hash of the content from which the draft was created; null for a new file.
     pub before: Option<Fingerprint>,
-    /// When it was requested, in milliseconds since 1970.
+    /// When the draft was requested, in milliseconds since 1970.
     pub since: u64,
-    /// The waiting submission that contains it.
+    /// Number of the waiting submission that contains the draft; null if the draft is not submitted.
     pub submission: Option<u64>,
 }
 
@@ -134,13 +139,13 @@ pub enum SubmissionStage {
     Accepting,
     Accepted,
     Rejected,
-    /// The change is being rolled back.
+    /// The change is being undone.
     Undoing,
     Undone,
 }
 
 impl SubmissionStage {
-    /// Whether a submission waits for the gate or a reviewer.
+    /// Whether a submission in this stage waits for a decision of the gate or a reviewer.
     pub(crate) fn waits(self) -> bool {
         matches!(self, SubmissionStage::Submitted | SubmissionStage::Escalated)
     }
@@ -152,38 +157,40 @@ impl SubmissionStage {
     }
 }
 
-/// Drafts that were submitted together.
+/// Changes to files that were submitted together.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Submission {
     /// Number of the submission in its workspace, from 1.
     pub id: u64,
     /// Number of the submission's log entry, from which its message id is built.
     pub entry: u64,
+    /// When the submission was recorded, in milliseconds since 1970.
     pub at: u64,
     /// When the submission reached its stage, in milliseconds since 1970.
     pub settled: u64,
-    /// Idempotency key of the request that submitted it.
+    /// Idempotency key of the request that created the submission.
     #[serde(skip)]
     pub key: Option<String>,
     pub task: TaskId,
     pub summary: String,
+    /// Name of the agent that submitted the changes.
     pub worker: String,
     pub files: Vec<ProposedFile>,
-    /// Policy at the time of submission.
+    /// Hash of the gate's policy at the time of submission.
     pub policy: Fingerprint,
     pub stage: SubmissionStage,
-    /// Actor who decided.
+    /// Actor that decided: `gate` or the name of a reviewer; null if the submission is not decided yet.
     pub by: Option<String>,
     pub reasons: Vec<Reason>,
     pub verified: Option<VerifyResult>,
-    /// Files that were replaced when it was applied.
+    /// Files that were replaced when the submission was applied.
     pub replaced: Vec<FileReplacement>,
-    /// Whether its file copies were deleted, so that it cannot be shown or undone any more.
+    /// Whether a cleanup deleted the stored file contents: there are no diffs any more, and undo is impossible.
     pub swept: bool,
 }
 
 impl Submission {
-    /// A reason about the whole submission, reported on its first file.
+    /// Creates a reason that concerns the whole submission; it names the first file of the submission.
     pub(crate) fn reason(
         &self,
         effect: ReasonEffect,
@@ -194,12 +201,13 @@ impl Submission {
         Reason::of_file(&file, effect, rule, message)
     }
 
-    /// The file replacements that its stage (accepting or undoing) is making.
+    /// Returns the file replacements that are in progress: those of the undo in the stage `undoing`, or else those of
+    /// the accepted change.
     pub(crate) fn changes(&self) -> Vec<FileReplacement> {
         if self.stage == SubmissionStage::Undoing { self.reversed() } else { self.replaced.clone() }
     }
 
-    /// The file replacements that undo the submission.
+    /// Returns the file replacements that undo the submission.
     pub(crate) fn reversed(&self) -> Vec<FileReplacement> {
         let reverse = |file: &FileReplacement| FileReplacement {
             path: file.path.clone(),
@@ -210,7 +218,7 @@ impl Submission {
     }
 }
 
-/// Message to an agent.
+/// Message that informs an agent about a decision on one of its submissions.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct AgentMessage {
     pub message_id: String,
@@ -234,7 +242,7 @@ pub enum MessageKind {
 }
 
 impl MessageKind {
-    /// Kind of message that a step produces, if any.
+    /// Returns the kind of message that a step of the draft workflow produces, if any.
     pub fn of(step: &DraftStep) -> Option<MessageKind> {
         match step {
             DraftStep::Submitted { .. } => Some(MessageKind::DraftReady),
@@ -251,7 +259,7 @@ impl MessageKind {
     }
 }
 
-/// Message id of an entry.
+/// Returns the message id of a log entry, such as `msg_12`.
 pub fn message_id(entry: u64) -> String {
     format!("msg_{entry}")
 }
@@ -261,34 +269,36 @@ pub fn message_id(entry: u64) -> String {
 pub struct DraftState {
     /// Open drafts, by name.
     pub drafts: BTreeMap<String, OpenDraft>,
+    /// All submissions, by number.
     pub submissions: BTreeMap<u64, Submission>,
-    /// Messages not delivered yet, by entry number.
+    /// Messages for agents that are not delivered yet, by the id of their log entry.
     pub pending: BTreeMap<u64, AgentMessage>,
-    /// Whether the tools are switched off.
+    /// Whether the draft tools are switched off.
     pub off: bool,
-    /// Number of refused paths.
+    /// Number of tool calls that were refused because of their path.
     pub refused: u64,
-    /// Number of the last entry included.
+    /// Id of the last log entry from which this state is computed; 0 if there is none.
     pub last: u64,
-    /// Number of entries included.
+    /// Number of log entries from which this state is computed.
     pub entries: usize,
 }
 
 impl DraftState {
-    /// State after all entries of a workspace.
+    /// Computes the state from all log entries of a workspace.
     pub fn of(entries: &[AuditEntry]) -> DraftState {
         let mut state = DraftState::default();
         entries.iter().for_each(|entry| state.take(entry));
         state
     }
 
-    /// Applies the next entry. Unknown steps, written by a later version, change nothing.
+    /// Applies the next log entry to the state. An entry with an unknown step (written by a later version of Assize) is
+    /// only counted.
     pub(crate) fn take(&mut self, entry: &AuditEntry) {
         self.last = entry.id;
         self.entries += 1;
         let Ok(step) = DraftStep::of(entry) else { return };
         let message = MessageKind::of(&step);
-        // The submission whose agent still needs a message.
+        // The submission whose agent must still be informed with a message.
         let undelivered = match step {
             DraftStep::Applied { submission, told: false }
             | DraftStep::Decided { submission, told: false, .. }
@@ -351,7 +361,7 @@ impl DraftState {
                 self.close_drafts(submission);
             }
             DraftStep::NotApplied { submission, .. } => {
-                // The change failed, so `settled` keeps its time.
+                // No file was changed, so `settled` keeps the time of the earlier stage.
                 if let Some(submission) = self.submissions.get_mut(&submission) {
                     submission.stage = match submission.stage {
                         SubmissionStage::Undoing => SubmissionStage::Accepted,
@@ -405,7 +415,7 @@ impl DraftState {
         self.drafts.retain(|_, draft| draft.submission != Some(id));
     }
 
-    /// Stores a message that is not delivered yet.
+    /// Adds a message about a submission to the messages that are not delivered yet.
     fn keep_message(&mut self, entry: &AuditEntry, kind: MessageKind, id: u64) {
         let Some(submission) = self.submissions.get(&id) else { return };
         let undone = kind == MessageKind::DraftUndone;
@@ -420,17 +430,17 @@ impl DraftState {
         self.pending.insert(entry.id, message);
     }
 
-    /// Number of the last submission; 0 if there is none.
+    /// Returns the number of the last submission; 0 if there is none.
     pub(crate) fn last_submission(&self) -> u64 {
         self.submissions.last_key_value().map_or(0, |(last, _)| *last)
     }
 
-    /// The submission recorded by a log entry.
+    /// Returns the submission that a log entry recorded.
     pub(crate) fn submission_of_entry(&self, entry: u64) -> Option<&Submission> {
         self.submissions.values().rev().find(|submission| submission.entry == entry)
     }
 
-    /// The submission with an idempotency key.
+    /// Returns the submission with the given idempotency key.
     pub(crate) fn submission_with_key(&self, key: &str) -> Option<&Submission> {
         self.submissions.values().rev().find(|submission| submission.key.as_deref() == Some(key))
     }

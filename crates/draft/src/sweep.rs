@@ -1,4 +1,4 @@
-//! Deletes old submissions and drafts, and leftovers of dead processes.
+//! Cleanup: deletes stored file contents of old submissions, abandoned drafts, and temporary files of dead processes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,16 +15,20 @@ use crate::service::{DraftError, DraftService, file};
 use crate::state::{DraftStep, OpenDraft, Submission, SubmissionStage};
 use crate::transaction::Transaction;
 
-/// Number of items deleted by a sweep.
+/// Numbers of items that a cleanup of old drafts deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SweepResult {
+    /// Number of submissions whose stored file contents were deleted.
     pub submissions: usize,
+    /// Number of abandoned drafts that were deleted.
     pub drafts: usize,
+    /// Number of stored file contents that were deleted.
     pub copies: usize,
 }
 
 impl DraftService {
-    /// Deletes the copies of submissions that were settled longer than `keep` ago, and abandoned drafts.
+    /// Deletes the stored file contents of submissions that were closed (accepted, rejected or undone) more than `keep`
+    /// ago, and drafts that were last written more than `keep` ago. `now` is in milliseconds since 1970.
     pub async fn sweep(
         self: &Arc<Self>,
         by: &str,
@@ -48,7 +52,7 @@ impl DraftService {
             transaction.expire(by, draft).await?;
         }
         let copies =
-            self.copies.sweep(&transaction.wanted(&submissions)).map_err(file("copies"))?;
+            self.copies.sweep(&transaction.wanted(&submissions)).map_err(file("copies folder"))?;
         let cleared =
             SweepResult { submissions: submissions.len(), drafts: abandoned.len(), copies };
         if !submissions.is_empty() || copies > 0 {
@@ -62,19 +66,19 @@ impl DraftService {
 /// Result of emptying the drafts folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EmptyResult {
-    /// Waiting submissions that were rejected.
+    /// Number of waiting submissions that were rejected.
     pub rejected: usize,
-    /// Drafts that were never submitted.
+    /// Number of deleted drafts that had not been submitted.
     pub drafts: usize,
-    /// Other files in the folder.
+    /// Number of other files in the drafts folder that were deleted.
     pub files: usize,
-    /// Folders, which are kept: drafts are files, so folders belong to another program.
+    /// Names of subfolders that were not deleted: drafts are files, so a folder belongs to another program.
     pub left: Vec<String>,
 }
 
 impl DraftService {
     /// Empties the drafts folder: rejects every waiting submission, and deletes every draft and every other file.
-    /// Settled submissions stay in the log and can be undone.
+    /// Submissions that were decided before stay in the log, and accepted submissions can still be undone.
     ///
     /// # Errors
     /// If a submission is being verified, or a file cannot be deleted.
@@ -83,11 +87,11 @@ impl DraftService {
         let submissions = transaction.state().submissions.values();
         let waiting: Vec<Submission> = submissions.filter(|s| s.stage.waits()).cloned().collect();
         let locks = waiting.iter().map(|submission| self.reviewers_right(submission.id));
-        // Take all locks before deleting anything.
+        // Acquire the decision locks of all waiting submissions before anything is deleted.
         let _locks = locks.collect::<Result<Vec<_>, _>>()?;
         for submission in &waiting {
-            let reason =
-                submission.reason(ReasonEffect::Reject, "person", "the drafts folder was emptied");
+            let message = "a user emptied the drafts folder";
+            let reason = submission.reason(ReasonEffect::Reject, "person", message);
             let decision = Decision::by_reviewer(
                 submission,
                 GateVerdict::Rejected,
@@ -120,7 +124,8 @@ impl Transaction {
         self.drafts.remove(name).map_err(file(name))
     }
 
-    /// Open drafts that have not been written to for long.
+    /// Returns the unsubmitted drafts that were requested and last written long ago. `old` returns whether a time is
+    /// long ago.
     fn abandoned(&self, old: &dyn Fn(u64) -> bool) -> Vec<OpenDraft> {
         let idle = |draft: &&OpenDraft| {
             let written = || self.drafts.stat(&draft.name).ok().flatten();
@@ -129,7 +134,8 @@ impl Transaction {
         self.state().drafts.values().filter(idle).cloned().collect()
     }
 
-    /// Copies that are still needed once these submissions are swept.
+    /// Returns the hashes of the stored file contents that are still needed after the cleanup of the submissions in
+    /// `swept`.
     fn wanted(&self, swept: &[u64]) -> BTreeSet<Fingerprint> {
         let submissions = self.state().submissions.values();
         let needs = |s: &Submission| {
@@ -144,10 +150,10 @@ impl Transaction {
             .collect()
     }
 
-    /// Deletes leftovers of dead processes. No other transaction is running, so only workspace copies under
-    /// verification can be in use.
+    /// Deletes temporary files of dead processes. This transaction holds the workspace lock, so the only temporary
+    /// files that another process can be using are workspace copies of running verifications.
     fn clear_leftovers(&self) -> Result<(), DraftError> {
-        self.drafts.discard_unfinished().map_err(file("drafts"))?;
+        self.drafts.discard_unfinished().map_err(file(DRAFTS))?;
         if let Ok(staging) = self.handoff.existing(STAGING) {
             for name in staging.names().map_err(file(STAGING))? {
                 staging.discard(&name).map_err(file(name))?;
@@ -158,8 +164,8 @@ impl Transaction {
             submission.is_some_and(|submission| submission.stage == SubmissionStage::Submitted)
         };
         let service = &self.service;
-        for name in service.folder.names().map_err(file("state"))? {
-            // A copy is in use while a process holds the submission's decision lock.
+        for name in service.folder.names().map_err(file("state folder"))? {
+            // The workspace copy of a verification is in use while a process holds the submission's decision lock.
             let copy = name.strip_prefix("verify-").and_then(|rest| rest.split('-').next());
             if let Some(id) = copy.and_then(|id| id.parse().ok())
                 && let Some(_lock) = service.right_to_decide(id)?

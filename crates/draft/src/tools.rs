@@ -1,5 +1,5 @@
-//! The draft tools as models see them: names, descriptions, schemas, and their dispatch. MCP clients and our own agent
-//! both call them here.
+//! Definitions of the draft tools for models (names, descriptions, schemas), and the function that executes tool calls.
+//! Calls of MCP clients and of Assize's own agent both use this module.
 
 use std::sync::Arc;
 
@@ -12,15 +12,16 @@ use serde_json::{Value, json};
 use crate::answers::{DraftContent, DraftCreated, DraftWritten, SubmitRequest, SubmitResponse};
 use crate::service::{DraftError, DraftService};
 
-/// Definition of a tool.
+/// Definition of a draft tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DraftTool {
     pub name: &'static str,
     pub description: &'static str,
-    /// JSON schemas of the input and the output.
+    /// JSON schema of the arguments.
     pub input: Value,
+    /// JSON schema of the result.
     pub output: Value,
-    /// Whether the tool only reads.
+    /// Whether the tool changes nothing.
     pub only_reads: bool,
 }
 
@@ -51,7 +52,7 @@ pub const WRITE: &str = "ollama_write_draft";
 pub const READ: &str = "ollama_read_draft";
 pub const SUBMIT: &str = "ollama_submit_draft";
 
-/// The four tools.
+/// Returns the definitions of the four draft tools.
 pub fn all() -> Vec<DraftTool> {
     vec![
         tool::<RequestDraft, DraftCreated>(
@@ -86,7 +87,7 @@ fn tool<I: JsonSchema, O: JsonSchema>(name: &'static str, description: &'static 
     DraftTool { name, description, input, output, only_reads: name == READ }
 }
 
-/// A failed tool call. The message is for the model.
+/// Error of a tool call. Its message is returned to the model.
 #[derive(Debug, thiserror::Error)]
 pub enum DraftToolError {
     #[error("unknown tool `{0}`; the tools are {REQUEST}, {WRITE}, {READ} and {SUBMIT}")]
@@ -97,7 +98,7 @@ pub enum DraftToolError {
     Draft(#[from] DraftError),
 }
 
-/// Calls a tool on behalf of the agent `by`.
+/// Calls a draft tool on behalf of the agent `by`.
 ///
 /// # Errors
 /// If the call fails; the message tells the model what to do.
@@ -125,7 +126,7 @@ pub async fn call(
     }
 }
 
-/// Parses the arguments of a call.
+/// Parses the arguments of a tool call.
 pub(crate) fn read<'a, T: Deserialize<'a> + JsonSchema>(
     tool: &str,
     arguments: &'a Value,
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tools_have_the_documented_inputs_and_outputs() {
+    fn draft_tools_have_the_documented_inputs_and_outputs() {
         let tools = all();
         for (tool, required, outputs) in [
             (
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_arguments_are_explained() {
+    fn invalid_tool_arguments_return_an_error_with_the_required_fields() {
         let message =
             read::<WriteDraft>(WRITE, &json!({"draft_path": "x"})).unwrap_err().to_string();
         assert_eq!(

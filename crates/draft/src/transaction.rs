@@ -1,7 +1,8 @@
-//! A transaction on a workspace: it holds the workspace lock, catches up with the log, and records new entries.
+//! A transaction on a workspace: it holds the workspace lock, reads new log entries, and records further entries.
 //!
-//! While a transaction exists, no other process changes drafts, submissions or files. Dropping it releases the lock.
-//! [`DraftService::begin`](crate::execute) starts a transaction and finishes what a dead process had begun.
+//! While a transaction exists, no other process changes drafts or submissions or applies changes. Dropping the
+//! transaction releases the lock. [`DraftService::begin`](crate::execute) starts a transaction and finishes the file
+//! changes of processes that died.
 
 use std::sync::Arc;
 
@@ -15,10 +16,11 @@ use crate::ledger::{self, LogCache, LogComparison, TRANSITIONS};
 use crate::service::{DraftError, DraftService, GATE, file, wrong};
 use crate::state::{AgentMessage, DraftState, DraftStep, Submission};
 
-/// A locked workspace.
+/// Transaction on a workspace, which is locked until the transaction is dropped.
 #[derive(Debug)]
 pub(crate) struct Transaction {
-    /// First field, so that it is released before `known` and other tasks of this process need not wait for it.
+    /// Workspace lock. As the first field, it is dropped before `known`. Another task of this process that waits for
+    /// `known` therefore finds the lock free.
     _lock: FolderLock,
     pub(crate) service: Arc<DraftService>,
     known: OwnedMutexGuard<LogCache>,
@@ -27,8 +29,8 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
-    /// Takes the lock, reads new log entries, and completes the log in the workspace; also returns whether that was
-    /// needed.
+    /// Acquires the workspace lock, reads new log entries, and repairs the log file in the workspace. Also returns
+    /// whether the log file had to be checked, because its size was unknown or unexpected.
     pub(crate) async fn open(
         service: &Arc<DraftService>,
     ) -> Result<(Transaction, bool), DraftError> {
@@ -49,15 +51,15 @@ impl Transaction {
         &self.known.state
     }
 
-    /// Records a step in the store and in the workspace; returns the number of its entry.
+    /// Records a step in the store and in the log file of the workspace; returns the id of its log entry.
     pub(crate) async fn record(&mut self, by: &str, step: DraftStep) -> Result<u64, DraftError> {
-        // If the caller is cancelled between store and workspace, the length stays unknown and the next transaction
-        // completes the log in the workspace.
+        // If the caller is cancelled after the write to the store but before the write to the log file, the size of the
+        // log file stays unknown, and the next transaction completes the log file.
         let length = self.known.log_length.take();
         let entry = self.service.ledger.record(by, &step).await?;
         let id = entry.id;
-        // The store may have written a cancelled caller's entry just before this one. A store numbers entries without
-        // gaps, so only a gap needs another read.
+        // The store may have written the entry of a cancelled caller just before this entry. A store assigns
+        // consecutive ids, so the log is read again only if an id was skipped.
         let entries = match id == self.known.state.last + 1 {
             true => vec![entry],
             false => self.service.ledger.entries(self.known.state.last).await?,
@@ -69,16 +71,17 @@ impl Transaction {
         }
         match self.handoff.append(TRANSITIONS, lines.as_bytes()) {
             Ok(()) => self.known.log_length = length.map(|length| length + lines.len() as u64),
-            // The entry is in the store, which is authoritative.
+            // The call succeeds, because the entry is in the store, which is authoritative.
             Err(error) => {
-                tracing::warn!(%error, "cannot append to the log in the workspace");
+                tracing::warn!(%error, "cannot append to `{HANDOFF}/{TRANSITIONS}` in the workspace");
             }
         }
         Ok(id)
     }
 
-    /// Completes the log in the workspace if its length is unexpected: a process may have died before writing to it,
-    /// or a user deleted it. `all` are all entries if they were just read.
+    /// Repairs the log file in the workspace if its size is unknown or unexpected: a process may have died before it
+    /// wrote a line, or a user may have deleted the file. `all` contains all log entries if they were just read.
+    /// Returns whether the size was unknown or unexpected.
     async fn repair_log(&mut self, all: Option<Vec<AuditEntry>>) -> Result<bool, DraftError> {
         let length = || -> Result<u64, DraftError> {
             let found = self.handoff.stat(TRANSITIONS).map_err(file(TRANSITIONS))?;
@@ -100,7 +103,7 @@ impl Transaction {
         Ok(true)
     }
 
-    /// The current policy: the settings under the contract.
+    /// Returns the current policy (the settings, tightened by the contract of the workspace) and its path rules.
     pub(crate) fn policy(&self) -> Result<(Policy, PathRules), DraftError> {
         let policy = self.service.options.policy.under(Contract::read(&self.handoff)?);
         let places = policy.places()?;
@@ -112,7 +115,8 @@ impl Transaction {
         found.ok_or_else(|| wrong(format!("no submission {id} in this workspace")))
     }
 
-    /// Refuses a path: logs a security event and records it in the audit log.
+    /// Handles a path that is not allowed: logs a security event, records the refusal in the audit log, and returns the
+    /// error for the caller.
     pub(crate) async fn refuse(
         &mut self,
         by: &str,
@@ -142,7 +146,7 @@ impl Transaction {
         }
     }
 
-    /// Messages for the agent of a task that were not delivered yet; marks them as delivered.
+    /// Returns the undelivered messages for the agent of a task, and records that they are delivered.
     pub(crate) async fn messages(
         &mut self,
         task: &TaskId,
@@ -165,9 +169,9 @@ mod tests {
     use super::*;
     use crate::service::DraftOptions;
 
-    /// The store writes the entry of a cancelled caller after the next transaction has read the log.
+    /// The store writes the log entry of a cancelled caller after the next transaction has read the log.
     #[tokio::test]
-    async fn late_entry_of_a_cancelled_caller_precedes_the_next_step() {
+    async fn late_log_entry_of_a_cancelled_caller_is_applied_before_the_next_entry() {
         let folder = tempfile::tempdir().unwrap();
         let (repo, state) = (folder.path().join("repo"), folder.path().join("state"));
         std::fs::create_dir_all(&repo).unwrap();

@@ -1,4 +1,4 @@
-//! Runs verification commands in a sandbox.
+//! Runs verification commands, such as the tests of a project, in a sandbox.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,49 +14,52 @@ use assize_sandbox::{
 use assize_types::Failure;
 use async_trait::async_trait;
 
-/// Maximum size of the output in bytes.
+/// Maximum size of the output of a verification command, in bytes.
 const MAX_OUTPUT: u64 = 8 << 20;
 
-/// Maximum size of the test report in bytes.
+/// Maximum size of a test report, in bytes.
 const MAX_REPORT: u64 = 32 << 20;
 
-/// Exit codes of a shell that cannot find or run a command.
+/// Exit codes with which a shell reports that it cannot execute (126) or cannot find (127) a command.
 const NOT_FOUND: [i32; 2] = [126, 127];
 
-/// Shell code that checks that the sandbox has the interpreter of the packages. Without it, an optional environment is
-/// ignored.
+/// Shell code that checks whether the sandbox has the Python interpreter of the virtual environment. If not, an
+/// optional environment is ignored, and a required environment is an error.
 const CHECK: &str = "if [ -n \"$INTERPRETER\" ] && ! command -v \"$INTERPRETER\" >/dev/null; then \
     if [ -n \"$OPTIONAL\" ]; then unset PYTHONPATH; else \
-    echo \"$INTERPRETER of the virtual environment is not in this sandbox; use --isolation jail\"; exit 127; fi; fi; ";
+    echo \"$INTERPRETER of the virtual environment is not in the sandbox; use --isolation jail\"; exit 127; fi; fi; ";
 
 /// Shell code that copies the workspace to a writable folder and runs the command there.
 const RUN: &str = "mkdir -p /tmp/workspace && cp -R \"$WORKSPACE/.\" /tmp/workspace/ && \
     cd /tmp/workspace && exec /bin/sh -c \"$VERIFY\" 2>&1";
 
-/// Runs commands in the sandbox that the settings select.
+/// Verifier that runs commands in the sandbox that the settings select.
 #[derive(Debug)]
 pub(crate) struct SandboxVerifier {
     pub(crate) sandboxes: SandboxFactory,
 }
 
-/// The virtual environment of a verification.
+/// Python virtual environment that a verification uses.
 struct Python {
     environment: VirtualEnvironment,
-    /// It is the active environment, not a named one, and the project may not be a Python project.
+    /// Whether the verification may run without the environment. True for the active environment (`VIRTUAL_ENV`),
+    /// because the project may not use Python; false for an environment that the settings or the contract name.
     optional: bool,
 }
 
-/// A sandbox for a verification.
+/// A running sandbox for one verification.
 struct Prepared {
-    /// Keeps the sandbox alive.
+    /// Manager of the sandbox, which must not be dropped before the sandbox.
     _manager: SandboxManager,
     sandbox: Sandbox,
-    /// Layer with the packages of the virtual environment, if the environment itself is not in the sandbox.
+    /// Layer with the packages of the virtual environment; `None` if the sandbox contains the environment itself, or
+    /// there is no environment.
     packages: Option<SandboxLayer>,
 }
 
 impl SandboxVerifier {
-    /// The named virtual environment, or the active one if it is usable.
+    /// Returns the virtual environment that the settings or the contract name, or else the active environment if it is
+    /// usable.
     fn python(&self, named: Option<&NamedEnvironment>) -> Result<Option<Python>, VerifyError> {
         if let Some(named) = named {
             let environment = self.environment(&named.path, named.by_settings)?;
@@ -72,14 +75,15 @@ impl SandboxVerifier {
         match self.environment(Path::new(path), true) {
             Ok(environment) => Ok(Some(Python { environment, optional: true })),
             Err(VerifyError(why)) => {
-                tracing::warn!(why, "the active virtual environment is not used");
+                tracing::warn!(why, "ignoring the active virtual environment (VIRTUAL_ENV)");
                 Ok(None)
             }
         }
     }
 
-    /// Reads a virtual environment. One that the user did not name may come with the repository and lead to any
-    /// program and the folders around it, so only known interpreters are accepted.
+    /// Reads a virtual environment. If the user did not name the environment, it may be part of an untrusted
+    /// repository, and its interpreter may be a link to any program of the host. The sandbox would then contain the
+    /// folders around that program, so only known interpreters are accepted.
     fn environment(&self, path: &Path, by_user: bool) -> Result<VirtualEnvironment, VerifyError> {
         let python = VirtualEnvironment::read(path).map_err(VerifyError)?;
         let own = || {
@@ -95,17 +99,17 @@ impl SandboxVerifier {
         let (path, base) = (path.display(), python.base.display());
         Err(VerifyError(match by_user {
             true => format!(
-                "the virtual environment `{path}` was made with `{base}`, which is not a Python installation"
+                "the virtual environment `{path}` was created with `{base}`, which is not a Python installation"
             ),
             false => format!(
-                "the virtual environment `{path}` was made with `{base}`, which is neither the system's Python nor \
+                "the virtual environment `{path}` was created with `{base}`, which is neither the system's Python nor \
                  the one in PATH; name the environment in the setting `draft.verify_python` to allow it"
             ),
         }))
     }
 
-    /// Creates the sandbox that the settings select. A jail sees the virtual environment at its host path, with its
-    /// interpreter; other sandboxes see only its packages.
+    /// Creates the sandbox that the settings select. A jail contains the virtual environment with its interpreter, at
+    /// the same path as on the host. Other sandboxes contain only the packages of the virtual environment.
     async fn make(
         &self,
         mut spec: SandboxSpec,
@@ -139,10 +143,10 @@ impl SandboxVerifier {
     }
 }
 
-/// Makes a host folder visible in the sandbox.
+/// Creates a layer that mounts a host folder into the sandbox.
 fn layer(folder: &Path) -> Result<SandboxLayer, VerifyError> {
     SandboxLayer::of(folder)
-        .map_err(|error| VerifyError(format!("`{}` cannot be used: {error}", folder.display())))
+        .map_err(|error| VerifyError(format!("cannot mount `{}`: {error}", folder.display())))
 }
 
 #[async_trait]
@@ -178,14 +182,14 @@ impl Verifier for SandboxVerifier {
             command = command.env(format!("LAYER{}", index + 1), &layer.at);
         }
         match (&python, &made.packages) {
-            // The sandbox uses its own interpreter, which must have the same version.
+            // The verification uses the sandbox's interpreter, which must have the version of the environment.
             (Some(Python { environment, optional }), Some(packages)) => {
                 command = command
                     .env("INTERPRETER", &environment.version)
                     .env("OPTIONAL", if *optional { "1" } else { "" })
                     .env("PYTHONPATH", &packages.at);
             }
-            // A jail sees the environment at its host path, with its interpreter.
+            // The jail contains the environment with its interpreter, at the same path as on the host.
             (Some(Python { environment, .. }), None) => {
                 path = format!("{}/bin:{path}", environment.folder.display());
                 command = command.env("VIRTUAL_ENV", environment.folder.to_string_lossy());
@@ -199,7 +203,7 @@ impl Verifier for SandboxVerifier {
             }
             let finished = sandbox.exec(command.env("PATH", path)).await?.finish().await?;
             let report = match &job.report {
-                // A missing report is the command's fault; the caller judges it.
+                // A missing report is not an error here: the command failed to write it, and the caller handles that.
                 Some(path) => sandbox.read(path, MAX_REPORT).await.ok(),
                 None => None,
             };
@@ -219,10 +223,10 @@ impl Verifier for SandboxVerifier {
         }
         let description = match (outcome.exit_code, outcome.signal) {
             _ if outcome.success() => "passed".to_owned(),
-            _ if outcome.timed_out => format!("took longer than {} s", how.seconds),
-            _ if outcome.out_of_memory => format!("needed more than {} MB", how.memory_mb),
+            _ if outcome.timed_out => format!("timed out after {} s", how.seconds),
+            _ if outcome.out_of_memory => format!("used more than {} MB of memory", how.memory_mb),
             (Some(code), _) => format!("exit code {code}"),
-            (None, Some(signal)) => format!("ended by signal {signal}"),
+            (None, Some(signal)) => format!("terminated by signal {signal}"),
             (None, None) => "failed".to_owned(),
         };
         Ok(CommandOutcome {
@@ -240,7 +244,7 @@ impl Verifier for SandboxVerifier {
 mod tests {
     use super::*;
 
-    /// Runs the interpreter check in a shell.
+    /// Runs the shell code [`CHECK`]; returns whether it succeeded, and its output.
     fn check(interpreter: &str, optional: &str) -> (bool, String) {
         let ran = std::process::Command::new("/bin/sh")
             .args(["-c", &format!("{CHECK} echo \"packages: $PYTHONPATH\"")])
@@ -253,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_interpreter_fails_only_for_a_named_environment() {
+    fn missing_interpreter_is_an_error_only_for_a_named_virtual_environment() {
         assert_eq!(check("sh", ""), (true, "packages: layer".to_owned()));
         assert_eq!(check("sh", "1"), (true, "packages: layer".to_owned()));
         assert_eq!(check("python3.99", "1"), (true, "packages:".to_owned()));

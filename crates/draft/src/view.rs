@@ -7,7 +7,8 @@ use serde::Serialize;
 use crate::service::DraftService;
 use crate::state::{ProposedFile, Submission, SubmissionStage};
 
-/// Diff of a file since its draft was requested; `None` if it is unchanged or the submission is not escalated.
+/// Returns the diff from the content that a draft was created from to the current content of its file; `None` if the
+/// file is unchanged, or the submission is not escalated.
 pub fn meanwhile(
     service: &DraftService,
     submission: &Submission,
@@ -22,7 +23,7 @@ pub fn meanwhile(
     (now != base).then(|| Diff::unified(&file.path, &base, &now))
 }
 
-/// A submission and its diffs.
+/// A submission with the diffs of its files.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SubmissionView {
     #[serde(flatten)]
@@ -34,14 +35,14 @@ pub struct SubmissionView {
 #[derive(Debug, Serialize, JsonSchema)]
 struct FileDiff {
     path: String,
-    /// Unified diff; null once the copies are deleted.
+    /// Unified diff from the old to the proposed content; null after a cleanup deleted the stored contents.
     diff: Option<String>,
-    /// Diff of the file since the draft was created; null if it is unchanged.
+    /// Unified diff of the changes to the file since the draft was created; null if there are none.
     changed_meanwhile: Option<String>,
 }
 
 impl SubmissionView {
-    /// Computes the diffs of a submission.
+    /// Computes the diffs of all files of a submission.
     pub fn new(service: &DraftService, submission: Submission) -> SubmissionView {
         let diff = |file: &ProposedFile| {
             let sides = service.sides(file).ok();

@@ -1,4 +1,4 @@
-//! Which files and task ids an agent may name, and which files it may see.
+//! Checks of paths and task ids that agents send, and of the files that agents may see.
 
 use assize_gate::secrets::SecretScanner;
 use assize_gate::{FileKind, PathRules, Policy, TaskId};
@@ -7,11 +7,11 @@ use assize_workspace::{FileError, FileSnapshot, WorkspacePath};
 use crate::service::{DraftError, file, wrong};
 use crate::transaction::Transaction;
 
-/// Advice for a file that is refused for its name or content.
+/// Advice to the agent about a file that is refused because of its name or content.
 const ALLOW: &str = "do not use it, or ask the user to add it to the setting `draft.readable`";
 
 impl Transaction {
-    /// Rejects a name that contains a secret. The message does not repeat the name.
+    /// Returns an error if a name contains a secret. The error message does not contain the name.
     fn refuse_secret(&self, what: &str, name: &str) -> Result<(), DraftError> {
         match SecretScanner::get()?.in_name(name) {
             None => Ok(()),
@@ -22,7 +22,7 @@ impl Transaction {
         }
     }
 
-    /// Rejects the path of a new file that contains a secret. Existing files may have any name.
+    /// Returns an error if the path of a new file contains a secret. Existing files may have any name.
     pub(crate) fn refuse_secret_path(&self, path: &str, policy: &Policy) -> Result<(), DraftError> {
         self.refuse_secret("file name", path).or_else(|error| {
             let workspace = &self.service.workspace;
@@ -33,7 +33,7 @@ impl Transaction {
         })
     }
 
-    /// Parses a task id. An id that looks like a path is recorded as refused.
+    /// Parses a task id. A task id that looks like a path is refused and recorded.
     pub(crate) async fn task(
         &mut self,
         by: &str,
@@ -51,7 +51,7 @@ impl Transaction {
         }
     }
 
-    /// Resolves a path and reads the file, if the task may draft it.
+    /// Resolves a path and reads its file; fails if the task may not change the file.
     pub(crate) fn draftable(
         &self,
         source: &str,
@@ -60,7 +60,7 @@ impl Transaction {
         places: &PathRules,
     ) -> Result<(WorkspacePath, Option<FileSnapshot>), DraftError> {
         if let Some(only) = policy.task.as_deref().filter(|only| *only != task.as_str()) {
-            let why = format!("the contract is for the task `{only}`; use that as `task_id`");
+            let why = format!("the contract is for the task `{only}`; set `task_id` to `{only}`");
             return Err(wrong(why));
         }
         self.refuse_secret_path(source, policy)?;
@@ -105,11 +105,11 @@ impl Transaction {
             Ok(Some(original)) => original,
             Ok(None) => return Ok(None),
             Err(error @ (FileError::Link | FileError::ManyNames(_) | FileError::Special)) => {
-                return Err(DraftError::Refused(format!("`{path}` cannot be used here: {error}")));
+                return Err(DraftError::Refused(format!("agents cannot use `{path}`: {error}")));
             }
             Err(FileError::TooLarge(most)) => {
                 return Err(wrong(format!(
-                    "`{path}` is larger than {most} bytes; ask the user to change it"
+                    "`{path}` is larger than {most} bytes; ask the user to change the file"
                 )));
             }
             Err(error) => return Err(file(path.to_string())(error)),
@@ -121,11 +121,12 @@ impl Transaction {
             return Err(DraftError::Refused(why));
         }
         if original.bytes.contains(&0) || std::str::from_utf8(&original.bytes).is_err() {
-            return Err(wrong(format!("`{path}` is not UTF-8 text; ask the user to change it")));
+            let why = format!("`{path}` is not UTF-8 text; ask the user to change the file");
+            return Err(wrong(why));
         }
         let text = String::from_utf8_lossy(&original.bytes);
         let found = SecretScanner::get()?.in_text(&text, FileKind::of(&path.to_string()), |_| true);
-        // A reviewer has confirmed lines with a comment that allows the secret.
+        // Skip lines with a comment that allows the secret: a reviewer has accepted the comment.
         let mut found = found.into_iter().filter(|(_, secret)| !secret.allowed);
         if let Some((line, secret)) = found.next()
             && !places.is_readable(path)

@@ -13,7 +13,7 @@ pub fn embed(package: &str) -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-env-changed=RUSTC_WORKSPACE_WRAPPER");
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let embedded = out.join(package);
-    // Clippy checks the package as a crate of its own, and never runs the embedded binary.
+    // Clippy checks the package separately and never runs the embedded binary, so an empty file is sufficient.
     if env::var("RUSTC_WORKSPACE_WRAPPER").is_ok_and(|wrapper| wrapper.contains("clippy")) {
         return Ok(fs::write(embedded, [])?);
     }
@@ -50,14 +50,15 @@ pub fn embed(package: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Cargo target folder for embedded programs, shared by all profiles of the workspace, because the embedded
-/// programs are the same for each.
+/// Returns the Cargo target folder for embedded programs. All profiles of the workspace share it, because the embedded
+/// programs are the same for each profile.
 fn guest_target_folder(out: &Path) -> PathBuf {
     let root = out.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists()).unwrap_or(out);
     root.join("guest")
 }
 
-/// Tells cargo to rerun the build script when a source file of the program changes, as listed in its dep-info file.
+/// Makes cargo rerun the build script when a source file of the embedded program changes. The program's dep-info file
+/// lists the source files.
 #[expect(clippy::print_stdout, reason = "cargo reads a build script's standard output")]
 fn rerun_if_sources_change(dep_info: &Path, workspace: &Path) -> Result<(), Box<dyn Error>> {
     let rule = fs::read_to_string(dep_info)?;

@@ -1,10 +1,11 @@
-//! Checks a proposed change. Each finding is a [`Reason`] with file, line, rule and advice.
+//! Checks of a proposed change. Each finding is a [`Reason`] with file, line, rule and advice.
 //!
-//! Checks do no I/O and look only at added lines, so preexisting findings are ignored.
+//! The checks do no I/O. They look only at added lines, so findings that were in the file before are ignored.
 
 use std::collections::{BTreeMap, HashSet};
 
 use assize_types::Fingerprint;
+use assize_types::text::counted;
 use assize_workspace::{FileError, WorkspacePath};
 
 use crate::diff::Diff;
@@ -21,24 +22,24 @@ use crate::{hidden_text, runs_on_build};
 #[derive(Debug)]
 pub struct ProposedChange {
     pub path: WorkspacePath,
-    /// The file when the draft was requested; `None` if it did not exist.
+    /// Content of the file when the draft was requested; `None` if the file did not exist.
     pub base: Option<Vec<u8>>,
-    /// The proposed content.
+    /// Proposed content of the file.
     pub draft: Vec<u8>,
-    /// Permissions of the draft.
+    /// Permission bits of the draft.
     pub draft_mode: u32,
-    /// Current hash of the file; `None` if it does not exist.
+    /// Hash of the current content of the file; `None` if the file does not exist.
     pub now: Result<Option<Fingerprint>, FileError>,
-    /// Existing file whose name differs from this new file's only in case.
+    /// Name of an existing file or folder that differs only in case from a component of the new file's path.
     pub twin: Option<String>,
-    /// Current permissions of the file.
+    /// Current permission bits of the file.
     pub mode: Option<u32>,
-    /// The ignore list that makes git ignore this file.
+    /// Name of the ignore list that makes git ignore this file; `None` if git does not ignore the file.
     pub ignored_by: Option<String>,
 }
 
 impl ProposedChange {
-    /// A change that adds a new file.
+    /// Creates a change that adds a new file.
     pub fn new_file(path: WorkspacePath, draft: impl Into<Vec<u8>>) -> ProposedChange {
         ProposedChange {
             path,
@@ -53,13 +54,13 @@ impl ProposedChange {
     }
 }
 
-/// Permissions that drafts are created with.
+/// Permission bits that drafts are created with.
 pub const DRAFT_MODE: u32 = 0o600;
 
-/// Findings reported per kind and file.
+/// Maximum number of secrets, and of machine-specific paths, that are reported per file.
 const MAX_PER_KIND: usize = 20;
 
-/// A reason for which the draft goes to a reviewer.
+/// Creates a reason that escalates the draft to a reviewer.
 fn escalate(path: &WorkspacePath, rule: &str, message: impl Into<String>) -> Reason {
     Reason::of_file(&path.to_string(), ReasonEffect::Escalate, rule, message)
 }
@@ -73,7 +74,9 @@ pub fn check(
     let path = &change.path;
     let mut reasons = Vec::new();
     if places.is_hidden(path) || !places.is_allowed(path) {
-        let (rule, message) = ("path/not-allowed", "the task may not change this file");
+        let rule = "path/not-allowed";
+        let message = "the task is not allowed to change this file: the file is hidden from agents \
+            or outside the paths of the task contract";
         let reason = Reason::of_file(&path.to_string(), ReasonEffect::Reject, rule, message);
         reasons.push(reason.advise("do not change this file"));
     }
@@ -86,7 +89,7 @@ pub fn check(
     reasons.extend(paths_in(path, &diff)?);
     if diff.deletion_ratio() > policy.max_deletion {
         let message = format!(
-            "{} of {} lines are removed or replaced ({:.1} %, at most {:.1} %)",
+            "{} of {} lines are removed or replaced ({:.1} %; the limit is {:.1} %)",
             diff.lost,
             diff.original,
             diff.deletion_ratio() * 100.0,
@@ -96,44 +99,53 @@ pub fn check(
     }
     if diff.lines() > policy.max_lines {
         let (lines, most) = (diff.lines(), policy.max_lines);
-        let message = format!("{lines} lines are added or removed (at most {most})");
+        let message = format!("{lines} lines are added or removed (the limit is {most})");
         reasons.push(escalate(path, "scope/lines", message));
     }
     reasons.extend(automatic_effects(change, places));
     if change.draft_mode & 0o7777 != DRAFT_MODE {
-        let message = format!("the draft's permissions were changed to {:o}", change.draft_mode);
+        let mode = change.draft_mode;
+        let message =
+            format!("the permissions of the draft were changed from {DRAFT_MODE:o} to {mode:o}");
         reasons.push(escalate(path, "mode", message));
     }
     if binary {
-        reasons.push(escalate(path, "binary", "the file is not text"));
+        let message = "the original file or the draft is not UTF-8 text";
+        reasons.push(escalate(path, "binary", message));
     }
     if change.base.is_none() && path.parts().iter().any(|part| is_odd(part)) {
-        let message = "the new name contains characters that can be mistaken for others";
+        let message = "the path of the new file contains characters that can be mistaken for \
+            others or that shells interpret";
         reasons.push(escalate(path, "look-alike", message));
     }
     if !binary {
         reasons.extend(hidden_text(path, &diff));
     }
     if let Some(twin) = &change.twin {
-        let message = format!("on case-insensitive file systems it is the same file as `{twin}`");
+        let message = format!(
+            "the path of the new file differs from the existing name `{twin}` only in case; some \
+             file systems treat both as the same file"
+        );
         reasons.push(escalate(path, "look-alike", message));
     }
     reasons.extend(conflict(change));
     Ok(reasons)
 }
 
-/// Whether a name can be mistaken for another or contains characters that shells interpret.
+/// Whether a file name can be mistaken for another name or contains characters that shells interpret.
 fn is_odd(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-+@ ()[],=~#%".contains(c);
     !name.chars().all(plain) || name.starts_with(['-', ' ', '~']) || name.ends_with([' ', '.'])
 }
 
-/// Reasons to escalate if a tool runs or reads the file automatically, or if `git diff` does not show the change.
+/// Returns reasons to escalate the change: a tool runs or reads the file automatically, `git diff` does not show the
+/// change, or the file is executable.
 fn automatic_effects(change: &ProposedChange, places: &PathRules) -> Vec<Reason> {
     let path = &change.path;
     let mut reasons = Vec::new();
     if let Some(tool) = places.protected_by(path) {
-        reasons.push(escalate(path, "protected", format!("this file is protected ({tool})")));
+        let message = format!("this file is protected because of {tool}");
+        reasons.push(escalate(path, "protected", message));
     } else if let Some(runs) = places.runs_on_build(path) {
         let base = String::from_utf8_lossy(change.base.as_deref().unwrap_or_default());
         let draft = String::from_utf8_lossy(&change.draft);
@@ -143,7 +155,9 @@ fn automatic_effects(change: &ProposedChange, places: &PathRules) -> Vec<Reason>
         }
     }
     if let Some(list) = &change.ignored_by {
-        let message = format!("git ignores this file (`{list}`), so no diff shows the change");
+        let message = format!(
+            "git ignores this file because of `{list}`, so `git diff` does not show the change"
+        );
         reasons.push(escalate(path, "git-ignored", message));
     }
     if change.mode.is_some_and(|mode| mode & 0o111 != 0) && !places.is_source(path) {
@@ -153,11 +167,11 @@ fn automatic_effects(change: &ProposedChange, places: &PathRules) -> Vec<Reason>
     reasons
 }
 
-/// Lines with hidden text reported per rule.
+/// Maximum number of lines with hidden text that are reported per rule.
 const MAX_HIDDEN: usize = 5;
 
-/// Finds invisible or confusable characters in added lines. Reports one finding per rule and line, up to
-/// [`MAX_HIDDEN`] lines per rule.
+/// Finds invisible, confusable and control characters in added lines. Reports one finding per rule and line, and at
+/// most [`MAX_HIDDEN`] lines per rule.
 fn hidden_text(path: &WorkspacePath, diff: &Diff) -> Vec<Reason> {
     let kind = FileKind::of(&path.to_string());
     let mut reasons: Vec<Reason> = Vec::new();
@@ -174,20 +188,25 @@ fn hidden_text(path: &WorkspacePath, diff: &Diff) -> Vec<Reason> {
     }
     for (rule, count) in lines.into_iter().filter(|(_, count)| *count > MAX_HIDDEN) {
         if let Some(last) = reasons.iter_mut().rfind(|reason| reason.rule == rule) {
-            last.message.push_str(&format!("; {} more lines like this", count - MAX_HIDDEN));
+            let more = counted(count - MAX_HIDDEN, "more line", "more lines");
+            last.message.push_str(&format!("; {more} with the same finding"));
         }
     }
     reasons
 }
 
-/// Reports that the original changed since the draft was made.
+/// Returns a reason to escalate if the file has changed since the draft was requested, or cannot be read.
 fn conflict(change: &ProposedChange) -> Option<Reason> {
     let (rule, message) = match (&change.now, change.base.as_ref().map(Fingerprint::of)) {
         (Ok(now), base) if *now == base => return None,
         (Err(FileError::Link), _) => ("symlink", "the file is now a symbolic link".to_owned()),
         (Err(error), _) => ("conflict", format!("the file cannot be read: {error}")),
-        (Ok(None), _) => ("conflict", "the file has since been deleted".to_owned()),
-        (Ok(Some(_)), None) => ("conflict", "the file has since been created".to_owned()),
+        (Ok(None), _) => {
+            ("conflict", "the file was deleted after the draft was requested".to_owned())
+        }
+        (Ok(Some(_)), None) => {
+            ("conflict", "the file was created after the draft was requested".to_owned())
+        }
         (Ok(Some(_)), Some(_)) => {
             ("conflict", "the file has changed since the draft was requested".to_owned())
         }
@@ -195,8 +214,9 @@ fn conflict(change: &ProposedChange) -> Option<Reason> {
     Some(escalate(&change.path, rule, message))
 }
 
-/// Builds the reason for a scanner finding: rejected with advice, or escalated without. A comment that allows the
-/// finding was written by the same agent as the line, so a reviewer confirms it.
+/// Creates the reason for a secret or path that a scanner found. With advice, the reason rejects the draft; without, it
+/// escalates. A comment that allows the finding also makes it escalate: the agent that wrote the line may have written
+/// the comment too, so a reviewer must confirm the comment.
 fn finding(
     path: &WorkspacePath,
     (number, rule): (usize, String),
@@ -204,8 +224,8 @@ fn finding(
     allowed: bool,
     advice: Option<&str>,
 ) -> Reason {
-    let note = if allowed { "; a comment on the line allows it" } else { "" };
-    let message = format!("{message}{note}");
+    let note = if allowed { "; a comment on the line allows this finding" } else { "" };
+    let message = format!("the line contains {message}{note}");
     let reason = match advice.filter(|_| !allowed) {
         Some(advice) => {
             let reason = Reason::of_file(&path.to_string(), ReasonEffect::Reject, &rule, message);
@@ -216,7 +236,7 @@ fn finding(
     reason.at(number)
 }
 
-/// Reasons for secrets on lines with new words.
+/// Returns the reasons for secrets on added lines. Lines that were only moved or re-indented do not count as added.
 fn secrets_in(
     path: &WorkspacePath,
     diff: &Diff,
@@ -228,14 +248,15 @@ fn secrets_in(
     let reason = |(number, secret): (usize, FoundSecret)| {
         let encoded = if secret.encoded { ", encoded" } else { "" };
         let message = format!("{}{encoded}: {}", secret.what, secret.masked);
-        let advice = "remove it and read it from the environment or a secret store";
+        let advice = "remove the secret and read it from the environment or a secret store";
         let rule = format!("secret/{}", secret.rule);
         finding(path, (number, rule), message, secret.allowed, Some(advice))
     };
     Ok(found.into_iter().take(MAX_PER_KIND).map(reason).collect())
 }
 
-/// Reasons for machine-specific paths on lines with new words.
+/// Returns the reasons for machine-specific paths on added lines. Lines that were only moved or re-indented do not
+/// count as added.
 fn paths_in(path: &WorkspacePath, diff: &Diff) -> Result<Vec<Reason>, InvalidPattern> {
     let (kind, scanner) = (FileKind::of(&path.to_string()), PathScanner::get()?);
     let found = diff.new_words().flat_map(|(number, line)| {

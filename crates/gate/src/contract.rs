@@ -1,6 +1,7 @@
-//! The task contract, `_handoff/TASK_CONTRACT.json`: which files a task's agents may change, how much, and which
-//! command must pass before a draft is accepted. The task's author writes it; agents cannot. It can only tighten the
-//! settings, never loosen them, because a repository may be untrusted.
+//! The task contract, `_handoff/TASK_CONTRACT.json`. It sets which files the agents of a task may change, how many
+//! lines they may change, and which command must succeed before a draft is accepted. The author of the task writes the
+//! contract; agents cannot change it. A contract can only tighten the limits of the settings, never loosen them,
+//! because a repository may be untrusted.
 
 use assize_workspace::{FileError, FolderHandle};
 use schemars::JsonSchema;
@@ -9,95 +10,95 @@ use serde::{Deserialize, Serialize};
 use crate::globs::Globs;
 use crate::task::TaskId;
 
-/// File name of the contract in the handoff folder.
+/// File name of the task contract in the `_handoff` folder.
 pub const CONTRACT: &str = "TASK_CONTRACT.json";
 
-/// Maximum size of a contract in bytes.
+/// Maximum size of a task contract, in bytes.
 const LARGEST: u64 = 256 << 10;
 
-/// Maximum number of patterns per list.
+/// Maximum number of patterns in each list of a task contract.
 const MAX_PATTERNS: usize = 500;
 
-/// What a task may change in a workspace.
+/// Task contract: limits on what the agents of a task may change in a workspace.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Contract {
-    /// For editors: address of this schema.
+    /// Address of this JSON schema, for editors that check the file.
     #[serde(rename = "$schema", default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
     /// Version of the contract format: 1.
     #[schemars(range(min = 1, max = 1))]
     pub version: u32,
-    /// The only task that may be worked on; if omitted, any task.
+    /// Id of the only task that may change files; if omitted, any task may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
-    /// Goal of the task, for people and for `assize work`.
+    /// Goal of the task, for people; `assize work` uses it if no task is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
-    /// Paths that may be changed: files, folders (`docs/`) and patterns (`src/**/*.py`); if omitted, all.
+    /// Paths that the task may change: files, folders (`docs/`) and patterns (`src/**/*.py`); if omitted, all paths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_paths: Option<Vec<String>>,
-    /// Limits that tighten those of the settings.
+    /// Limits of the task, which can only tighten the limits of the settings.
     #[serde(default)]
     pub limits: ContractLimits,
-    /// Command that must pass on a copy of the workspace that includes the drafts.
+    /// Command that must succeed on a copy of the workspace that includes the drafts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<VerifyCommand>,
 }
 
-/// Limits of a contract. A limit above that of the settings has no effect.
+/// Limits in a task contract. A limit above the limit of the settings has no effect.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ContractLimits {
-    /// Maximum number of lines that a draft may add and remove.
+    /// Maximum number of lines that a draft may add and remove, counted together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_lines: Option<usize>,
-    /// Maximum number of files of the task.
+    /// Maximum number of files that the task may change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_files: Option<usize>,
-    /// Maximum share of a file's lines that may be removed or replaced, from 0 to 1.
+    /// Maximum share of a file's lines that a draft may remove or replace, from 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub max_deletion: Option<f64>,
-    /// Maximum size of a draft in bytes.
+    /// Maximum size of a draft, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_bytes: Option<u64>,
 }
 
-/// A command that must succeed.
+/// Verification command: a command that must succeed before a draft is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VerifyCommand {
-    /// Shell command, run in the workspace's folder in a sandbox without network.
+    /// Shell command. It runs in the folder of the workspace, in a sandbox without network.
     #[schemars(length(min = 1))]
     pub command: String,
-    /// Host folders that the command needs, such as a toolchain; the settings must allow each.
+    /// Absolute paths of host folders that the command needs, such as a toolchain; the settings must allow each one.
     #[serde(default)]
     pub layers: Vec<String>,
-    /// Python virtual environment to use, such as `.venv`: in the workspace, or allowed by the settings.
+    /// Folder of the Python virtual environment to use, such as `.venv`: in the workspace, or allowed by the settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<String>,
-    /// Patterns of files to leave out of the copy; `.git` and files with secrets are always left out.
+    /// Patterns of files that are not copied to the sandbox; `.git` and files with secrets are never copied.
     #[serde(default = "VerifyCommand::usual_exclude")]
     pub exclude: Vec<String>,
-    /// Memory limit in megabytes; files in the sandbox count.
+    /// Memory limit of the command in megabytes; files that are written in the sandbox count as memory.
     #[serde(default = "VerifyCommand::default_memory")]
     #[schemars(range(min = 16))]
     pub memory_mb: u64,
-    /// Time limit in seconds.
+    /// Time limit of the command in seconds.
     #[serde(default = "VerifyCommand::default_seconds")]
     #[schemars(range(min = 1))]
     pub seconds: u64,
 }
 
 impl VerifyCommand {
-    /// Package folders of Node.js.
+    /// Pattern of the package folders of Node.js.
     pub(crate) const NODE_MODULES: &str = "**/node_modules/";
 
-    /// Files left out of the copy unless the contract sets `exclude`.
+    /// Default of `exclude`: patterns of files that are not copied to the sandbox.
     pub(crate) fn usual_exclude() -> Vec<String> {
         ["**/target/", VerifyCommand::NODE_MODULES, "**/.venv/", "**/venv/"]
             .map(str::to_owned)
@@ -112,7 +113,7 @@ impl VerifyCommand {
         120
     }
 
-    /// A command with default limits.
+    /// Creates a verification command with the default limits.
     pub fn command(command: impl Into<String>) -> VerifyCommand {
         VerifyCommand {
             command: command.into(),
@@ -125,13 +126,14 @@ impl VerifyCommand {
     }
 }
 
-/// Why a contract cannot be used.
+/// Reason why a task contract cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ContractError {
     #[error("`_handoff/{CONTRACT}` cannot be read: {0}")]
     File(#[from] FileError),
     #[error(
-        "`_handoff/{CONTRACT}` is invalid: {0}; ask the task's author to fix it (format: docs/reference/task-contract.md)"
+        "`_handoff/{CONTRACT}` is invalid: {0}; ask the author of the task to fix this file \
+         (format: docs/reference/task-contract.md)"
     )]
     Form(String),
 }
@@ -141,10 +143,11 @@ fn invalid(what: impl std::fmt::Display) -> ContractError {
 }
 
 impl Contract {
-    /// Reads the contract of a workspace; `None` if it has none.
+    /// Reads the task contract of a workspace; `None` if the workspace has no contract.
     ///
     /// # Errors
-    /// If the contract is unreadable or invalid: no task runs without the limits its author intended.
+    /// If the contract is unreadable or invalid. Agents then cannot change files, because the limits that the author of
+    /// the task intended are unknown.
     pub fn read(handoff: &FolderHandle) -> Result<Option<Contract>, ContractError> {
         match handoff.read(CONTRACT, LARGEST) {
             Ok(bytes) => Contract::parse(&bytes).map(Some),
@@ -153,12 +156,12 @@ impl Contract {
         }
     }
 
-    /// Parses and validates a contract.
+    /// Parses and validates a task contract.
     pub fn parse(bytes: &[u8]) -> Result<Contract, ContractError> {
         let contract: Contract = serde_json::from_slice(bytes).map_err(invalid)?;
-        // serde would also accept an array of the fields, in order.
+        // Check that the JSON value is an object, because serde also accepts an array of the fields, in order.
         if !serde_json::from_slice::<serde_json::Value>(bytes).map_err(invalid)?.is_object() {
-            return Err(invalid("it is not a JSON object"));
+            return Err(invalid("the content is not a JSON object"));
         }
         if contract.version != 1 {
             let version = contract.version;
@@ -169,11 +172,13 @@ impl Contract {
         }
         let patterns = contract.allowed_paths.as_deref().unwrap_or_default();
         if contract.allowed_paths.as_ref().is_some_and(Vec::is_empty) {
-            return Err(invalid("`allowed_paths` is empty; leave it out to allow everything"));
+            return Err(invalid("`allowed_paths` is empty; omit the field to allow all paths"));
         }
         let exclude = contract.verify.as_ref().map_or(0, |verify| verify.exclude.len());
         if patterns.len().max(exclude) > MAX_PATTERNS {
-            return Err(invalid(format!("a list has more than {MAX_PATTERNS} patterns")));
+            return Err(invalid(format!(
+                "`allowed_paths` or `verify.exclude` has more than {MAX_PATTERNS} patterns"
+            )));
         }
         Globs::new(patterns).map_err(|error| invalid(format!("`allowed_paths`: {error}")))?;
         let ContractLimits { max_lines, max_files, max_deletion, max_bytes } = contract.limits;
@@ -193,7 +198,8 @@ impl Contract {
                 return Err(invalid("`verify.command` is empty"));
             }
             if verify.memory_mb < 16 || verify.seconds == 0 {
-                return Err(invalid("`verify` needs at least 16 megabytes and 1 second"));
+                let why = "`verify.memory_mb` must be at least 16, and `verify.seconds` at least 1";
+                return Err(invalid(why));
             }
             Globs::new(&verify.exclude)
                 .map_err(|error| invalid(format!("`verify.exclude`: {error}")))?;
@@ -213,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contract_is_parsed_and_invalid_contracts_are_rejected() {
+    fn valid_contract_is_parsed_and_invalid_contracts_are_rejected_with_the_reason() {
         let contract = Contract::parse(
             br#"{"$schema": "x", "version": 1, "task_id": "t1", "goal": "g", "allowed_paths": ["src/**"],
                  "limits": {"max_lines": 50}, "verify": {"command": "make test", "seconds": 5}}"#,
@@ -232,7 +238,7 @@ mod tests {
             (r#"{"version": 1, "task_id": "a/b"}"#, "`task_id`: invalid task id `a/b`"),
             (r#"{"version": 1, "allowed_paths": ["a["]}"#, "invalid path pattern `a[`"),
             (r#"{"version": 1, "allowed_paths": ["../x"]}"#, "invalid path pattern `../x`"),
-            (r#"{"version": 1, "allowed_paths": []}"#, "leave it out to allow everything"),
+            (r#"{"version": 1, "allowed_paths": []}"#, "omit the field to allow all paths"),
             (r#"{"version": 1, "limits": {"max_lines": 0}}"#, "must be at least 1"),
             (r#"{"version": 1, "limits": {"max_deletion": 2}}"#, "from 0 to 1"),
             (r#"{"version": 1, "verify": {"command": " "}}"#, "`verify.command` is empty"),

@@ -1,30 +1,30 @@
-//! Line diff between a draft and its original.
+//! Line diff between a draft and its original file.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use similar::{Algorithm, DiffOp, TextDiff};
 
-/// Time limit of a comparison; after that the diff is coarser.
+/// Time limit for computing a diff. After this time the diff is completed with a faster algorithm that is less exact.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Differences between a draft and its original.
+/// Differences between a draft and its original file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diff {
-    /// Added lines without line ends, with their numbers in the draft, from 1.
+    /// Added lines without their line ends, each with its line number in the draft, counted from 1.
     pub added: Vec<(usize, String)>,
-    /// Number of lines removed from the original.
+    /// Number of lines that the draft removes from the original file.
     pub removed: usize,
-    /// The removed lines without indentation, and how often each occurs.
+    /// The removed lines without indentation, each with the number of times it was removed.
     removed_lines: HashMap<String, usize>,
-    /// Removed lines that are not blank and were neither moved nor re-indented.
+    /// Number of removed lines that are not blank and were neither moved nor re-indented.
     pub lost: usize,
-    /// Number of non-blank lines of the original.
+    /// Number of non-blank lines of the original file.
     pub original: usize,
 }
 
 impl Diff {
-    /// Compares two texts; the original of a new file is empty.
+    /// Compares a draft with its original file. For a new file, `original` is empty.
     pub fn between(original: &str, draft: &str) -> Diff {
         let diff = compare(original, draft);
         let lines: Vec<&str> = draft.split_inclusive('\n').collect();
@@ -56,8 +56,8 @@ impl Diff {
         changed
     }
 
-    /// Counts removed lines that were not added again. Each added line offsets one removed line with the same text,
-    /// whatever its indentation.
+    /// Counts the removed lines that were not added again. Each added line offsets one removed line with the same text,
+    /// even if the indentation differs.
     fn count_lost(&self) -> usize {
         let mut lost: HashMap<&str, usize> =
             self.removed_lines.iter().map(|(line, count)| (line.as_str(), *count)).collect();
@@ -70,23 +70,23 @@ impl Diff {
         lost.values().sum()
     }
 
-    /// Added lines whose text is new. Moved or re-indented lines are not included.
+    /// Returns the added lines whose text is new. Lines that were only moved or re-indented are not included.
     pub fn new_words(&self) -> impl Iterator<Item = &(usize, String)> {
         self.added.iter().filter(|(_, line)| !self.removed_lines.contains_key(line.trim()))
     }
 
-    /// Number of added and removed lines.
+    /// Number of added lines plus number of removed lines.
     pub fn lines(&self) -> usize {
         self.added.len() + self.removed
     }
 
-    /// Share of the original's lines that were lost, from 0 to 1. Replaced lines count; moved, re-indented and blank
-    /// lines do not.
+    /// Share of the original file's lines that were removed or replaced, from 0 to 1. Moved, re-indented and blank
+    /// lines do not count as removed.
     pub fn deletion_ratio(&self) -> f64 {
         if self.original == 0 { 0.0 } else { self.lost as f64 / self.original as f64 }
     }
 
-    /// Unified diff with three lines of context.
+    /// Formats the differences as a unified diff with three lines of context.
     pub fn unified(name: &str, original: &str, draft: &str) -> String {
         let diff = compare(original, draft);
         let side = |letter: &str, text: &str| match text {
@@ -108,14 +108,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn added_lines_have_their_number_and_removed_lines_are_counted() {
+    fn diff_numbers_added_lines_and_counts_removed_lines() {
         let diff = Diff::between("a\nb\nc\nd\n", "a\nB\nc\nd\ne");
         assert_eq!(diff.added, [(2, "B".to_owned()), (5, "e".to_owned())]);
         assert_eq!((diff.removed, diff.lost, diff.original, diff.lines()), (1, 1, 4, 3));
         let diff = Diff::between("if x:\n    key = 1\n", "key = 1\nother = 2\n");
         assert_eq!(diff.new_words().count(), 1, "{diff:?}");
         assert_eq!(Diff::between("a\r\nb", "a\r\nb").lines(), 0);
-        // A line end belongs to its line.
+        // A line end is part of its line, so a line without it counts as removed and added.
         let diff = Diff::between("a\nb\n", "a\nb");
         assert_eq!((diff.added, diff.removed), (vec![(2, "b".to_owned())], 1));
         let diff = Diff::between("", "a\n");
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(ratio(&numbered("line"), &numbered("junk")), 1.0);
         assert_eq!(ratio("a\nb\nc\nd\n", "a\nx\n"), 0.75);
         assert_eq!(ratio("a\nb\nc\nd\n", ""), 1.0);
-        // One added line offsets one removed line, not both.
+        // The added line `a` offsets only one of the two removed lines `a`.
         assert_eq!(ratio("a\na\n", "b\na\n"), 0.5);
     }
 

@@ -1,21 +1,21 @@
-//! Classifies files by path. Some findings are mistakes in a program but normal in a test or a document.
+//! Kinds of files, recognised by path. Some findings are mistakes in a program but normal in a test or a document.
 
 use crate::pattern::among;
 
-/// Kind of a file.
+/// Kind of a file, which determines the rules that the gate applies to its lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     Code,
-    /// Settings, in which values need no quotes.
+    /// Configuration file or shell script, in which values need no quotes.
     Config,
     Test,
-    /// Translated texts of a program: `locales/fr.json`, `messages_de.properties`.
+    /// File with the translated texts of a program, such as `locales/fr.json` or `messages_de.properties`.
     Translation,
-    /// Documents for people, in which keys and paths are usually examples.
+    /// Document for people, in which keys and paths are usually examples.
     Prose,
-    /// A Dockerfile, whose folders are inside the image.
+    /// Dockerfile. Its paths are inside the image.
     Container,
-    /// A Compose file, whose folders are inside the containers, except for the host side of a volume.
+    /// Compose file. Its paths are inside the containers, except for the host paths of volumes.
     Compose,
 }
 
@@ -30,7 +30,7 @@ impl FileKind {
             () if ends(&[".md", ".mdx", ".rst", ".adoc", ".txt"]) => FileKind::Prose,
             () if is_test_path(path) => FileKind::Test,
             () if is_translation(path, &name) => FileKind::Translation,
-            // A shell script assigns values without quotes, like a settings file.
+            // Shell scripts count as configuration files, because they also assign values without quotes.
             () if ends(&[".yml", ".yaml", ".ini", ".cfg", ".conf", ".env", ".properties"])
                 || ends(&[".sh", ".bash", ".zsh", ".ksh"])
                 || starts(&[".env"]) =>
@@ -42,8 +42,8 @@ impl FileKind {
     }
 }
 
-/// Whether a file describes a container image: `Dockerfile`, `Dockerfile.prod`, `api.Dockerfile`, but not
-/// `dockerfile.py`.
+/// Whether a file with this name describes a container image: `Dockerfile`, `Dockerfile.prod` and `api.Dockerfile` do,
+/// but `dockerfile.py` does not.
 fn is_dockerfile(name: &str) -> bool {
     const OTHER: &str = "py pyi rs go js mjs cjs ts tsx jsx rb java kt php c h cc cpp cs sh md \
         txt";
@@ -55,7 +55,7 @@ fn is_dockerfile(name: &str) -> bool {
     })
 }
 
-/// Whether a file is a Compose file: `compose.yaml`, `compose.override.yml`, `docker-compose.prod.yml`.
+/// Whether a file with this name is a Compose file, such as `compose.override.yml` or `docker-compose.prod.yml`.
 fn is_compose(name: &str) -> bool {
     let stem = name.strip_suffix(".yml").or_else(|| name.strip_suffix(".yaml"));
     stem.is_some_and(|stem| {
@@ -66,7 +66,7 @@ fn is_compose(name: &str) -> bool {
     })
 }
 
-/// Whether a file contains translations, by its folder or its extension.
+/// Whether a file contains translations, according to its folder, name or extension.
 fn is_translation(path: &str, name: &str) -> bool {
     const FOLDERS: &str = "locale locales i18n l10n lang langs languages translations translation";
     let folders = path.rsplit(['/', '\\']).skip(1).map(str::to_lowercase);
@@ -80,7 +80,7 @@ fn is_translation(path: &str, name: &str) -> bool {
         || is_data && folders.into_iter().any(|folder| among(&folder, FOLDERS))
 }
 
-/// Whether a file is a test, by its folder or its name.
+/// Whether a file is a test, according to its folder or its name.
 fn is_test_path(path: &str) -> bool {
     const FOLDERS: &str = "test tests __tests__ spec specs testdata test_data test-data fixtures \
         __fixtures__ __mocks__ e2e testing";

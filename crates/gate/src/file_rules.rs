@@ -1,5 +1,5 @@
-//! Rules about files by path, from `data/files.toml`: which files are protected because a tool reads them
-//! automatically, which contain secrets, and which run on build or test.
+//! Built-in rules about files, by path, from `data/files.toml`: which files are protected because a tool reads them
+//! automatically, which files contain secrets, and which files run on build or test.
 
 use std::sync::LazyLock;
 
@@ -7,44 +7,44 @@ use toml_edit::{DocumentMut, Item, Table, TableLike};
 
 use crate::globs::{Globs, InvalidGlob};
 
-/// Text of the rules.
+/// Text of the built-in rules, in TOML.
 pub(crate) const DATA: &str = include_str!("../data/files.toml");
 
-/// All rules about files by path.
+/// All built-in rules about files, by path.
 #[derive(Debug)]
 pub(crate) struct FileRules {
-    /// Files that tools run or agents follow automatically.
+    /// Files that tools run automatically, or whose instructions agents follow automatically.
     pub protected: ToolGlobs,
     /// Files whose names suggest secrets.
     pub secret: ToolGlobs,
     /// Files of the version control repository.
     pub repository: ToolGlobs,
-    /// Files that run on build or test.
+    /// Rules for files whose content runs on build or test.
     pub runs: Vec<BuildRule>,
-    /// Folders in which executable files are normal.
+    /// Names of source folders, in which executable files are normal.
     pub source_folders: Vec<String>,
 }
 
-/// Files of one kind that run on build or test.
+/// Rule for one kind of files that run on build or test.
 #[derive(Debug)]
 pub(crate) struct BuildRule {
     pub files: Globs,
-    /// Keys of a data file that name commands; `None` if the whole file is a program.
+    /// Keys of a data file whose values are commands; `None` if the whole file is a program.
     pub keys: Option<Globs>,
-    /// Tables of a data file that list dependencies.
+    /// Dotted keys of the tables in a data file that list dependencies.
     pub dependencies: Vec<String>,
 }
 
-/// File patterns, each with the tool that reads the files.
+/// Patterns of files, each with the name of the tool that reads the matching files.
 #[derive(Debug)]
 pub(crate) struct ToolGlobs {
     globs: Globs,
-    /// The tool of each pattern.
+    /// Name of the tool of each pattern.
     tools: Vec<String>,
 }
 
 impl ToolGlobs {
-    /// The tool that reads a file; `None` if no pattern matches.
+    /// Name of the tool that reads a file; `None` if no pattern matches the file.
     pub(crate) fn tool(&self, path: &str) -> Option<&str> {
         self.globs.find(path).map(|index| self.tools[index].as_str())
     }
@@ -91,7 +91,7 @@ impl FileRules {
     }
 }
 
-/// Collects the patterns of all groups of a section.
+/// Compiles the file patterns of all groups in a section of the rules.
 fn tools(section: &Table) -> Result<ToolGlobs, InvalidGlob> {
     let (mut patterns, mut tools) = (Vec::new(), Vec::new());
     for (name, group) in section {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_parse_and_name_the_tool() {
+    fn built_in_file_rules_are_parsed_and_name_the_tool_of_a_file() {
         let rules = FileRules::get().unwrap();
         assert_eq!(rules.protected.tool("lefthook-local.yml"), Some("lefthook"));
         assert_eq!(rules.protected.tool("a/b/.Zed/tasks.json"), Some("Zed"));
@@ -130,9 +130,9 @@ mod tests {
         assert!(rules.runs.len() >= 8 && rules.source_folders.contains(&"src".to_owned()));
     }
 
-    /// Otherwise a pattern could be lost without a failing test.
+    /// Without this test, a pattern could be removed from the rules without a failing test.
     #[test]
-    fn every_tool_has_a_labelled_path() {
+    fn every_tool_in_the_file_rules_has_a_labelled_path_in_the_corpus() {
         let corpus = include_str!("../corpus/files.txt");
         let paths: Vec<&str> = corpus.lines().filter_map(|line| line.split(" | ").nth(1)).collect();
         let document: DocumentMut = DATA.parse().unwrap();
@@ -149,11 +149,11 @@ mod tests {
                 }
             }
         }
-        assert!(without.is_empty(), "{}", without.join("\n"));
+        assert!(without.is_empty(), "no path in corpus/files.txt for:\n{}", without.join("\n"));
     }
 
     #[test]
-    fn invalid_rules_are_an_error() {
+    fn invalid_file_rules_are_an_error() {
         let whole = "[protected.x]\na = [\"**/x\"]\n[secret.x]\na = []\n[repository.x]\na = []\n\
                      [source]\nfolders = []\n[runs.x]\nfiles = []\n";
         assert!(FileRules::parse(whole).is_ok());

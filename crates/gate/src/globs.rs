@@ -2,15 +2,15 @@
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// Set of patterns; a path matches if any pattern does.
+/// Set of glob patterns. A path matches the set if any of the patterns matches the path.
 #[derive(Debug, Clone)]
 pub(crate) struct Globs {
     set: GlobSet,
-    /// For each glob of the set, the index of its source pattern.
+    /// For each glob of the set, the index of the caller's pattern that the glob was built from.
     patterns: Vec<usize>,
 }
 
-/// An invalid path pattern.
+/// Error for an invalid glob pattern of paths.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid path pattern `{pattern}`: {why}")]
 pub struct InvalidGlob {
@@ -25,12 +25,12 @@ impl InvalidGlob {
 }
 
 impl Globs {
-    /// Case-sensitive patterns, for allow lists.
+    /// Compiles case-sensitive patterns, for allow lists.
     pub(crate) fn new<T: AsRef<str>>(patterns: &[T]) -> Result<Globs, InvalidGlob> {
         Globs::build(patterns, false)
     }
 
-    /// Case-insensitive patterns, for deny lists: some file systems ignore case.
+    /// Compiles case-insensitive patterns, for deny lists, because some file systems ignore case.
     pub(crate) fn in_any_case<T: AsRef<str>>(patterns: &[T]) -> Result<Globs, InvalidGlob> {
         Globs::build(patterns, true)
     }
@@ -46,9 +46,10 @@ impl Globs {
                 || relative.starts_with('/')
                 || relative.split('/').any(|part| part == "..")
             {
-                return Err(bad("write it relative to the workspace, without `..`".to_owned()));
+                let why = "write the pattern relative to the workspace, without `..`";
+                return Err(bad(why.to_owned()));
             }
-            // A pattern without wildcards may name a folder, which includes everything in it.
+            // A pattern without wildcards may name a folder. It then also matches all files below the folder.
             let folder = relative.trim_end_matches('/');
             let below = !folder.contains(['*', '?', '[', '{']) || relative.ends_with('/');
             let file = (!relative.ends_with('/')).then(|| relative.to_owned());
@@ -70,7 +71,7 @@ impl Globs {
         self.set.is_match(path)
     }
 
-    /// The index of the first pattern that matches.
+    /// Index of the first pattern that matches a path; `None` if no pattern matches.
     pub(crate) fn find(&self, path: &str) -> Option<usize> {
         self.set.matches(path).first().map(|glob| self.patterns[*glob])
     }
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_match_files_folders_and_extensions() {
+    fn glob_patterns_match_files_folders_and_extensions() {
         let globs =
             Globs::new(&["src/main.py", "docs/", "lib", "**/*.lock", "./top/*.md"]).unwrap();
         let within = "src/main.py docs/a/b.md lib/x/y.py lib Cargo.lock a/b/x.lock top/x.md";

@@ -1,4 +1,4 @@
-//! Finds paths in added lines that exist on one machine only.
+//! Scanner for machine-specific paths: paths in added lines that exist on one machine only.
 //!
 //! | paths | rule | outcome |
 //! |---|---|---|
@@ -8,10 +8,10 @@
 //! | temporary folders, but not in tests and documents | `temp-folder` | rejected |
 //! | `/srv/…`, `/data/…`, `/opt/<vendor>/…`, `/var/lib/…`, `/nix/store/…`, but not in tests and documents | `server-folder` | a reviewer decides |
 //!
-//! Accepted are paths that every system has (`/etc`, `/usr/bin/env`, `/dev/null`, `/proc/self`, package databases
-//! below `/var/lib`), paths resolved at run time (`$HOME`, `~/`, `%TEMP%`) and paths filled in by a template
-//! (`/home/<user>/`, `/home/{name}/`). Folders inside the image in a Dockerfile and inside the containers in a Compose
-//! file are accepted; the host side of a volume is not.
+//! The scanner accepts paths that every system has (`/etc`, `/usr/bin/env`, `/dev/null`, `/proc/self`, package
+//! databases below `/var/lib`), paths that are resolved at run time (`$HOME`, `~/`, `%TEMP%`) and paths with a
+//! placeholder that a template fills in (`/home/<user>/`, `/home/{name}/`). It accepts paths inside the image in a
+//! Dockerfile and inside the containers in a Compose file, but not the host paths of volumes.
 //!
 //! Placeholder names, such as `/home/user/` or `/mnt/disk/`, are accepted in comments but not in code.
 
@@ -22,12 +22,12 @@ use regex::Regex;
 use crate::file_kind::FileKind;
 use crate::pattern::{InvalidPattern, among, compile};
 
-/// Comment that allows a path on its line; the path is still reported.
+/// Comment that allows the machine-specific paths on its line. The gate still reports them, and a reviewer decides.
 pub const ALLOWED: &str = "assize: allow-path";
 
-/// Characters of a path that are shown.
+/// Maximum number of characters of a path that a finding shows.
 const MAX_SHOWN: usize = 80;
-/// Paths checked per line.
+/// Maximum number of paths that are checked per line.
 const MAX_PATHS: usize = 200;
 
 /// A machine-specific path found in a line.
@@ -35,13 +35,13 @@ const MAX_PATHS: usize = 200;
 pub struct MachinePath {
     /// Rule name, such as `home-folder`.
     pub rule: &'static str,
-    /// Description of the kind of path.
+    /// Description of the kind of path, such as `a temporary folder`.
     pub what: &'static str,
-    /// The path, or its beginning.
+    /// The path, truncated if it is long.
     pub found: String,
     /// Whether a comment on the line allows the path.
     pub allowed: bool,
-    /// The path may be legitimate, so a reviewer decides.
+    /// Whether the path may be correct, so that a reviewer must decide.
     pub doubtful: bool,
 }
 
@@ -49,49 +49,53 @@ pub struct MachinePath {
 struct Rule {
     id: &'static str,
     what: &'static str,
-    /// The first group is the path; a second group is a name in it.
+    /// Regular expression of the path. Its first group is the path; an optional second group is a name in the path.
     pattern: Regex,
 }
 
-/// Finds machine-specific paths.
+/// Scanner that finds machine-specific paths in lines of text.
 #[derive(Debug)]
 pub struct PathScanner {
-    /// If two rules match at the same position, the first one applies.
+    /// Rules for kinds of paths. If two rules match at the same position, the first rule applies.
     rules: Vec<Rule>,
-    /// Web addresses, whose paths are not file paths.
+    /// Matches web addresses. The paths in them are not file paths.
     address: Regex,
-    /// Text before a web route or an XPath.
+    /// Matches the text before a web route or an XPath, which are not file paths.
     route: Regex,
+    /// Matches lines that are comments or list items of a document.
     comment: Regex,
+    /// Matches the character that ends a path.
     end: Regex,
-    /// Files that web pages load: `/media/logo.png` is a URL path.
+    /// Matches URL paths of files that web pages load, such as `/media/logo.png`.
     asset: Regex,
-    /// Text before a URL path that may begin with `/media` or `/data`.
+    /// Matches the text before a URL path that may begin with `/media` or `/data`.
     page: Regex,
-    /// A call that opens or changes a file, up to its path.
+    /// Matches a call that opens or changes a file, from its name to the first character of the path.
     opens_file: Regex,
-    /// Text before a host path in a Compose file: the beginning of a list item, or a key.
+    /// Matches the text before a host path that is an item of a list in a Compose file.
     item: Regex,
+    /// Matches the text before a host path that is the value of a key in a Compose file.
     host_key: Regex,
 }
 
-/// Text that may precede a path; after anything else, the match is the rest of a longer path. `:///` precedes the path
-/// of a database (`sqlite:////srv/app.db`), `:-` the default of a variable.
+/// Matches the text that may precede a path. After any other text, a match would be the end of a longer path. `:///`
+/// precedes the path of a database (`sqlite:////srv/app.db`), and `:-` precedes the default value of a shell variable.
 const BEFORE: &str = r#"(?:^|[\s"'`=(\[,:;<>|@!]|-[ILo]|:-|:///)"#;
 
+/// Name of the rule for folders that not every machine has. Its findings are escalated to a reviewer.
 const SERVER_FOLDER: &str = "server-folder";
 
-/// Text of the rules.
+/// Text of the built-in rules for machine-specific paths.
 pub(crate) const DATA: &str = include_str!("../data/machine_paths.txt");
 
-/// Folders that a package manager creates on every machine that has it.
+/// Folders that a package manager creates on every machine where the package manager is installed.
 const EVERY_MACHINE: &str = "/home/linuxbrew/ /opt/homebrew/ /opt/local/ /var/lib/apt/ \
     /var/lib/dbus/ /var/lib/dpkg/ /var/lib/pacman/ /var/lib/rpm/ /var/lib/systemd/";
 
 static SCANNER: LazyLock<Result<PathScanner, InvalidPattern>> =
     LazyLock::new(|| PathScanner::compile(DATA));
 
-/// Whether a rule does not apply to files of a kind.
+/// Whether files of this kind are exempt from a rule.
 fn is_exempt(kind: FileKind, rule: &str) -> bool {
     match kind {
         FileKind::Code | FileKind::Config | FileKind::Translation => false,
@@ -158,7 +162,7 @@ impl PathScanner {
             .collect();
         let comment = match kind {
             FileKind::Prose => true,
-            // In a Compose file, a dash begins a list item.
+            // In a Compose file, a line that starts with a dash is a list item and not a comment.
             FileKind::Compose => line.trim_start().starts_with('#'),
             _ => self.comment.is_match(line),
         };
@@ -199,7 +203,7 @@ impl PathScanner {
         found
     }
 
-    /// Whether a home folder or mount point in a Compose file is on the host: the first part of a volume
+    /// Whether a home folder or mount point in a Compose file is a path of the host: the first part of a volume
     /// (`- /home/ann/data:/data`), or the value of a key such as `source`.
     fn is_of_host(&self, rule: &str, before: &str, path: &str) -> bool {
         let volume = path.get(2..).is_some_and(|rest| rest.contains(':'));
@@ -207,14 +211,15 @@ impl PathScanner {
             && (volume && self.item.is_match(before) || self.host_key.is_match(before))
     }
 
-    /// Whether a path is accepted in its context: an example in a comment, a URL path, or on every machine.
+    /// Whether a path is accepted in its context, because it is an example in a comment, a URL path, or a path that
+    /// every machine has.
     fn is_accepted(&self, before: &str, path: &str, name: Option<&str>, comment: bool) -> bool {
         const PLACEHOLDERS: &str = "user username you me name yourname your-name your_name \
             youruser someone server host hostname computer disk drive volume usb data storage \
             backup app myapp";
         const SYSTEM: [&str; 8] = ["etc", "usr", "dev", "proc", "sys", "bin", "run", "path"];
         let placeholder = name.is_some_and(|name| among(&name.to_lowercase(), PLACEHOLDERS));
-        // No URL path begins like these.
+        // URL paths do not begin with one of these folders.
         let disk = ["/mnt/", "/Volumes/", "/run/media/"].iter().any(|disk| path.starts_with(disk));
         let opens_file = self.opens_file.is_match(before);
         let web = path.starts_with('/') && !disk && !opens_file && self.route.is_match(before);
@@ -229,7 +234,7 @@ impl PathScanner {
     }
 }
 
-/// The statement before a path, including the first character of the path.
+/// Returns the part of the statement before a path, including the first character of the path.
 fn before_path(line: &str, start: usize) -> &str {
     let end = line[start..].chars().next().map_or(start, |first| start + first.len_utf8());
     let prefix = &line[..end];
@@ -242,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scanner_with_a_broken_rule_is_an_error() {
+    fn path_scanner_with_an_invalid_rule_is_an_error() {
         for rule in ["mount-point  a mounted disk  /mnt/(", "mount-point"] {
             let error = PathScanner::compile(rule).unwrap_err();
             assert_eq!(error.name, "mount-point");

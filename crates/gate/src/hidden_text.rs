@@ -1,23 +1,23 @@
-//! Finds text that looks different from what it does: invisible characters, control characters, and identifiers that
-//! mix scripts.
+//! Finds hidden text: characters that make a line look different from what a program reads. These are invisible
+//! characters, control characters, and letters of other scripts that look like Latin letters.
 
 use assize_types::text::is_invisible;
 use unicode_security::confusable_detection::skeleton;
 
 use crate::file_kind::FileKind;
 
-/// An invisible or confusable character.
+/// An invisible, confusable or control character found in a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HiddenText {
-    /// `turned-text`, `invisible-text` or `look-alike`.
+    /// Name of the rule: `turned-text`, `invisible-text` or `look-alike`.
     pub rule: &'static str,
-    /// The position in the line, in characters from 1.
+    /// Position of the character in the line, in characters counted from 1.
     pub column: usize,
-    /// The character and what is wrong with it.
+    /// Description of the character and its effect.
     pub message: String,
 }
 
-/// The first finding of each rule in a line; `first` is true for the first line of a file.
+/// Returns the first finding of each hidden-text rule in a line. `first` is true for the first line of a file.
 pub fn in_line(line: &str, first: bool, kind: FileKind) -> Vec<HiddenText> {
     if line.is_ascii() && !line.bytes().any(|b| b.is_ascii_control() && b != b'\t') {
         return Vec::new();
@@ -32,15 +32,15 @@ pub fn in_line(line: &str, first: bool, kind: FileKind) -> Vec<HiddenText> {
     for (index, c) in chars.iter().copied().enumerate() {
         if changes_direction(c) {
             let message =
-                format!("{} changes the direction in which the line is read", describe(c));
+                format!("{} changes the direction in which the line is displayed", describe(c));
             add("turned-text", index, message);
         } else if is_hidden(&chars, index, first) {
             add("invisible-text", index, format!("{} is invisible", describe(c)));
         } else if c.is_control() && c != '\t' && c != '\u{c}' {
             let message = match c {
-                '\r' => {
-                    "a carriage return (U+000D) in the line lets a terminal overwrite it".to_owned()
-                }
+                '\r' => "a carriage return (U+000D) in the line makes a terminal overwrite the \
+                    text before it"
+                    .to_owned(),
                 c => format!("{} is a control character", describe(c)),
             };
             add("invisible-text", index, message);
@@ -50,7 +50,7 @@ pub fn in_line(line: &str, first: bool, kind: FileKind) -> Vec<HiddenText> {
         for (start, word) in identifiers(&chars) {
             if let Some(c) = look_alike(&word) {
                 let offset = word.chars().position(|other| other == c).unwrap_or_default();
-                let message = format!("{} in `{word}` looks like another letter", describe(c));
+                let message = format!("{} in `{word}` looks like a different letter", describe(c));
                 add("look-alike", start + offset, message);
             }
         }
@@ -63,34 +63,34 @@ fn changes_direction(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether a character is invisible and not part of an emoji or of a script that needs it.
+/// Whether a character is invisible and is not needed where it is, as part of an emoji or of a script.
 fn is_hidden(chars: &[char], index: usize, first: bool) -> bool {
     let c = chars[index];
     let before = index.checked_sub(1).map(|index| chars[index]);
     let after = chars.get(index + 1).copied();
     let pictograph = |c: Option<char>| c.is_some_and(is_pictograph);
     match c {
-        // A byte order mark is allowed at the start of the file.
+        // A byte order mark is allowed only at the start of the file.
         '\u{feff}' => !(first && index == 0),
-        // Joins emoji, and shapes letters of Arabic and Indic scripts.
+        // Zero-width joiners are allowed between emoji and between letters of Arabic and Indic scripts.
         '\u{200c}' | '\u{200d}' => {
             let joined = c == '\u{200d}' && pictograph(before) && pictograph(after);
             let shaped =
                 [before, after].iter().flatten().all(|c| is_joining(*c)) && before.is_some();
             !(joined || shaped)
         }
-        // Selects the text or emoji form of the character before it.
+        // A variation selector is allowed after a character that has a text form and an emoji form.
         '\u{fe00}'..='\u{fe0f}' => {
             let chosen = |c: char| is_pictograph(c) || "0123456789#*".contains(c);
             let selector = |c| matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}');
             before.is_none_or(|c| c.is_ascii_alphabetic() || selector(c))
                 || before.is_some_and(|c| c.is_ascii() && !chosen(c))
         }
-        // Selects the form of a Chinese character.
+        // A variation selector of this range is allowed after a Chinese character.
         '\u{e0100}'..='\u{e01ef}' => {
             !before.is_some_and(|c| ('\u{3400}'..='\u{3ffff}').contains(&c))
         }
-        // A regional flag: at most six tags after a black flag.
+        // Tag characters are allowed in regional flags: at most six of them after a black flag.
         '\u{e0020}'..='\u{e007f}' => {
             let tags = chars[..index]
                 .iter()
@@ -109,13 +109,13 @@ fn is_pictograph(c: char) -> bool {
     matches!(c, '\u{a9}' | '\u{ae}' | '\u{203c}'..='\u{3299}' | '\u{fe0f}' | '\u{1f000}'..='\u{1faff}')
 }
 
-/// Whether a character belongs to a script in which joiners shape letters.
+/// Whether a character belongs to a script in which zero-width joiners change the form of letters.
 fn is_joining(c: char) -> bool {
     matches!(c, '\u{600}'..='\u{8ff}' | '\u{900}'..='\u{109f}' | '\u{1780}'..='\u{18af}' | '\u{fb50}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}')
 }
 
-/// Words of a line that contain a non-ASCII character, with their positions. An underscore ends a word: `σ_max` has
-/// two.
+/// Returns the words of a line that contain a non-ASCII character, each with its position. An underscore ends a word:
+/// `σ_max` consists of two words.
 fn identifiers(chars: &[char]) -> Vec<(usize, String)> {
     let mut words = Vec::new();
     let mut start = 0;
@@ -130,8 +130,8 @@ fn identifiers(chars: &[char]) -> Vec<(usize, String)> {
     words
 }
 
-/// Returns a character that makes a word look like another: a mathematical letter in place of a plain one, or letters
-/// of another script among Latin ones, if all of them look Latin.
+/// Returns a character that makes a word look like another word: a mathematical letter instead of a plain letter, or a
+/// letter of another script in a word with Latin letters, if all non-Latin letters of the word look like Latin letters.
 fn look_alike(word: &str) -> Option<char> {
     let styled = |c: &char| matches!(c, '\u{1d400}'..='\u{1d7ff}' | '\u{212a}');
     if let Some(c) = word.chars().find(styled) {
@@ -150,7 +150,8 @@ fn look_alike(word: &str) -> Option<char> {
     others.all(looks_latin).then_some(first)
 }
 
-/// Code point of a character, with its name or script if its glyph does not identify it.
+/// Formats the code point of a character, with its name or script if the character is known to be invisible or
+/// confusable.
 fn describe(c: char) -> String {
     let name = match c {
         '\0' => "NULL",

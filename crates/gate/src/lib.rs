@@ -1,8 +1,8 @@
-//! The gate: whether a proposed change to a workspace is accepted, rejected or put before a reviewer.
+//! The gate: checks whether a proposed change to a workspace can be accepted, is rejected, or needs a reviewer.
 //!
 //! [`check`] inspects a proposed change under a [`Policy`], which combines the settings and the task's [`Contract`].
-//! [`Verification`] runs the project's own tests on a copy of the workspace through the caller's [`Verifier`]. This
-//! crate never writes to a workspace: `crates/draft` decides on and applies changes.
+//! [`Verification`] runs the tests of the project on a copy of the workspace, through the caller's [`Verifier`]. This
+//! crate never writes to a workspace: `crates/draft` decides on changes and applies them.
 
 mod checks;
 mod contract;

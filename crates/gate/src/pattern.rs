@@ -1,10 +1,11 @@
-//! Compiles the gate's built-in patterns. A pattern that does not compile is an error; its check is never skipped.
+//! Compiles the gate's built-in regular expressions. If one does not compile, the gate reports an error: it never skips
+//! a check.
 
 use regex::Regex;
 
-/// A built-in pattern that does not compile; the gate refuses to start.
+/// Error for a built-in pattern of the gate that does not compile. The gate then refuses to start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the gate's pattern `{name}` does not compile: {error}")]
+#[error("the gate's built-in pattern `{name}` does not compile: {error}")]
 pub struct InvalidPattern {
     pub name: String,
     error: String,

@@ -1,4 +1,4 @@
-//! Classifies the paths of a workspace: hidden from agents, protected, or outside the contract.
+//! Path rules: classify the files of a workspace as hidden from agents, protected, or not allowed by the contract.
 
 use assize_workspace::WorkspacePath;
 
@@ -6,7 +6,7 @@ use crate::file_rules::{BuildRule, FileRules};
 use crate::globs::{Globs, InvalidGlob};
 use crate::policy::Policy;
 
-/// Classification of paths under a policy.
+/// Path rules of a policy: the built-in rules, combined with the patterns of the settings and the contract.
 #[derive(Debug)]
 pub struct PathRules {
     rules: &'static FileRules,
@@ -16,7 +16,7 @@ pub struct PathRules {
 }
 
 impl Policy {
-    /// Compiles the policy's path patterns; an error if one is invalid.
+    /// Compiles the path patterns of the policy. Returns an error if a pattern is invalid.
     pub fn places(&self) -> Result<PathRules, InvalidGlob> {
         Ok(PathRules {
             rules: FileRules::get()?,
@@ -28,13 +28,14 @@ impl Policy {
 }
 
 impl PathRules {
-    /// Whether a file is hidden from agents: its name suggests secrets, or it belongs to the repository (`.git`).
+    /// Whether a file is hidden from agents, because its name suggests secrets or because it belongs to the version
+    /// control repository (`.git`).
     pub fn is_hidden(&self, path: &WorkspacePath) -> bool {
         let (exact, path) = (path.to_string(), path.as_file_systems_read_it());
         if self.rules.repository.tool(&path).is_some() {
             return !self.readable.matches(&exact);
         }
-        // These show the format of another file without its secrets.
+        // Files with these extensions show the format of another file without its secrets.
         let example = [".example", ".sample", ".template", ".dist"];
         if example.iter().any(|end| path.to_lowercase().ends_with(end)) {
             return false;
@@ -42,45 +43,46 @@ impl PathRules {
         self.rules.secret.tool(&path).is_some() && !self.readable.matches(&exact)
     }
 
-    /// Whether a setting lets agents read a file although its name suggests secrets.
+    /// Whether the setting `draft.readable` allows agents to read a file although its name suggests secrets.
     pub fn is_readable(&self, path: &WorkspacePath) -> bool {
         self.readable.matches(&path.to_string())
     }
 
-    /// Whether a file is hidden from agents because it contains a private key, whatever its name.
+    /// Whether a file is hidden from agents because its content includes a private key.
     pub fn is_key(&self, path: &WorkspacePath, bytes: &[u8]) -> bool {
         contains_private_key(bytes) && !self.is_readable(path)
     }
 
-    /// Returns the tool that reads a protected file automatically; `None` if the file is not protected.
+    /// Returns why a file is protected: the tool that runs or reads the file automatically, or the setting that names
+    /// the file. `None` if the file is not protected.
     pub fn protected_by(&self, path: &WorkspacePath) -> Option<&str> {
         let path = path.as_file_systems_read_it();
         let own = || self.also_protected.matches(&path).then_some("the setting `draft.protected`");
         self.rules.protected.tool(&path).or_else(own)
     }
 
-    /// Rule for a file whose content can run code on build or test; `None` if there is none.
+    /// Returns the rule for a file whose content can run code on build or test; `None` if no rule matches the file.
     pub(crate) fn runs_on_build(&self, path: &WorkspacePath) -> Option<&'static BuildRule> {
         let path = path.as_file_systems_read_it();
         self.rules.runs.iter().find(|runs| runs.files.matches(&path))
     }
 
-    /// Whether a file is in a source folder.
+    /// Whether a file is in a source folder, such as `src`, where executable files are normal.
     pub fn is_source(&self, path: &WorkspacePath) -> bool {
         let folders = path.parts().split_last().map_or(&[][..], |(_, folders)| folders);
         folders.iter().any(|folder| self.rules.source_folders.contains(&folder.to_lowercase()))
     }
 
-    /// Whether the contract lets a file be drafted.
+    /// Whether the contract allows agents to change a file.
     pub fn is_allowed(&self, path: &WorkspacePath) -> bool {
         self.allowed.as_ref().is_none_or(|allowed| allowed.matches(&path.to_string()))
     }
 }
 
-/// Whether a text contains a private key in PEM form, on separate lines or in a JSON string.
+/// Whether a text contains a private key in PEM format, on separate lines or in a JSON string.
 fn contains_private_key(bytes: &[u8]) -> bool {
     const END: &[u8] = b"PRIVATE KEY-----";
-    // Fast path: most files contain no key.
+    // Return early, because most files contain no private key.
     if memchr::memmem::find(bytes, END).is_none() {
         return false;
     }
@@ -91,7 +93,7 @@ fn contains_private_key(bytes: &[u8]) -> bool {
         let Some(end) = rest.find("-----") else { return false };
         let (label, after) = (&rest[..end], &rest[end + "-----".len()..]);
         let is_label = label.ends_with("PRIVATE KEY") && label.len() <= 40;
-        // The body follows: on the next line, or after an escaped line end in a string.
+        // The body of the key follows on the next line, or after an escaped line end in a string.
         let body = after.trim_start_matches("\\r").trim_start_matches("\\n").trim_start();
         let base64 = |c: &char| c.is_ascii_alphanumeric() || "+/=".contains(*c);
         let header = body.starts_with("Proc-Type:") || body.starts_with("Version:");
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn readable_and_protected_settings_change_the_rules() {
+    fn path_rules_apply_the_settings_readable_and_protected() {
         let policy = Policy {
             readable: vec![".env.ci".to_owned()],
             protected: vec!["infra/".to_owned()],
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn repository_files_are_hidden_under_every_spelling() {
+    fn repository_files_are_hidden_in_every_spelling_of_their_path() {
         for path in [
             ".git/x.example",
             ".git/hooks/pre-commit.sample",
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn private_keys_are_found_anywhere_in_a_file() {
+    fn private_key_is_found_at_any_position_in_a_file() {
         let key = |label: &str| format!("-----BEGIN {label}PRIVATE{} KEY-----", "");
         let body = "b3BlbnNzaC1rZXktdjEAAAAA";
         let is_key = |text: &str| places().is_key(&inside("notes.txt"), text.as_bytes());
@@ -161,7 +163,7 @@ mod tests {
         assert!(is_key(&pem) && is_key(&format!("my key:\n{pem}")));
         assert!(is_key(&format!("{}{pem}", "x = 1\n".repeat(2000))));
         assert!(is_key(&format!("{{\"private_key\": \"{}\\n{body}\\n\"}}", key(""))));
-        assert!(is_key(&key("RSA ")), "the body may follow in another file");
+        assert!(is_key(&key("RSA ")), "a key header without a body counts as a key");
         for harmless in [
             format!("look for `{}` in the output", key("RSA ")),
             format!("if line.startswith(\"{}\"):\n", key("")),

@@ -1,4 +1,4 @@
-//! The gate's policy: the settings, combined with the contract of the task.
+//! The gate's policy: the settings for drafts, combined with the contract of the task.
 
 use std::sync::LazyLock;
 
@@ -10,40 +10,40 @@ use serde::{Deserialize, Serialize};
 use crate::contract::{Contract, VerifyCommand};
 use crate::{file_rules, hardcoded};
 
-/// Everything that the gate's decisions depend on. Its fingerprint is recorded with every decision.
+/// Policy of the gate: limits and rules that its decisions depend on. Each decision records the policy's fingerprint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Policy {
-    /// Maximum number of lines that a draft may add and remove.
+    /// Maximum number of lines that a draft may add and remove, counted together.
     pub max_lines: usize,
-    /// Maximum number of files of one task.
+    /// Maximum number of files that one task may change.
     pub max_files: usize,
-    /// Maximum share of a file's lines that may be removed or replaced.
+    /// Maximum share of a file's lines that a draft may remove or replace, from 0 to 1.
     pub max_deletion: f64,
-    /// Maximum size of a file and of a draft in bytes.
+    /// Maximum size of a file and of a draft, in bytes.
     pub max_bytes: u64,
     pub review: Review,
-    /// Files that agents may read although their names suggest secrets.
+    /// Patterns of files that agents may read although their names suggest secrets.
     pub readable: Vec<String>,
-    /// Files whose changes always need a reviewer, in addition to the built-in ones.
+    /// Patterns of files whose changes always need a reviewer, in addition to the built-in patterns.
     pub protected: Vec<String>,
-    /// Files that may be changed; all if absent.
+    /// Patterns of files that the task may change; all files if absent.
     pub allowed: Option<Vec<String>>,
-    /// The only task that may be worked on.
+    /// Id of the only task that may change files; any task if absent.
     pub task: Option<String>,
-    /// Commands that must pass: those of the settings and that of the contract.
+    /// Verification commands that must succeed: those of the settings, and that of the contract.
     pub verify: Vec<VerifyCommand>,
-    /// Limits of a verification.
+    /// Upper limits of the verification commands.
     pub verify_most: VerifyLimits,
 }
 
-/// Upper limits that the settings put on a verification.
+/// Upper limits that the settings set for all verification commands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifyLimits {
     pub memory_mb: u64,
     pub seconds: u64,
-    /// Host folders that the command may see.
+    /// Host folders that may be mounted into the sandbox of a verification command.
     pub layers: Vec<String>,
-    /// Virtual environment for commands that name none.
+    /// Python virtual environment for verification commands that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<String>,
 }
@@ -73,7 +73,8 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The policy under a contract: the tighter of each limit, and the contract's task, paths and command.
+    /// Combines the policy of the settings with a task contract. The lower value of each limit applies. The task, the
+    /// allowed paths and the additional verification command are those of the contract.
     #[must_use]
     pub fn under(&self, contract: Option<Contract>) -> Policy {
         let mut policy = self.clone();
@@ -94,7 +95,7 @@ impl Policy {
         Fingerprint::of(self.to_bytes())
     }
 
-    /// The policy as JSON, with a fingerprint of the built-in rules.
+    /// Serializes the policy to JSON, together with a fingerprint of the built-in rules.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut whole = serde_json::json!(self);
         whole["built_in"] = serde_json::json!(*BUILT_IN);
@@ -102,11 +103,11 @@ impl Policy {
     }
 }
 
-/// Fingerprint of all rules that no setting changes.
+/// Fingerprint of all built-in rules, which no setting changes.
 static BUILT_IN: LazyLock<Fingerprint> = LazyLock::new(|| {
     let rules = crate::secrets::patterns().collect::<Vec<_>>();
     let data = [file_rules::DATA, hardcoded::DATA];
-    // The version stands for the checks that are code.
+    // The checks that are written in Rust have no data to hash, so the version of the crate represents them.
     Fingerprint::of(serde_json::json!([data, rules, env!("CARGO_PKG_VERSION")]).to_string())
 });
 
@@ -118,7 +119,7 @@ mod tests {
     use assize_workspace::WorkspacePath;
 
     #[test]
-    fn contract_tightens_but_never_loosens_the_policy() {
+    fn policy_under_a_contract_is_tightened_but_never_loosened() {
         let contract = |text: &str| Some(Contract::parse(text.as_bytes()).unwrap());
         let policy = Policy::default();
         let tighter = policy.under(contract(r#"{"version": 1, "limits": {"max_lines": 5}}"#));

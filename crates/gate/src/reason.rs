@@ -1,41 +1,41 @@
-//! Reasons against a proposed change, and the verdict that follows from them.
+//! Reasons of the gate against a proposed change, and the verdict that follows from the reasons.
 
 use assize_config::Review;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Advice to the agent when a reviewer decides.
+/// Advice to the agent if a reviewer must decide on the draft.
 const WAIT: &str = "a reviewer decides; do not change this file until then";
 
-/// Effect of a reason on a draft.
+/// Effect that a reason of the gate has on a draft.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum ReasonEffect {
-    /// A reviewer decides.
+    /// A reviewer must decide on the draft.
     Escalate,
     /// The draft is returned to the agent.
     Reject,
 }
 
-/// A reason against a draft.
+/// Reason of the gate against a draft: a finding of one rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
     pub effect: ReasonEffect,
-    /// Rule name, such as `secret/github-token` or `scope`.
+    /// Name of the rule that the draft violates, such as `secret/github-token` or `scope/lines`.
     pub rule: String,
     pub file: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// Description of the finding.
+    /// Description of the finding, for people and agents.
     pub message: String,
-    /// Advice to the agent.
+    /// Advice to the agent: how to fix the finding. Empty if there is none.
     pub what_to_do: String,
 }
 
 impl Reason {
-    /// A reason about a whole file or submission.
+    /// Creates a reason about a whole file or a whole submission, without a line.
     pub fn of_file(
         file: &str,
         effect: ReasonEffect,
@@ -54,7 +54,7 @@ impl Reason {
         Reason { line: Some(line), ..self }
     }
 
-    /// Sets the advice.
+    /// Sets the advice to the agent.
     pub fn advise(self, what_to_do: impl Into<String>) -> Reason {
         Reason { what_to_do: what_to_do.into(), ..self }
     }
@@ -88,7 +88,7 @@ impl GateVerdict {
         self.into()
     }
 
-    /// Derives the verdict from the reasons and the review setting.
+    /// Derives the verdict from the reasons and the setting `draft.review`.
     pub fn of(reasons: &[Reason], review: Review) -> GateVerdict {
         match (reasons.iter().map(|reason| reason.effect).max(), review) {
             (Some(ReasonEffect::Reject), _) => GateVerdict::Rejected,

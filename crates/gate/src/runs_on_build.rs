@@ -1,7 +1,8 @@
-//! Detects changes to code that runs on build or test: a build script, `conftest.py`, the scripts of a `package.json`.
+//! Detects changes to code that runs on build or test, such as a build script, `conftest.py` or the scripts in a
+//! `package.json`.
 //!
-//! Version bumps and comments are ignored. In data files only keys that name commands count, and dependencies that are
-//! new or from another source.
+//! Changes of version numbers and comments are ignored. In data files, only changes of commands count, and dependencies
+//! that are new or come from another source.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -14,13 +15,13 @@ use crate::file_rules::BuildRule;
 use crate::globs::Globs;
 use crate::pattern::among;
 
-/// A version number: two or more numbers separated by dots; four are an IP address. If the pattern does not compile,
-/// every change counts.
+/// Pattern of a version number: two or more numbers separated by dots. Four numbers are treated as an IP address and
+/// not as a version. If the pattern does not compile, a changed version number counts as a change.
 static VERSION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"\b[vV]?\d+(?:\.\d+)+(?:[-+.]?(?:a|b|rc|alpha|beta|dev|post|pre)[.-]?\d*)?\b").ok()
 });
 
-/// Describes how a change affects what runs on build or test; `None` if it does not.
+/// Describes how a draft changes the code that runs on build or test; `None` if the draft does not change it.
 pub(crate) fn change(runs: &BuildRule, base: &str, draft: &str) -> Option<BuildChange> {
     let Some(keys) = &runs.keys else { return program_change(base, draft) };
     let changed = |message: String| Some(BuildChange { line: None, message });
@@ -29,14 +30,16 @@ pub(crate) fn change(runs: &BuildRule, base: &str, draft: &str) -> Option<BuildC
         text => parse(text).unwrap_or(Value::Null),
     };
     let Some(after) = parse(draft) else {
-        return changed("the file cannot be parsed, so its commands are unknown".to_owned());
+        let message =
+            "the draft cannot be parsed as JSON or TOML, so the commands in it are unknown";
+        return changed(message.to_owned());
     };
     let (old, new) = (leaves(&before, keys), leaves(&after, keys));
     let differs = |key: &&String| {
         old.get(*key).map(|v| unversioned(v)) != new.get(*key).map(|v| unversioned(v))
     };
     if let Some(key) = new.keys().chain(old.keys()).find(differs) {
-        return changed(format!("`{key}` runs on build or test, and was changed"));
+        return changed(format!("the value of `{key}`, which runs on build or test, was changed"));
     }
     let tables = |value: &Value| {
         let mut found = BTreeMap::new();
@@ -57,18 +60,19 @@ pub(crate) fn change(runs: &BuildRule, base: &str, draft: &str) -> Option<BuildC
     })
 }
 
-/// A change that affects what runs.
+/// A change to code that runs on build or test.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BuildChange {
     pub line: Option<usize>,
     pub message: String,
 }
 
-/// Finds a change to a program: any line except comments and lines that differ only in a version number.
+/// Finds a changed line in a program that runs on build or test. Comments, blank lines and lines that differ only in a
+/// version number do not count as changed.
 fn program_change(base: &str, draft: &str) -> Option<BuildChange> {
     let plain = |line: &str| {
         let line = line.trim();
-        // Some comments are directives.
+        // Comments that start with one of these texts are directives, which have an effect.
         let starts = ["#!", "# syntax=", "#syntax=", "# escape=", "#escape=", "//go:", "#cgo"];
         let directive = starts.iter().any(|start| line.starts_with(start));
         let comment = !directive && (line.starts_with('#') || line.starts_with("//"));
@@ -90,7 +94,7 @@ fn program_change(base: &str, draft: &str) -> Option<BuildChange> {
     (order(base) != order(draft)).then_some(BuildChange { line: None, message })
 }
 
-/// Replaces version numbers.
+/// Replaces the version numbers in a text by `0`, to compare two texts without them.
 fn unversioned(text: &str) -> String {
     let Some(version) = VERSION.as_ref() else { return text.to_owned() };
     let replaced = version.replace_all(text, |found: &regex::Captures<'_>| {
@@ -102,23 +106,23 @@ fn unversioned(text: &str) -> String {
     replaced.into_owned()
 }
 
-/// Parses a data file, JSON or TOML.
+/// Parses a data file in JSON or TOML.
 fn parse(text: &str) -> Option<Value> {
     let json = serde_json::from_str(text.trim_start_matches('\u{feff}')).ok();
     json.or_else(|| toml_edit::de::from_str(text).ok())
 }
 
-/// Value at a dotted key.
+/// Returns the value at a dotted key, such as `tool.poetry.dependencies`.
 fn at<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
     key.split('.').try_fold(value, |value, part| value.get(part))
 }
 
-/// Values below the matching keys, by dotted key.
+/// Returns the values at and below the keys that match the patterns, each by its dotted key.
 fn leaves(value: &Value, keys: &Globs) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut open = vec![(Vec::<&str>::new(), value)];
     while let Some((path, value)) = open.pop() {
-        // A matching key includes everything below it.
+        // A pattern that matches a key also matches all keys below it.
         let matches = (1..=path.len()).any(|length| keys.matches(&path[..length].join("/")));
         match value.as_object() {
             Some(fields) => {
@@ -135,7 +139,8 @@ fn leaves(value: &Value, keys: &Globs) -> BTreeMap<String, String> {
     found
 }
 
-/// Collects the dependencies in a table, each with its source; the source is empty for a registry version.
+/// Collects the dependencies in a table, each with its source. The source is empty if the dependency comes from the
+/// default registry.
 fn dependencies(value: &Value, found: &mut BTreeMap<String, String>) {
     /// Fields of a dependency that do not affect its source.
     const PLAIN: &str = "version features default-features optional workspace extras markers";
@@ -181,7 +186,7 @@ mod tests {
     use crate::policy::Policy;
     use assize_workspace::WorkspacePath;
 
-    /// The message for a change of a file under the built-in rules.
+    /// Returns the gate's message for a changed file under the built-in rules; `None` if the gate ignores the change.
     fn changed(path: &str, base: &str, draft: &str) -> Option<String> {
         let places = Policy::default().places().unwrap();
         let runs =
@@ -193,7 +198,7 @@ mod tests {
         r#"{"version": "1.0.0", "scripts": {"test": "jest"}, "dependencies": {"a": "^1.0.0"}}"#;
 
     #[test]
-    fn version_bumps_and_comments_are_ignored() {
+    fn changed_version_numbers_and_comments_in_build_files_are_ignored() {
         for (from, to) in
             [("1.0.0", "1.0.1"), ("\"version\"", "\"description\": \"x\", \"version\"")]
         {
@@ -219,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_commands_and_new_dependencies_are_found() {
+    fn changed_commands_and_new_dependencies_in_build_files_are_found() {
         let check = |path: &str, base: &str, draft: &str, part: &str| {
             let message = changed(path, base, draft).unwrap_or_default();
             assert!(message.contains(part), "{path}: {message}");
@@ -245,7 +250,7 @@ mod tests {
         ] {
             check(path, base, draft, "changed");
         }
-        // Lines added to a data file.
+        // Each case adds lines to a data file.
         for (path, base, added, part) in [
             ("Cargo.toml", "[package]\nname = \"a\"\n", "build = \"x.rs\"\n", "`package.build`"),
             (

@@ -1,15 +1,17 @@
-//! Finds keys, tokens and passwords in added text.
+//! Scanner for secrets: finds keys, tokens and passwords in added text.
 //!
-//! Keys with a known format have one rule each (`rules`). Others are found by the name next to them (like
-//! `password = …`) and by their randomness (`named`). A placeholder is not a secret (`chance`): not because it contains a
-//! placeholder word, but because little remains without these words. Test keys of providers (`sk_test_`) are not
-//! secrets either, nor are password hashes, except together with their accounts as in `/etc/shadow`.
+//! There is one rule for each known key format (module `rules`). Other secrets are found by the name before the value,
+//! as in `password = …`, and by the randomness of the value (module `named`).
 //!
-//! A literal assigned to a password is a secret however short it is, unless it is a placeholder, is read from the
-//! environment, or is in a test or a translation.
+//! A placeholder is not a secret (module `chance`). A value is a placeholder if little remains when its placeholder
+//! words are removed; a placeholder word in a long random value does not make it one. Test keys of providers
+//! (`sk_test_`) are not secrets. Password hashes are secrets only together with their accounts, as in `/etc/shadow`.
 //!
-//! Text is normalised before matching: invisible characters are removed, escapes are resolved and encoded parts are
-//! decoded once (`decode`); secrets across several lines are joined into one (`statements`).
+//! A literal assigned to a password is a secret if it has at least four characters, or three if one is a digit. It is
+//! not a secret if it is a placeholder, is read from the environment, or is in a test or a translation.
+//!
+//! Text is normalised before it is searched: invisible characters are removed, escapes are resolved and encoded parts
+//! are decoded once (module `decode`). Text that spans several lines is joined into one line (module `statements`).
 
 use std::sync::LazyLock;
 
@@ -30,16 +32,16 @@ use statements::{SourceText, Statement};
 use crate::file_kind::FileKind;
 use crate::pattern::{InvalidPattern, compile};
 
-/// Comment that allows findings on its line; they are still reported.
+/// Comment that allows the secrets on its line. The gate still reports them, and a reviewer decides.
 pub const ALLOWED: &str = "assize: allow-secret";
 
-/// Secrets reported per line.
+/// Maximum number of secrets that are reported per line.
 const MAX_PER_LINE: usize = 200;
 
-/// Secrets reported per text.
+/// Maximum number of secrets in a text. When it is reached, secrets that span several lines are no longer searched.
 const MAX_PER_TEXT: usize = 1000;
 
-/// Rule and description of a private key.
+/// Rule name and description of a private key.
 const PRIVATE_KEY: (&str, &str) = ("private-key", "a private key");
 
 /// A secret found in a text.
@@ -47,9 +49,9 @@ const PRIVATE_KEY: (&str, &str) = ("private-key", "a private key");
 pub struct FoundSecret {
     /// Rule name, such as `github-token`.
     pub rule: &'static str,
-    /// Description of the kind of secret.
+    /// Description of the kind of secret, such as `a token of GitHub`.
     pub what: &'static str,
-    /// The first characters of the secret; the rest is masked.
+    /// The first characters of the secret and its length. The other characters are not included.
     pub masked: String,
     /// Whether the secret was found in encoded text.
     pub encoded: bool,
@@ -57,7 +59,7 @@ pub struct FoundSecret {
     pub allowed: bool,
 }
 
-/// A secret with its value, which never leaves this module.
+/// A found secret together with its value. The value is used only inside this module and never reported.
 struct Hit {
     secret: FoundSecret,
     value: String,
@@ -70,13 +72,14 @@ impl Hit {
     }
 }
 
-/// Finds secrets in texts.
+/// Scanner that finds secrets in texts.
 #[derive(Debug)]
 pub struct SecretScanner {
-    /// Rules with their compiled patterns.
+    /// Rules for known key formats, with their compiled patterns.
     rules: Vec<(SecretRule, Regex)>,
-    /// Keywords of all rules, and the rule of each.
+    /// Matcher for the keywords of all rules.
     keywords: AhoCorasick,
+    /// For each keyword, the index of its rule.
     rule_of: Vec<usize>,
     decoder: TextDecoder,
     statements: statements::StatementPatterns,
@@ -87,7 +90,7 @@ pub struct SecretScanner {
 static SCANNER: LazyLock<Result<SecretScanner, InvalidPattern>> =
     LazyLock::new(|| SecretScanner::compile(rules::all()));
 
-/// Patterns of all rules.
+/// Regular expressions of all rules for known key formats.
 pub(crate) fn patterns() -> impl Iterator<Item = &'static str> {
     rules::all().flatten().map(|rule| rule.pattern)
 }
@@ -125,8 +128,8 @@ impl SecretScanner {
         })
     }
 
-    /// Finds secrets in a text, with line numbers from 1. A secret of several lines counts if one of its lines is new,
-    /// and is reported on the first new line.
+    /// Finds secrets in the new lines of a text, with line numbers counted from 1. A secret that spans several lines
+    /// counts if one of the lines is new, and is reported on the first new line.
     pub fn in_text(
         &self,
         text: &str,
@@ -144,7 +147,7 @@ impl SecretScanner {
             .collect();
         let mut found: Vec<(usize, Hit)> = Vec::new();
         for body in &bodies {
-            // A new header is found by the line scan below.
+            // If the header of the key is a new line too, the line scan below finds the key.
             if let Some(line) = first_new(body.clone()).filter(|_| !is_new[body.start - 1]) {
                 let (rule, what) = PRIVATE_KEY;
                 found.push((line, Hit::new(rule, what, source.lines[line].trim(), false)));
@@ -173,7 +176,7 @@ impl SecretScanner {
                 let part = |other: &Hit| hit.value.contains(&other.value);
                 let here = |at: usize| statement.lines.contains(&at);
                 if !found.iter().any(|(at, other)| here(*at) && known(other)) {
-                    // Parts of this secret were already found in single lines.
+                    // Remove findings in single lines that are only parts of this secret.
                     found.retain(|(at, other)| !(here(*at) && part(other)));
                     found.push((line, hit));
                 }
@@ -188,8 +191,8 @@ impl SecretScanner {
         self.scan_line(line, kind).into_iter().map(|hit| hit.secret).collect()
     }
 
-    /// Finds a secret in the name of a file or task. Only known formats count, because any name could match the other
-    /// rules.
+    /// Finds a secret in the name of a file or task. Only known key formats count, because the other rules would match
+    /// many ordinary names.
     pub fn in_name(&self, name: &str) -> Option<FoundSecret> {
         let mut hits = self.by_form(&self.decoder.visible(name), false);
         hits.retain(|hit| self.chance.fills_a_form(&hit.value));
@@ -201,14 +204,14 @@ impl SecretScanner {
         let Some((rule, what)) = statement.is else { return self.scan_line(text, kind) };
         let decoded = decode::base64_text(text);
         let proved = match &decoded {
-            // Decoded registry credentials are JSON with an `auth` field.
+            // The decoded credentials of a container registry are JSON with an `auth` field.
             Some(plain) => self.chance.is_password(plain) || plain.contains("\"auth"),
             None => self.chance.fills_a_form(text),
         };
         if proved { vec![Hit::new(rule, what, text, decoded.is_some())] } else { Vec::new() }
     }
 
-    /// Finds secrets in a line as written, with escapes resolved, and decoded once.
+    /// Finds secrets in a line in three forms: as written, with escapes resolved, and with encoded parts decoded once.
     fn scan_line(&self, line: &str, kind: FileKind) -> Vec<Hit> {
         let shown = self.decoder.visible(line);
         let mut found = self.scan_text(&shown, kind, false);
@@ -227,7 +230,7 @@ impl SecretScanner {
                 }
             };
             for hit in hits {
-                // Skip what the line also contains unencoded.
+                // Skip a secret that was already found unencoded in the same line.
                 let known = |other: &Hit| {
                     other.secret.rule == hit.secret.rule && !other.secret.encoded
                         || other.value == hit.value
@@ -247,18 +250,19 @@ impl SecretScanner {
         let mut known: Vec<String> = found.iter().map(|hit| hit.value.clone()).collect();
         for value in self.named.values(line, kind, &self.chance) {
             let text = &line[value.start..value.end];
-            // Skip what a more precise rule has already found.
+            // Skip a value that a more precise rule has already found.
             if found.len() < MAX_PER_LINE
                 && !known.iter().any(|k| k.contains(text) || text.contains(k.as_str()))
             {
                 known.push(text.to_owned());
-                found.push(Hit::new(value.rule, "a secret that is assigned", text, encoded));
+                let what = "a secret assigned to a variable or field";
+                found.push(Hit::new(value.rule, what, text, encoded));
             }
         }
         found
     }
 
-    /// Finds secrets with a known format, in the order of the rules.
+    /// Finds secrets in a line that have a known key format, in the order of the rules.
     fn by_form(&self, line: &str, encoded: bool) -> Vec<Hit> {
         let mut found: Vec<Hit> = Vec::new();
         let mut spans: Vec<(usize, usize)> = Vec::new();
@@ -293,7 +297,7 @@ impl SecretScanner {
             Proof::Words => true,
             Proof::Form => {
                 match decode::base64_text(text).as_deref().and_then(|text| text.split_once(':')) {
-                    // `user:password`, as in basic authentication headers.
+                    // The decoded text is `user:password`, as in basic authentication headers.
                     Some((_, password)) => self.chance.is_password(password),
                     None => self.chance.fills_a_form(text),
                 }
@@ -303,7 +307,7 @@ impl SecretScanner {
     }
 }
 
-/// Whether no letter or digit is adjacent to a part of a line.
+/// Whether the part of a line from `start` to `end` has no letter or digit directly before or after it.
 fn is_delimited(line: &str, start: usize, end: usize) -> bool {
     let bytes = line.as_bytes();
     let adjacent =
@@ -311,7 +315,7 @@ fn is_delimited(line: &str, start: usize, end: usize) -> bool {
     !adjacent(start.checked_sub(1)) && !adjacent(Some(end))
 }
 
-/// Shows at most the first four characters (fewer of a short text) and the length.
+/// Masks a secret: returns at most its first four characters (fewer for a short secret) and its length.
 fn masked(text: &str) -> String {
     let count = text.chars().count();
     let shown: String = text.chars().take((count / 4).min(4)).collect();
@@ -328,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rule_compiles_and_has_its_own_id() {
+    fn every_secret_rule_compiles_and_has_a_unique_id() {
         let rules = &SecretScanner::get().unwrap().rules;
         assert!(rules.len() >= 120, "{}", rules.len());
         let ids: BTreeSet<&str> = rules.iter().map(|(rule, _)| rule.id).collect();
@@ -336,16 +340,16 @@ mod tests {
     }
 
     #[test]
-    fn scanner_with_a_broken_rule_is_an_error() {
+    fn secret_scanner_with_an_invalid_rule_is_an_error() {
         let broken = SecretRule::read("words  odd  a key  key  key(").unwrap();
         let error = SecretScanner::compile([Ok(broken)].into_iter()).unwrap_err().to_string();
-        assert!(error.starts_with("the gate's pattern `odd` does not compile"), "{error}");
+        assert!(error.contains("pattern `odd` does not compile"), "{error}");
         assert!(SecretRule::read("word  odd  a key  key  key").is_none());
     }
 
     #[test]
     fn secret_in_base64_is_marked_as_encoded() {
-        // In two parts, so that scanners do not report this file.
+        // The key is written in two parts, so that secret scanners do not report this file.
         let key = ["token: ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
         let line = format!("data = {}", BASE64_STANDARD.encode(key));
         let found = SecretScanner::get().unwrap().in_line(&line, FileKind::Code);

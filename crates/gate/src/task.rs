@@ -1,4 +1,4 @@
-//! Task ids.
+//! Ids of tasks, and their validation.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,6 +6,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Maximum length of a task id, in characters.
 const MAX_LENGTH: usize = 64;
 
 /// Id of a task, chosen by the task's author. It is part of the file names of the task's drafts.
@@ -16,7 +17,7 @@ const MAX_LENGTH: usize = 64;
 #[schemars(with = "String")]
 pub struct TaskId(String);
 
-/// An invalid task id.
+/// Error for a text that is not a valid task id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid task id `{0}`: use 1 to {MAX_LENGTH} letters, digits, `_`, `-` and `.`, starting with a letter or \

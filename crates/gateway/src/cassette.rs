@@ -1,7 +1,7 @@
-//! Cassettes: model calls recorded in a file and replayed without a network.
+//! Cassettes: files in which model calls are recorded, and from which they are replayed without network access.
 //!
-//! One file serves as cache, audit trail and test fixture. It has a line of JSON for each call, with the whole request
-//! and its outcome, and no API key. An answered request in the cassette is never sent again.
+//! A cassette serves as cache, audit trail and test fixture. It has one line of JSON for each call, with the whole
+//! request and its outcome, but without the API key. A request whose answer is recorded is never sent again.
 
 use assize_types::{Failure, FailureKind, text::shorten};
 use std::collections::HashMap;
@@ -15,14 +15,17 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
 
-/// Format version; incremented when older files can no longer be read.
+/// Version of the cassette format. It is incremented when older files can no longer be read.
 const VERSION: u32 = 1;
 
-/// Maximum lengths of lines in bytes. A valid line is shorter, because answers are limited to 32 MiB.
+/// Maximum length of the first line of a cassette, in bytes.
 const MAX_HEADER: u64 = 1024;
+
+/// Maximum length of a line with a recorded call, in bytes. Valid lines are shorter, because answers are limited to
+/// 32 MiB.
 const MAX_LINE: u64 = 256 * 1024 * 1024;
 
-/// An open cassette.
+/// An open cassette file.
 #[derive(Debug)]
 pub struct Cassette {
     path: PathBuf,
@@ -30,12 +33,12 @@ pub struct Cassette {
     contents: Mutex<Contents>,
 }
 
-/// How a cassette is used.
+/// Whether a cassette is recorded or only replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CassetteMode {
-    /// Recorded requests are replayed; others are sent and recorded.
+    /// Recorded requests are replayed. All other requests are sent and recorded.
     Record,
-    /// Recorded requests are replayed; others are an error.
+    /// Recorded requests are replayed. All other requests fail.
     Replay,
 }
 
@@ -43,9 +46,9 @@ type Calls = HashMap<String, Vec<Recorded>>;
 
 #[derive(Debug)]
 struct Contents {
-    /// Recorded calls by the fingerprint of the request; one for each model.
+    /// Recorded calls by the fingerprint of their request. Calls with the same request differ in their model.
     calls: Calls,
-    /// The file, locked against other processes; only while recording.
+    /// The file, locked against other processes; `None` if the cassette is only replayed.
     file: Option<File>,
 }
 
@@ -67,7 +70,7 @@ struct Recorded {
 #[serde(rename_all = "snake_case")]
 enum Outcome {
     Response(ModelResponse),
-    /// The error that the caller received.
+    /// The call failed with this error, which the caller received.
     Failure {
         kind: ErrorKind,
         message: String,
@@ -89,12 +92,12 @@ pub enum CassetteError {
     Damaged { path: PathBuf, line: usize, source: serde_json::Error },
     #[error("line {line} of the cassette `{}` was modified: request and fingerprint differ", path.display())]
     Changed { path: PathBuf, line: usize },
-    #[error("another process is recording to `{}`", path.display())]
+    #[error("another process is recording to the cassette `{}`", path.display())]
     Busy { path: PathBuf },
 }
 
 impl Cassette {
-    /// Opens a cassette; creates it for recording if it does not exist.
+    /// Opens a cassette. In record mode, creates the file if it does not exist.
     pub fn open(path: &Path, mode: CassetteMode) -> Result<Cassette, CassetteError> {
         let failed = |source| CassetteError::Open { path: path.to_owned(), source };
         // Opening a pipe or reading a device could block forever.
@@ -116,7 +119,7 @@ impl Cassette {
         }
         let (calls, end) = read_calls(&file, path)?;
         if mode == CassetteMode::Record {
-            // Removes a partial last line that a killed process left.
+            // If a process was killed while it recorded, the last line is incomplete. It is removed here.
             file.set_len(end).and_then(|()| file.seek(SeekFrom::End(0))).map_err(failed)?;
             if end == 0 {
                 write_line(&mut file, &Header { assize_cassette: VERSION }).map_err(failed)?;
@@ -126,9 +129,9 @@ impl Cassette {
         Ok(Cassette { path: path.to_owned(), mode, contents: Mutex::new(Contents { calls, file }) })
     }
 
-    /// Returns the recorded outcome of this request to this model.
+    /// Returns the recorded outcome of a request to a provider and model that match `who`.
     ///
-    /// A failure is returned only in replay mode; in record mode the call is tried again.
+    /// A recorded failure is returned only in replay mode. In record mode, the call is sent again.
     pub(crate) fn play(
         &self,
         request: &ModelRequest,
@@ -140,13 +143,13 @@ impl Cassette {
         let call = matching.next()?;
         if let Some(other) = matching.next() {
             let message = format!(
-                "the request is recorded twice in cassette `{}`, for {} and for {}",
+                "the request is recorded twice in the cassette `{}`, for {} and for {}",
                 self.path.display(),
                 call.model,
                 other.model
             );
             return Some(Err(ModelError::new(ErrorKind::NotRecorded, message)
-                .with_hint("choose one with `--provider` and `--model`")));
+                .with_hint("choose one of the two with `--provider` and `--model`")));
         }
         match &call.outcome {
             Outcome::Response(response) => Some(Ok(response.clone())),
@@ -160,8 +163,9 @@ impl Cassette {
         }
     }
 
-    /// Records a call, and returns its recorded outcome: if an equal call was answered before, the outcome of that one.
-    /// Errors that end the run on this side, such as an exhausted budget or a cancellation, are not recorded.
+    /// Records a call and returns its outcome. If the same request to the same model already has a recorded answer,
+    /// returns that answer instead. Errors of this process, such as an exhausted budget or a cancellation, are not
+    /// recorded.
     pub(crate) fn add(
         &self,
         request: &ModelRequest,
@@ -202,19 +206,19 @@ impl Cassette {
         outcome
     }
 
-    /// Error for a request that is not in the cassette, with a diff to the most similar recorded one.
+    /// Creates the error for a request that is not in the cassette, with a diff to the most similar recorded request.
     pub(crate) fn missing(&self, request: &ModelRequest, who: &CassetteFilter) -> ModelError {
         let contents = self.contents.lock();
         let path = self.path.display();
         let missing = |message: String| {
-            let hint = "record it with `--record` instead of `--replay`; recorded requests are not sent again";
+            let hint = "record the request with `--record` instead of `--replay`; recorded requests are not repeated";
             ModelError::new(ErrorKind::NotRecorded, message).with_hint(hint)
         };
         if let Some(call) =
             contents.calls.get(&request.fingerprint().to_string()).and_then(|c| c.first())
         {
             return missing(format!(
-                "the request is in cassette `{path}` for {} {}, but not for {who}",
+                "the request is in the cassette `{path}` for {} {}, but not for {who}",
                 call.provider, call.model
             ));
         }
@@ -227,10 +231,11 @@ impl Cassette {
                 + same(&mut text.bytes().rev().zip(requested.bytes().rev()))
         });
         match nearest {
-            None => missing(format!("request not found in cassette `{path}`, which is empty")),
+            None => missing(format!("the request is not in the cassette `{path}`, which is empty")),
             Some(nearest) => {
-                let mut error =
-                    missing(format!("request not found in cassette `{path}`; closest match:"));
+                let mut error = missing(format!(
+                    "the request is not in the cassette `{path}`; most similar recorded request:"
+                ));
                 error.detail = Some(difference(&nearest, &requested));
                 error
             }
@@ -238,7 +243,7 @@ impl Cassette {
     }
 }
 
-/// Provider and model whose recorded answers are replayed; `None` matches any.
+/// Provider and model whose recorded answers are replayed; `None` matches every provider or model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CassetteFilter {
     pub provider: Option<String>,
@@ -260,14 +265,14 @@ impl fmt::Display for CassetteFilter {
     }
 }
 
-/// Adds a call; it replaces an earlier one to the same model.
+/// Adds a recorded call. It replaces an earlier recording of the same request to the same model.
 fn insert(calls: &mut Calls, call: Recorded) {
     let same = calls.entry(call.fingerprint.clone()).or_default();
     same.retain(|other| other.provider != call.provider || other.model != call.model);
     same.push(call);
 }
 
-/// Diff of the recorded and the requested text, limited in length.
+/// Unified diff of the recorded and the current request, limited in lines and width.
 fn difference(recorded: &str, requested: &str) -> String {
     const MAX_LINES: usize = 40;
     const MAX_WIDTH: usize = 300;
@@ -277,12 +282,12 @@ fn difference(recorded: &str, requested: &str) -> String {
     let mut lines: Vec<String> = diff.lines().take(MAX_LINES).map(shown).collect();
     let more = diff.lines().count().saturating_sub(MAX_LINES);
     if more > 0 {
-        lines.push(format!("… and {more} more lines"));
+        lines.push(format!("… and {more} more {}", if more == 1 { "line" } else { "lines" }));
     }
     lines.join("\n")
 }
 
-/// Reads the calls of a cassette, and the offset at which its last complete line ends.
+/// Reads the calls of a cassette. Also returns the byte offset at which the last complete line ends.
 fn read_calls(file: &File, path: &Path) -> Result<(Calls, u64), CassetteError> {
     let mut reader = BufReader::new(file);
     let mut calls = Calls::new();
@@ -334,21 +339,21 @@ fn read_calls(file: &File, path: &Path) -> Result<(Calls, u64), CassetteError> {
     Ok((calls, end))
 }
 
-/// Writes a line; on an error it removes the partial line.
+/// Writes a value as one line of JSON. If writing fails, removes the incomplete line.
 fn write_line(file: &mut File, value: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
     let start = file.stream_position()?;
     let written = file.write_all(&line);
     if written.is_err() {
-        // The disk may be full: the partial line is removed, so that later lines stay readable.
+        // The disk may be full. The incomplete line is removed, so that later lines stay readable.
         let _ = file.set_len(start);
         let _ = file.seek(SeekFrom::Start(start));
     }
     written
 }
 
-/// Formats a request with real line breaks in its texts, so that a diff is readable.
+/// Formats a request as JSON with real line breaks in its texts, so that a diff is readable.
 fn pretty(request: &ModelRequest) -> String {
     serde_json::to_string_pretty(request).unwrap_or_default().replace("\\n", "\n")
 }
@@ -371,8 +376,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn write_to_a_full_disk_is_an_error() {
-        // `/dev/full` fails every write with "no space left".
+    fn cassette_write_to_a_full_disk_fails() {
+        // Every write to `/dev/full` fails with "no space left on device".
         let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let error = write_line(&mut full, &"x").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);

@@ -1,4 +1,4 @@
-//! Chooses the provider by flag, setting, API key or a running Ollama, and creates gateways to it.
+//! Chooses the provider by flag, setting, API key or running Ollama server, and creates gateways to the provider.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -18,29 +18,29 @@ use crate::{
     RetryPolicy, discover, probe,
 };
 
-/// Timeout of the check whether a local Ollama is running.
+/// Timeout of the check whether a local Ollama server is running.
 const OLLAMA_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Timeout of the queries for a local server's context window and slots.
+/// Timeout of the queries for the context window and the parallel slots of a local server.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The chosen provider, and why it was chosen.
+/// The chosen provider, and the reason for the choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProviderChoice {
     Provider { provider: Provider, why: String },
     Rehearsal { why: String },
 }
 
-/// Steps of the choice of a provider, in order; the first step that finds one decides.
+/// Sources that determine the provider, in order of precedence. The first source that names a provider is used.
 pub const ORDER: [&str; 5] = [
     "--provider",
     "the setting `provider`",
-    "a key for anthropic, openai, google, groq or openrouter in that order",
-    "an Ollama that answers",
+    "an API key for anthropic, openai, google, groq or openrouter in that order",
+    "a running Ollama server",
     "the rehearsal model",
 ];
 
-/// Chooses a provider without network access; `None` if the choice depends on whether Ollama answers.
+/// Chooses a provider without network access. Returns `None` if the choice depends on whether an Ollama server answers.
 pub fn from_settings(config: &Settings) -> Option<ProviderChoice> {
     if let Some(name) = *config.general.provider {
         let why = match config.general.provider.source() {
@@ -59,7 +59,7 @@ pub fn from_settings(config: &Settings) -> Option<ProviderChoice> {
             (None, _) => None,
         })
         .collect();
-    // The sort is stable: the user's own keys come before those of an untrusted folder.
+    // The user's keys precede those of an untrusted folder. The sort is stable, so the order of providers is unchanged.
     keyed.sort_by_key(|(_, source)| config.is_foreign(source));
     keyed.into_iter().next().map(|(provider, source)| ProviderChoice::Provider {
         provider,
@@ -67,7 +67,7 @@ pub fn from_settings(config: &Settings) -> Option<ProviderChoice> {
     })
 }
 
-/// Chooses a provider; checks for a local Ollama if the settings do not decide.
+/// Chooses a provider. If the settings do not determine it, checks whether a local Ollama server answers.
 pub async fn choose(config: &Settings) -> Result<ProviderChoice, Failure> {
     if let Some(choice) = from_settings(config) {
         return Ok(choice);
@@ -75,21 +75,22 @@ pub async fn choose(config: &Settings) -> Result<ProviderChoice, Failure> {
     let ollama = endpoint(config, Provider::Ollama);
     let answers = probe(&HttpClient::new(), &ollama, OLLAMA_TIMEOUT).await.is_ok();
     if answers {
-        let why = format!("no API key found, and Ollama answers at {}", ollama.base_url);
+        let why = format!("no API key found, and an Ollama server answers at {}", ollama.base_url);
         return Ok(ProviderChoice::Provider { provider: Provider::Ollama, why });
     }
-    // The rehearsal model must not stand in for a model that the user named.
+    // The rehearsal model must not replace a model that the user chose.
     if let Some(model) = &*config.general.model {
         let source = config.general.model.source();
-        let message = format!("no provider for the model `{model}` ({source})");
+        let message = format!("no provider is configured for the model `{model}` ({source})");
         return Err(Failure::new(FailureKind::Settings, message).hint(
-            "choose one with `--provider`, or set its key; `assize doctor` shows the configuration",
+            "choose a provider with `--provider`, or set its API key; `assize doctor` shows the configuration",
         ));
     }
-    Ok(ProviderChoice::Rehearsal { why: "no API key found, and no Ollama answers".to_owned() })
+    let why = "no API key found, and no Ollama server answers".to_owned();
+    Ok(ProviderChoice::Rehearsal { why })
 }
 
-/// Endpoint of a provider from the settings.
+/// Creates the endpoint of a provider from the settings.
 pub fn endpoint(config: &Settings, provider: Provider) -> Endpoint {
     let (key, source) = config.key(provider);
     let own = config.provider_settings(provider);
@@ -106,25 +107,25 @@ pub fn endpoint(config: &Settings, provider: Provider) -> Endpoint {
     }
 }
 
-/// Whether calls are recorded to a cassette or replayed from one.
+/// Whether model calls are recorded to a cassette or replayed from a cassette.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum CassetteChoice {
     #[default]
     None,
-    /// Every call is recorded; recorded requests are not sent again.
+    /// Every call is recorded to this file. Requests that are already recorded are not sent again.
     Record(PathBuf),
-    /// All answers come from the cassette.
+    /// All answers are replayed from this file.
     Replay(PathBuf),
 }
 
 impl CassetteChoice {
-    /// Whether all answers are replayed; they keep the provider and model of the recording.
+    /// Whether all answers are replayed. Replayed answers have the provider and model of the recording.
     pub fn replays(&self) -> bool {
         matches!(self, CassetteChoice::Replay(_))
     }
 }
 
-/// Budget limits from the settings.
+/// Returns the budget limits from the settings.
 pub fn caps(config: &Settings) -> BudgetLimits {
     BudgetLimits { cost: *config.budget.max_cost, tokens: *config.budget.max_tokens }
 }
@@ -138,7 +139,7 @@ pub struct Providers {
     pub pacers: RateLimiters,
     /// Prepared answers of the rehearsal model.
     pub script: Option<PreparedAnswers>,
-    /// Whether calls are only estimated, not sent, so that no API key is needed.
+    /// Whether calls are only estimated and not sent, so that no API key is needed.
     pub estimate_only: bool,
 }
 
@@ -154,13 +155,13 @@ impl Providers {
         self.gateways(ledger, &BTreeMap::new()).await.map(|(gateway, _)| gateway)
     }
 
-    /// Creates a gateway for calls outside of a run; the whole budget of the settings applies to them.
+    /// Creates a gateway for calls outside of a run. The whole budget of the settings is available to these calls.
     pub async fn gateway_of_no_run(&self) -> Result<Gateway, Failure> {
         self.gateway(Arc::new(MemoryBudgetLedger::new(caps(&self.settings)))).await
     }
 
-    /// Creates the gateway to the model that the settings choose, and one for each role with another model of the same
-    /// provider. All share one ledger and one rate limiter.
+    /// Creates the gateway to the model that the settings choose, and a gateway for each role that uses another model
+    /// of the same provider. `roles` maps role names to models. All gateways share one ledger and one rate limiter.
     pub async fn gateways(
         &self,
         ledger: Arc<dyn BudgetLedger>,
@@ -189,13 +190,14 @@ impl Providers {
         }
         match choose(settings).await? {
             ProviderChoice::Rehearsal { .. } => {
-                // The rehearsal model needs no rate limit.
+                // The rehearsal model needs no rate limits, so the concurrency limit is high.
                 options.pacer =
                     RateLimiter::new(RateLimits { concurrency: 1000, ..RateLimits::default() });
                 if let Some((role, model)) = roles.first_key_value() {
-                    let message = format!("no provider for the model `{model}` of {role}");
+                    let message =
+                        format!("no provider is configured for the model `{model}` of {role}");
                     return Err(Failure::new(FailureKind::Settings, message)
-                        .hint("choose one with `--provider`, or set its key"));
+                        .hint("choose a provider with `--provider`, or set its API key"));
                 }
                 Ok((Gateway::to_rehearsal(rehearsal(settings), options), BTreeMap::new()))
             }
@@ -214,9 +216,9 @@ impl Providers {
         let settings = &self.settings;
         let endpoint = endpoint(settings, provider);
         if provider.needs_key() && endpoint.key.is_none() && !self.estimate_only {
-            let message = format!("no key for {provider}");
+            let message = format!("no API key for {provider}");
             return Err(Failure::new(FailureKind::Settings, message).hint(format!(
-                "set `{}` in the environment or in `.env`; or try it without a model: \
+                "set `{}` in the environment or in `.env`; or use the offline rehearsal model: \
                  `--provider {REHEARSAL}`",
                 endpoint.key_source
             )));
@@ -259,19 +261,20 @@ impl Providers {
         }
     }
 
-    /// Rejects a cassette for a run that a cluster worker executes, because the file is on this machine.
+    /// Returns an error if a cassette is set for a run that a cluster worker executes, because the cassette is a file
+    /// on this machine.
     pub fn refuse_tape(&self) -> Result<(), Failure> {
         match self.tape {
             CassetteChoice::None => Ok(()),
             CassetteChoice::Record(_) | CassetteChoice::Replay(_) => {
-                let message = "calls of a cluster run cannot be recorded or replayed";
+                let message = "the model calls of a cluster run cannot be recorded or replayed";
                 let failure = Failure::new(FailureKind::Usage, message);
-                Err(failure.hint("run it on this machine, without `--cluster`"))
+                Err(failure.hint("start the run on this machine, without `--cluster`"))
             }
         }
     }
 
-    /// Fails if a run to resume was started with another model.
+    /// Returns an error if a run that is resumed was started with another model.
     pub fn refuse_another_model(
         &self,
         run: &str,
@@ -279,7 +282,7 @@ impl Providers {
         gateway: &Gateway,
     ) -> Result<(), Failure> {
         let now = gateway.name();
-        // A cassette answers under the names that were recorded.
+        // Replayed answers have the provider and model of the recording, so a cassette is always accepted.
         if self.tape.replays() || before == now {
             return Ok(());
         }
@@ -292,7 +295,8 @@ impl Providers {
     }
 }
 
-/// Endpoint and rate limits of a provider, from the settings and from the facts that a local server reports.
+/// Returns the endpoint and the rate limits of a provider. They come from the settings and, unless `offline`, from a
+/// local server.
 pub async fn endpoint_in_use(
     config: &Settings,
     client: &HttpClient,
@@ -313,8 +317,8 @@ pub async fn endpoint_in_use(
     (endpoint, limits)
 }
 
-/// Queries a local server for the context window of the endpoint's model, unless it is set, and returns the number of
-/// requests that the server answers in parallel.
+/// Queries a local server. Sets the context window of the endpoint unless the settings contain one, and returns the
+/// number of requests that the server answers in parallel.
 async fn learn(client: &HttpClient, endpoint: &mut Endpoint) -> Option<usize> {
     if !ModelFacts::of(endpoint).local {
         return None;
@@ -324,7 +328,8 @@ async fn learn(client: &HttpClient, endpoint: &mut Endpoint) -> Option<usize> {
     found.slots
 }
 
-/// Rate limits of a provider from the settings. By default, a local Ollama gets one request at a time.
+/// Returns the rate limits of a provider from the settings. By default, a local Ollama server receives one request at a
+/// time.
 fn limits(config: &Settings, provider: Provider) -> RateLimits {
     let own = config.provider_settings(provider);
     let one_by_one = provider == Provider::Ollama
@@ -345,12 +350,12 @@ fn rehearsal(config: &Settings) -> Rehearsal {
     }
 }
 
-/// Creates the rate limiter of a provider with these limits.
+/// Function that creates the rate limiter of a provider with these limits.
 pub type MakeRateLimiter = Arc<dyn Fn(Provider, RateLimits) -> Arc<dyn RateLimit> + Send + Sync>;
 
 type KnownPacers = HashMap<(Provider, RateLimits), Arc<dyn RateLimit>>;
 
-/// Rate limiters by provider, shared by all runs of a process or of a cluster.
+/// Rate limiters by provider and limits. All runs of a process or of a cluster share them.
 #[derive(Clone)]
 pub struct RateLimiters {
     known: Arc<Mutex<KnownPacers>>,
@@ -380,7 +385,7 @@ impl RateLimiters {
     }
 }
 
-/// Reports retries and rate-limit waits to the user.
+/// Reports retries, and waits for a rate limit of at least one second, to the user.
 fn report(reporter: &dyn Reporter, event: &CallEvent) {
     match event {
         CallEvent::Retry { reason, wait, .. } => {

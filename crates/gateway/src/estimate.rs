@@ -1,27 +1,27 @@
 //! Estimates the tokens and the cost of a request before it is sent.
 //!
-//! There are three estimates: a likely one for display, a generous one to size context windows, and an upper bound to
-//! reserve money.
+//! There are three estimates of the number of input tokens: a likely number for display, a high number to choose the
+//! size of context windows, and an upper bound to reserve money.
 
 use assize_llm::ModelRequest;
 use assize_types::Cost;
 
 use crate::catalog::ModelFacts;
 
-/// Allowance for hidden input: instructions for tools and schemas that providers add, and those that an adapter adds
-/// for a schema that the provider cannot enforce.
+/// Number of tokens added for hidden input: instructions for tools and schemas that providers add, and the instruction
+/// that an adapter adds for a schema that the provider cannot enforce.
 const HIDDEN_TOKENS: u64 = 1024;
 
-/// Allowance for the framing of each message.
+/// Number of tokens added for the framing of each message.
 const TURN_TOKENS: u64 = 32;
 
-/// Likely number of tokens of English text: about one per four bytes.
+/// Likely number of tokens of an English text: one token per four bytes.
 pub(crate) fn likely_tokens(bytes: u64) -> u64 {
     bytes.div_ceil(4)
 }
 
-/// Generous estimate of a request's input tokens. It counts each digit as a token, as some tokenizers do, and
-/// characters of other scripts as at least one token.
+/// High estimate of a request's input tokens. It counts one token for three ASCII letters or spaces, one token for each
+/// digit or other ASCII character, and one token for two bytes of other scripts.
 pub(crate) fn generous_input_tokens(request: &ModelRequest) -> u64 {
     let (mut letters, mut others, mut foreign) = (0, 0, 0);
     each_text(request, &mut |text| {
@@ -36,7 +36,7 @@ pub(crate) fn generous_input_tokens(request: &ModelRequest) -> u64 {
     letters.div_ceil(3) + others + foreign.div_ceil(2) + 256
 }
 
-/// Minimum length of an answer that is worth a call, in tokens.
+/// Minimum number of tokens that must remain for the answer. If fewer remain, the prompt counts as too long.
 const MIN_ANSWER: u64 = 128;
 
 /// How a server handles a prompt that is longer than its context window.
@@ -48,17 +48,17 @@ pub(crate) enum Overflow {
     Refuses,
 }
 
-/// Error: the prompt does not fit the context window.
+/// Error of a prompt that does not fit the context window. Both numbers are tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PromptTooLong {
     pub(crate) needed: u64,
     pub(crate) window: u64,
 }
 
-/// Maximum length of the answer in tokens, so that prompt and answer together fit `window`.
+/// Returns the maximum number of answer tokens with which prompt and answer together fit `window`.
 ///
-/// For a server that truncates, the prompt must fit by the generous estimate. A server that rejects knows the exact
-/// number of tokens, so this function rejects only prompts that cannot fit by any estimate.
+/// For a server that truncates long prompts, the prompt must fit by the high estimate. A server that rejects long
+/// prompts counts the tokens exactly, so this function only rejects prompts that are too long by the lowest estimate.
 pub(crate) fn answer_room(
     request: &ModelRequest,
     window: u64,
@@ -71,9 +71,9 @@ pub(crate) fn answer_room(
         Overflow::Cuts => (generous, window.saturating_sub(generous)),
         Overflow::Refuses => {
             let likely = window.saturating_sub(likely_input_tokens(request));
-            // Lower bound: an input hardly ever has fewer tokens than one per eight bytes.
+            // Lower bound of the input tokens: texts rarely have fewer than one token per eight bytes.
             let least = text_bytes(request) / 8;
-            // A short answer is better than a request that the server rejects for its length.
+            // A small answer limit is better than a request that the server rejects as too long.
             (least, window.saturating_sub(generous).max(likely.min(window / 4)))
         }
     };
@@ -120,14 +120,14 @@ pub struct Estimate {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cost: Cost,
-    /// Maximum cost, if no call is repeated.
+    /// Maximum cost, provided that no call is repeated.
     pub at_most: Cost,
-    /// Cost if nine tenths of the input are read from the provider's cache.
+    /// Cost if nine tenths of the input tokens are read from the provider's cache.
     pub cached: Cost,
 }
 
 impl Estimate {
-    /// The cost as a phrase after a number of calls: `at about $1.20`, or `at an unknown cost`.
+    /// Formats the cost as a phrase that follows a number of calls: `at about $1.20` or `at an unknown cost`.
     pub fn cost_phrase(&self) -> String {
         match self.cost.known() {
             Some(_) => format!("at about {}", self.cost),
@@ -135,14 +135,14 @@ impl Estimate {
         }
     }
 
-    /// Estimate for one request; its output is assumed to be a quarter of the maximum.
+    /// Estimates one request. The output is assumed to be a quarter of its maximum length.
     pub fn of_request(facts: &ModelFacts, request: &ModelRequest) -> Estimate {
         let output = u64::from(request.max_tokens);
         let likely = Estimate::of_calls(facts, 1, likely_input_tokens(request), output / 4);
         Estimate { at_most: facts.cost_at_most(most_input_tokens(request), output), ..likely }
     }
 
-    /// Estimate for `calls` calls with this many tokens in total.
+    /// Estimates `calls` calls with this many input and output tokens in total.
     pub fn of_calls(facts: &ModelFacts, calls: u64, input: u64, output: u64) -> Estimate {
         let usage = assize_types::Usage { input, output, ..assize_types::Usage::default() };
         let cost = facts.cost(&usage);
@@ -177,14 +177,14 @@ mod tests {
             let estimate =
                 Estimate::of_request(&facts, &ModelRequest::question("x".repeat(length)));
             let (Cost::Known(likely), Cost::Known(max)) = (estimate.cost, estimate.at_most) else {
-                panic!("the price is known");
+                panic!("the price of the default model must be known");
             };
             assert!(likely <= max, "{length}: {likely} > {max}");
         }
     }
 
     #[test]
-    fn answer_length_is_limited_to_the_remaining_window() {
+    fn answer_limit_is_reduced_to_the_remaining_context_window() {
         let request = |bytes: usize, max_tokens: u32| ModelRequest {
             max_tokens,
             ..ModelRequest::question("x".repeat(bytes))
@@ -196,7 +196,8 @@ mod tests {
             let long = answer_room(&request(40_000, 4096), 2048, overflow).unwrap_err();
             assert!(long.needed > 2048 && long.window == 2048, "{long:?}");
         }
-        // With three bytes per token the prompt is too long, with four it fits: only the server knows.
+        // At three bytes per token the prompt is too long, and at four bytes per token it fits. So the estimates
+        // differ.
         let near = request(6_000, 4096);
         assert!(answer_room(&near, 2048, Overflow::Cuts).is_err());
         let room = answer_room(&near, 2048, Overflow::Refuses).unwrap();
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_price_gives_an_unknown_cost() {
+    fn estimated_cost_is_unknown_if_the_price_is_unknown() {
         let endpoint = Endpoint { model: "mine".into(), ..Endpoint::new(Provider::OpenAi) };
         let estimate =
             Estimate::of_request(&ModelFacts::of(&endpoint), &ModelRequest::question("hi"));

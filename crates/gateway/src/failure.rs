@@ -14,7 +14,7 @@ use crate::provider::Endpoint;
 /// Maximum length of a provider's message, in characters.
 const MAX_MESSAGE: usize = 400;
 
-/// Converts a response with a status other than 200 to an error.
+/// Converts an HTTP response with an error status to a [`ModelError`].
 pub(crate) fn from_status(
     endpoint: &Endpoint,
     status: u16,
@@ -24,7 +24,7 @@ pub(crate) fn from_status(
     let body: Value = serde_json::from_slice(body)
         .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(body).into_owned()));
     let details = ErrorBody::read(&body);
-    // The body may refine the kind, but must not make a final status retryable.
+    // The body may make the error kind more specific, but must not make a status retryable that is not.
     let allowed = |kind: &ErrorKind| match status {
         401 | 404 | 413 => false,
         400 | 403 => !kind.is_retryable(),
@@ -38,13 +38,13 @@ pub(crate) fn from_status(
     let mut error = ModelError::new(kind, message);
     error.status = Some(status);
     error.retry_after = wait;
-    // A proxy in between gave up; the provider itself may have finished the call.
+    // With these statuses, a proxy between client and provider timed out. The provider may have finished the call.
     error.may_be_charged |= matches!(status, 408 | 502 | 504 | 524);
     error.hint = hint(kind, endpoint);
     error
 }
 
-/// Converts an error inside a stream, or inside a response with status 200.
+/// Converts an error that a provider reports inside a stream, or in a response with status 200.
 pub(crate) fn in_stream(error: &Value) -> ModelError {
     let details = ErrorBody::read(error);
     let status =
@@ -55,16 +55,18 @@ pub(crate) fn in_stream(error: &Value) -> ModelError {
         .unwrap_or(ErrorKind::Server);
     ModelError::new(
         kind,
-        format!("failed while answering ({}): {}", describe(kind), details.message),
+        format!("the provider reported an error ({}): {}", describe(kind), details.message),
     )
 }
 
-/// Parts of an error body that all providers have, although in different places.
+/// Parts of an error response that all providers have, although in different fields.
 struct ErrorBody {
     message: String,
-    /// Types, codes and statuses, in lower case.
+    /// Type, code and status of the error, in lower case.
     labels: String,
+    /// Whether a daily quota of Google is used up.
     daily_quota: bool,
+    /// Whether calls in flight use up the budget at OpenRouter.
     in_flight_budget: bool,
 }
 
@@ -93,7 +95,7 @@ impl ErrorBody {
         }
     }
 
-    /// The error kind, where the body is more specific than the status.
+    /// The error kind according to the body; `None` if the body is not more specific than the HTTP status.
     fn kind(&self) -> Option<ErrorKind> {
         let label = |words: &[&str]| words.iter().any(|word| self.labels.contains(word));
         let message = self.message.to_lowercase();
@@ -101,7 +103,7 @@ impl ErrorBody {
         let spent = ["insufficient_quota", "spend_limit", "billing", "blocked_api_access"];
         let no_credit = ["credit balance is too low", "reached your specified api usage limits"];
         let too_long = ["prompt is too long", "maximum context length", "context window"];
-        // Wording of llama.cpp, and of some versions of vLLM.
+        // Phrases in the context overflow errors of llama.cpp and of some versions of vLLM.
         let local = ["available context size", "maximum model length", "input token count"];
         Some(match () {
             () if self.in_flight_budget => ErrorKind::RateLimited,
@@ -114,7 +116,7 @@ impl ErrorBody {
             }
             () if label(&["overloaded"]) => ErrorKind::Overloaded,
             () if label(&["rate_limit"]) => ErrorKind::RateLimited,
-            // Google answers 400 to an invalid key.
+            // Google answers an invalid key with status 400.
             () if has(&["api key not valid"]) => ErrorKind::Unauthorized,
             () => return None,
         })
@@ -141,9 +143,9 @@ fn describe(kind: ErrorKind) -> &'static str {
         ErrorKind::RateLimited => "rate limited",
         ErrorKind::Overloaded => "overloaded",
         ErrorKind::Server => "server error",
-        ErrorKind::Unauthorized => "the key was not accepted",
-        ErrorKind::Forbidden => "the key lacks permission",
-        ErrorKind::NotFound => "no such model or address",
+        ErrorKind::Unauthorized => "the API key was rejected",
+        ErrorKind::Forbidden => "the API key lacks permission",
+        ErrorKind::NotFound => "unknown model or address",
         ErrorKind::TooLarge => "the request is too large",
         ErrorKind::SpendLimit => "no credit left, or a spending limit is reached",
         ErrorKind::ContextOverflow => "the prompt is too long for the model",
@@ -155,18 +157,20 @@ fn hint(kind: ErrorKind, endpoint: &Endpoint) -> Option<String> {
     let Endpoint { provider, model, base_url, key_source, .. } = endpoint;
     Some(match kind {
         ErrorKind::Unauthorized if endpoint.key.is_none() => {
-            format!("set `{key_source}` to your {provider} key")
+            format!("set `{key_source}` to your {provider} API key")
         }
         ErrorKind::Unauthorized => {
-            format!("check the key in `{key_source}`; `assize doctor` shows which one is used")
+            format!("check the API key in `{key_source}`; `assize doctor` shows which key is used")
         }
         ErrorKind::Forbidden => {
             format!(
-                "check the permissions of the key in `{key_source}`, and its access to `{model}`"
+                "check that the API key in `{key_source}` has permission to use the model `{model}`"
             )
         }
         ErrorKind::NotFound if *provider == Provider::Ollama => {
-            format!("fetch the model with `ollama pull {model}`, or name another with `--model`")
+            format!(
+                "fetch the model with `ollama pull {model}`, or choose another model with `--model`"
+            )
         }
         ErrorKind::NotFound | ErrorKind::BadRequest
             if let Some(retired) = Retirement::of(*provider, model) =>
@@ -188,7 +192,9 @@ fn hint(kind: ErrorKind, endpoint: &Endpoint) -> Option<String> {
             "lower `{provider}.concurrency` or set `{provider}.requests_per_minute` to your account's limit"
         ),
         ErrorKind::BadRequest => {
-            format!("if `{model}` does not support this request, choose another with `--model`")
+            format!(
+                "if `{model}` does not support this request, choose another model with `--model`"
+            )
         }
         _ => return None,
     })
@@ -197,29 +203,34 @@ fn hint(kind: ErrorKind, endpoint: &Endpoint) -> Option<String> {
 /// Hint for a prompt that is too long for the model's context window.
 pub(crate) fn overflow_hint(endpoint: &Endpoint, window: Option<u64>) -> String {
     let provider = endpoint.provider;
-    let has = window.map(|window| format!("the window has {window} tokens; ")).unwrap_or_default();
+    let has = window
+        .map(|window| format!("the context window has {window} tokens; "))
+        .unwrap_or_default();
     let more = match provider {
         _ if !endpoint.is_local_server() => {
             let other = "choose a model with a larger context window";
             return match window {
                 None => format!("shorten the input, or {other}"),
                 Some(_) => format!(
-                    "{has}shorten the input, {other}, or set `{provider}.context_window` if the model has more"
+                    "{has}shorten the input, {other}, or set `{provider}.context_window` if the model's window is \
+                     larger"
                 ),
             };
         }
-        Provider::Ollama => "set `ollama.context_window` to what the model and your memory allow",
+        Provider::Ollama => {
+            "set `ollama.context_window` to a larger size that the model and your memory allow"
+        }
         _ => {
             "start the server with a larger window (llama.cpp: `--ctx-size`, vLLM: `--max-model-len`) and set \
-             `openai.context_window` if it does not report it"
+             `openai.context_window` if the server does not report its window"
         }
     };
     format!("{has}shorten the input, or {more}")
 }
 
-/// Delay that a `retry-after` header asks for: milliseconds, seconds, or until a date.
+/// Delay that the `retry-after-ms` or `retry-after` header requests: milliseconds, seconds, or until a date.
 ///
-/// A date is compared with the server's `date` header if there is one, since the local clock may be wrong.
+/// A date is compared with the server's `date` header if there is one, because the local clock may be wrong.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let header =
         |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
@@ -235,21 +246,22 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
     Some(until.duration_since(now).unwrap_or_default())
 }
 
-/// Delay from Google's `RetryInfo` in the body.
+/// Delay that Google requests in the `RetryInfo` of an error response.
 fn retry_delay(body: &Value) -> Option<Duration> {
     let details = body.pointer("/error/details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
     Duration::try_from_secs_f64(delay.strip_suffix('s')?.parse().ok()?).ok()
 }
 
-/// Joins a message into one line without control or invisible characters.
+/// Converts a message to one line without control characters and invisible characters.
 pub(crate) fn one_line(message: &str) -> String {
     let seen = message.chars().filter(|c| !is_invisible(*c));
     let seen = seen.map(|c| if c.is_control() { ' ' } else { c });
     seen.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Removes the key from a message, then shortens it. In this order, because a key that was cut would not be recognized.
+/// Removes the API key from a message and then shortens the message. The order matters, because a truncated key would
+/// not be recognized.
 pub(crate) fn presentable(message: &str, key: Option<&ApiKey>) -> String {
     let line = key.map_or_else(|| message.to_owned(), |key| key.scrub(message));
     shorten(&line, MAX_MESSAGE)
@@ -320,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn status_413_stays_too_large_although_the_body_mentions_rate_limits() {
+    fn status_413_is_too_large_even_if_the_body_mentions_rate_limits() {
         let body = json!({"error": {"message": "Request too large for model", "type": "tokens", "code": "rate_limit_exceeded"}});
         let endpoint = Endpoint::new(Provider::Groq);
         let error = from_status(&endpoint, 413, &HeaderMap::new(), body.to_string().as_bytes());
@@ -354,7 +366,7 @@ mod tests {
         let tidied = presentable(&one_line(&long), None);
         assert!(tidied.starts_with("bad thing [31m xxx") && tidied.ends_with('…'));
         assert!(tidied.chars().count() <= MAX_MESSAGE + 1);
-        // A key is removed although shortening would cut it or an invisible character splits it.
+        // The key is removed even if shortening would truncate it, or an invisible character splits it.
         let key = ApiKey::new("sk-0123456789abcdef");
         for echo in [
             format!("{} sk-0123456789abcdef", "x".repeat(MAX_MESSAGE - 10)),

@@ -1,22 +1,22 @@
-//! Splits a byte stream into frames: server-sent events or lines.
+//! Splits the byte stream of a response into frames: server-sent events or lines.
 
 use crate::dialect::Framing;
 
-/// Maximum size of a frame in bytes.
+/// Maximum size of one frame in bytes.
 const MAX_FRAME: usize = 8 * 1024 * 1024;
 
-/// Buffer of received bytes that do not yet make a complete frame.
+/// Splitter of a stream. It buffers the received bytes that do not form a complete frame yet.
 #[derive(Debug)]
 pub(crate) struct Frames {
     framing: Framing,
     pending: Vec<u8>,
     /// Offset at which the search for the next line end continues.
     searched: usize,
-    /// Data lines of the current event.
+    /// Data lines of the current server-sent event.
     data: Vec<String>,
 }
 
-/// Error of an invalid frame.
+/// Why a stream could not be split into frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamFrameError {
     TooLong,
@@ -28,7 +28,7 @@ impl Frames {
         Frames { framing, pending: Vec::new(), searched: 0, data: Vec::new() }
     }
 
-    /// Adds bytes and returns the frames that they complete.
+    /// Adds received bytes and returns the frames that are complete now.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<String>, StreamFrameError> {
         self.pending.extend_from_slice(bytes);
         let mut complete = Vec::new();
@@ -48,7 +48,7 @@ impl Frames {
         if buffered > MAX_FRAME { Err(StreamFrameError::TooLong) } else { Ok(complete) }
     }
 
-    /// Returns the frame that the end of the stream completes, if any.
+    /// Ends the stream and returns the last frame, if there is one.
     pub(crate) fn finish(mut self) -> Result<Option<String>, StreamFrameError> {
         let rest = std::mem::take(&mut self.pending);
         let rest = String::from_utf8(rest).map_err(|_| StreamFrameError::NotUtf8)?;
@@ -66,7 +66,7 @@ impl Frames {
                 (!data.is_empty()).then(|| std::mem::take(data).join("\n"))
             }
             Framing::Events => {
-                // Event names, ids and comments are not needed: the data contains everything.
+                // Only data lines are used. Event names, ids and comments contain nothing that the data does not.
                 if let Some(value) = line.strip_prefix("data:") {
                     data.push(value.strip_prefix(' ').unwrap_or(value).to_owned());
                 }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn events_and_lines_are_split_at_either_line_end() {
+    fn frames_are_split_at_lf_and_crlf_line_ends() {
         let stream =
             b": hello\r\nevent: a\r\ndata: {\"x\":1}\r\n\r\ndata:two\ndata: lines\n\n\ndata: last";
         assert_eq!(split(Framing::Events, &[stream]), ["{\"x\":1}", "two\nlines", "last"]);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_utf8_and_endless_frames_are_rejected() {
+    fn frames_that_are_too_long_or_not_utf8_are_rejected() {
         assert_eq!(Frames::new(Framing::Lines).push(b"\xff\xfe\n"), Err(StreamFrameError::NotUtf8));
         let mut frames = Frames::new(Framing::Events);
         let chunk = vec![b'x'; 1024 * 1024];

@@ -1,4 +1,4 @@
-//! The gateway: wraps every model call in cassette, rate limits, budget, retries and deadline.
+//! The gateway: applies the cassette, rate limits, budget, retries and deadline to every model call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,15 +30,15 @@ use crate::rehearsal::{PreparedAnswers, Rehearsal, RehearsalTransport};
 use crate::retry::RetryPolicy;
 use crate::wire::{OnProgress, OnText, SendOptions, Transport};
 
-/// Callback for events of calls in progress.
+/// Callback for events of running model calls.
 pub type CallObserver = Arc<dyn Fn(&CallEvent) + Send + Sync>;
 
-/// Event of a call in progress, for progress output.
+/// Event of a running model call, for progress output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallEvent {
-    /// An attempt failed; the call is retried after the wait.
+    /// An attempt failed. The call is retried after `wait`.
     Retry { attempt: u32, reason: String, wait: Duration },
-    /// The call is delayed to stay within the provider's rate limits.
+    /// The call is delayed by `wait` to stay within the provider's rate limits.
     Paced { wait: Duration },
 }
 
@@ -50,10 +50,10 @@ pub struct GatewayOptions {
     pub pacer: Arc<dyn RateLimit>,
     pub ledger: Arc<dyn BudgetLedger>,
     pub cassette: Option<Arc<Cassette>>,
-    /// Price of the model from the settings; overrides the catalog.
+    /// Price of the model from the settings. It overrides the price in the catalog.
     pub price: Option<Price>,
     pub observer: Option<CallObserver>,
-    /// Prepared answers of the rehearsal model; it generates all others.
+    /// Prepared answers of the rehearsal model. The rehearsal model generates an answer if none is prepared.
     pub script: Option<PreparedAnswers>,
 }
 
@@ -81,21 +81,21 @@ impl fmt::Debug for GatewayOptions {
     }
 }
 
-/// A model with retries, rate limits, a budget and a cassette.
+/// A model with retries, rate limits, a budget and an optional cassette.
 #[derive(Debug)]
 pub struct Gateway {
     /// Transport to the model; `None` if the gateway only replays a cassette.
     wire: Option<Arc<dyn Transport>>,
     options: GatewayOptions,
-    /// Provider and model whose answers are looked up in the cassette.
+    /// Provider and model whose recorded answers the cassette may return.
     asked: CassetteFilter,
-    /// Parameters that the model has rejected, and that are no longer sent.
+    /// Request parameters that the model has rejected. They are no longer sent.
     rejected: RejectedParameters,
-    /// Cache warm-up; `None` if the provider does not cache prompt prefixes.
+    /// State of the cache warm-up; `None` if the provider does not cache prompt prefixes.
     primer: Option<CacheWarmup>,
 }
 
-/// Parameters that the model has rejected in earlier calls.
+/// Request parameters that the model has rejected in earlier calls.
 #[derive(Debug, Default)]
 struct RejectedParameters {
     temperature: AtomicBool,
@@ -111,14 +111,15 @@ impl RejectedParameters {
         }
     }
 
-    /// Records a rejected parameter that can be omitted; returns whether the error names one.
+    /// If the error says that the model does not support a parameter that can be omitted, records the parameter.
+    /// Returns whether a parameter was recorded.
     fn learn(&self, error: &ModelError, request: &ModelRequest, manner: EncodeOptions) -> bool {
         if error.kind() != ErrorKind::BadRequest {
             return false;
         }
         let message = error.message().to_lowercase();
         let names = |words: &[&str]| words.iter().any(|word| message.contains(word));
-        // The caller must fix a value that is out of range or an invalid schema.
+        // Other errors, such as a value out of range or an invalid schema, must be fixed by the caller.
         if !names(&[
             "not support",
             "unsupported",
@@ -136,7 +137,7 @@ impl RejectedParameters {
         } else {
             return false;
         };
-        debug!(parameter, "model rejects this parameter; omitting it from now on");
+        debug!(parameter, "the model rejects this parameter; later requests omit it");
         flag.store(true, Ordering::Relaxed);
         true
     }
@@ -166,7 +167,7 @@ impl Gateway {
         Gateway::over(Some(Arc::new(wire)), options)
     }
 
-    /// Creates a gateway that only replays a cassette: a request that it does not contain is an error.
+    /// Creates a gateway that only replays a cassette. A request that is not in the cassette is an error.
     pub fn to_cassette(
         cassette: Arc<Cassette>,
         asked: CassetteFilter,
@@ -184,12 +185,12 @@ impl Gateway {
         Gateway { wire, options, asked, rejected: RejectedParameters::default(), primer: None }
     }
 
-    /// Provider and model; `cassette` and an empty name if the gateway only replays a cassette.
+    /// Names of the provider and the model; `cassette` and an empty name if the gateway only replays a cassette.
     pub fn name(&self) -> (&str, &str) {
         self.wire.as_ref().map_or(("cassette", ""), |wire| (wire.provider(), wire.model()))
     }
 
-    /// Provider and model as one text, for output.
+    /// Names of the provider and the model as one text, for output.
     pub fn called(&self) -> String {
         match self.name() {
             (provider, model) if provider == model => provider.to_owned(),
@@ -197,12 +198,12 @@ impl Gateway {
         }
     }
 
-    /// Facts about the model; `None` if the gateway only replays a cassette.
+    /// Price, context window and capabilities of the model; `None` if the gateway only replays a cassette.
     pub fn facts(&self) -> Option<&ModelFacts> {
         self.wire.as_ref().map(|wire| wire.facts())
     }
 
-    /// Whether the rehearsal model answers instead of a real one.
+    /// Whether the rehearsal model answers instead of a real model.
     pub fn is_rehearsal(&self) -> bool {
         self.wire.as_ref().is_some_and(|wire| wire.is_rehearsal())
     }
@@ -216,12 +217,12 @@ impl Gateway {
         &self.options.ledger
     }
 
-    /// Estimates tokens and cost of a request.
+    /// Estimates tokens and cost of a request; `None` if the gateway only replays a cassette.
     pub fn estimate(&self, request: &ModelRequest) -> Option<Estimate> {
         self.facts().map(|facts| Estimate::of_request(facts, request))
     }
 
-    /// Fails if the cost of an estimate is unknown.
+    /// Returns an error with a hint if the cost of an estimate is unknown.
     pub fn check_price(&self, cost: Cost) -> Result<(), Failure> {
         if cost != Cost::Unknown {
             return Ok(());
@@ -230,12 +231,12 @@ impl Gateway {
         let model = harmless(model);
         let whose = match self.facts().is_some_and(|facts| facts.price.is_none()) {
             true => format!("`{model}` ({provider})"),
-            false => "a model that a role uses".to_owned(),
+            false => "the model of a role".to_owned(),
         };
-        let message = format!("no cost estimate: the price of {whose} is unknown");
+        let message = format!("cannot estimate the cost: the price of {whose} is unknown");
         Err(Failure::new(FailureKind::Settings, message).hint(format!(
-            "set it in dollars per million tokens: `[prices.\"{model}\"]` with `input` and `output` in the settings \
-             file; `--max-tokens` limits what is spent without a price"
+            "set the price in dollars per million tokens: `[prices.\"{model}\"]` with `input` and `output` in the \
+             settings file; or limit the tokens with `--max-tokens`, which needs no price"
         )))
     }
 
@@ -245,7 +246,7 @@ impl Gateway {
         }
     }
 
-    /// Sends the request until it is answered or the error is final.
+    /// Sends the request, and retries it until it is answered or an error must not be retried.
     async fn attempts(
         &self,
         wire: &dyn Transport,
@@ -262,7 +263,7 @@ impl Gateway {
                 None => None,
             };
             let first = turn.as_ref().is_some_and(WarmupPermit::is_first);
-            // A local server may be slow: a stream shows whether it still makes progress.
+            // A local server may be slow. A stream shows whether the server still makes progress.
             let stream = call.on_delta.is_some() || first || wire.facts().local;
             let manner = self.rejected.manner(wire, stream);
             let text_seen = AtomicBool::new(false);
@@ -288,7 +289,7 @@ impl Gateway {
             if outcome.is_ok() {
                 turn.iter().for_each(WarmupPermit::begun);
             }
-            // Calls that wait for this one to warm the cache do not wait for its retry.
+            // Calls that wait for this call to warm up the cache must not wait for its retry.
             drop(turn);
             let error = match outcome {
                 Ok((reply, schema_enforced)) => {
@@ -329,7 +330,7 @@ impl Gateway {
         }
     }
 
-    /// Makes one attempt: reserves its maximum cost, waits for the rate limiter, and sends it.
+    /// Makes one attempt: reserves its maximum cost, waits for the rate limiter, and sends the request.
     async fn attempt(
         &self,
         wire: &dyn Transport,
@@ -360,7 +361,7 @@ impl Gateway {
             pacer.admit(tokens, Instant::now() + clock.left(), &on_wait).await.map_err(|wait| {
                 let (provider, seconds) = (wire.provider(), wait.as_secs());
                 let message = format!(
-                    "the rate limits of {provider} allow no call for {seconds} s, beyond the deadline"
+                    "the rate limits of {provider} allow the next call in {seconds} s, after the deadline"
                 );
                 ModelError::new(ErrorKind::Deadline, message).with_hint(
                     "try again later, or allow more time with `gateway.deadline_seconds`",
@@ -397,7 +398,7 @@ impl Gateway {
                 reservation.settle(settlement(wire, &reply));
                 let empty = reply.text.trim().is_empty() && reply.tool_calls.is_empty();
                 if empty && reply.stop == StopReason::End {
-                    let message = format!("{} gave an empty answer", wire.provider());
+                    let message = format!("{} returned an empty answer", wire.provider());
                     return Err(ModelError::new(ErrorKind::Empty, message));
                 }
                 Ok((reply, encoded.schema_enforced))
@@ -410,7 +411,7 @@ impl Gateway {
         }
     }
 
-    /// Replays the answer from the cassette, if it is there.
+    /// Returns the recorded outcome of the request, or `None` if the cassette has none or there is no cassette.
     fn replay(
         &self,
         request: &ModelRequest,
@@ -432,7 +433,7 @@ impl Gateway {
         if !matches!(request.prompt.messages().last(), Some(PromptMessage::User { .. })) {
             return Err(ModelError::new(
                 ErrorKind::BadRequest,
-                "the prompt has no user message at its end",
+                "the prompt does not end with a user message",
             ));
         }
         if let Some(outcome) = self.replay(request, &call) {
@@ -459,7 +460,8 @@ impl Gateway {
                 let last = last_failure.lock().take();
                 let last = last.map(|error| format!("; last failure: {error}")).unwrap_or_default();
                 let seconds = clock.deadline.as_secs();
-                let message = format!("{} gave no answer within {seconds} s{last}", wire.provider());
+                let provider = wire.provider();
+                let message = format!("{provider} gave no answer before the deadline of {seconds} s{last}");
                 Err(ModelError::new(ErrorKind::Deadline, message)
                     .with_hint("allow more time with `gateway.deadline_seconds`"))
             }
@@ -471,26 +473,27 @@ impl Gateway {
     }
 }
 
-/// Deadline of one call.
+/// Measures the time until the deadline of one call.
 ///
-/// The time stops while the call waits for a free slot in the rate limiter or for the ledger to record it. The deadline
-/// does not cut off an answer that is still streaming.
+/// The time stops while the call waits for a free slot in the rate limiter, or for the ledger to record the call. The
+/// deadline does not cut off an answer that is still streaming.
 struct Clock<'a> {
     started: Instant,
     deadline: Duration,
-    /// Maximum silence of a stream.
+    /// Maximum time without progress of a stream.
     idle_timeout: Duration,
     ledger: &'a dyn BudgetLedger,
+    /// Total time during which the ledger was unavailable before this call.
     held_up_before: Duration,
     progress: Mutex<Progress>,
 }
 
 #[derive(Debug, Default)]
 struct Progress {
-    /// Total time in the queue of the rate limiter.
+    /// Total time that the call has spent in the queue of the rate limiter.
     queued: Duration,
     queued_since: Option<Instant>,
-    /// When the answer last made progress.
+    /// Time of the last progress of the streamed answer.
     last_progress: Option<Instant>,
 }
 
@@ -518,7 +521,7 @@ impl Clock<'_> {
         }
     }
 
-    /// Records progress of the answer.
+    /// Records that the streamed answer made progress now.
     fn progress(&self) {
         self.progress.lock().last_progress = Some(Instant::now());
     }
@@ -535,7 +538,8 @@ impl Clock<'_> {
         (self.deadline + held_up + queued).saturating_sub(self.started.elapsed())
     }
 
-    /// Remaining time that a streaming answer may be silent.
+    /// Remaining time in which a streaming answer must make progress; `None` if no answer is streaming or the time is
+    /// over.
     fn still_streaming(&self) -> Option<Duration> {
         let last_progress = self.progress.lock().last_progress?;
         self.idle_timeout.checked_sub(last_progress.elapsed()).filter(|left| !left.is_zero())
@@ -567,7 +571,7 @@ impl Model for Gateway {
             gen_ai.request.max_tokens = request.max_tokens,
         );
         async {
-            trace!(request = ?request, "prompt");
+            trace!(request = ?request, "model call starts");
             let outcome = self.ask(request, call).await;
             match &outcome {
                 Ok(response) => {
@@ -583,7 +587,7 @@ impl Model for Gateway {
                         stop = ?response.stop,
                         "model call answered"
                     );
-                    trace!(text = response.text, "answer");
+                    trace!(text = response.text, "text of the answer");
                 }
                 Err(error) => {
                     debug!(kind = ?error.kind(), error = error.message(), "model call failed")
@@ -596,8 +600,8 @@ impl Model for Gateway {
     }
 }
 
-/// How the reservation of an answered call is settled. If the provider reports no usage, the cost is unknown and the
-/// maximum counts.
+/// Returns how to settle the reservation of an answered call. If the provider reports no usage, the cost is unknown, so
+/// the call counts with its maximum cost.
 fn settlement(wire: &dyn Transport, reply: &ProviderReply) -> Settlement {
     match (reply.usage, reply.cost) {
         (None, None) => Settlement::Lost,
@@ -636,7 +640,7 @@ fn response(
 
 fn after_attempts(mut error: ModelError, attempts: u32) -> ModelError {
     error.attempts = attempts;
-    if attempts == 1 { error } else { error.context(&format!("gave up after {attempts} attempts")) }
+    if attempts == 1 { error } else { error.context(&format!("all {attempts} attempts failed")) }
 }
 
 fn over_budget(error: BudgetError, wire: &dyn Transport) -> ModelError {
@@ -650,7 +654,7 @@ fn over_budget(error: BudgetError, wire: &dyn Transport) -> ModelError {
         BudgetError::Cost { .. } => "raise `--max-cost` to continue".to_owned(),
         BudgetError::Tokens { .. } => "raise `--max-tokens` to continue".to_owned(),
         BudgetError::NoPrice => format!(
-            "set its price in the settings, in dollars per million tokens: \
+            "set the price of the model in the settings, in dollars per million tokens: \
              `[prices.\"{}\"]` with `input` and `output`; or use `--max-tokens`",
             wire.model()
         ),

@@ -1,4 +1,4 @@
-//! One attempt of a call over HTTP, with limits on the size and duration of every response.
+//! HTTP transport: makes one attempt of a model call, with limits on the size and duration of every response.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -24,27 +24,28 @@ use crate::wire::{OnText, SendOptions, Transport};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum size of an answer in bytes.
+/// Maximum size of a model's answer in bytes.
 const MAX_ANSWER: usize = 32 * 1024 * 1024;
 
-/// Maximum number of bytes read of an error response.
+/// Maximum number of bytes that are read from an error response.
 const MAX_ERROR: usize = 64 * 1024;
 
-/// Maximum size of a server's description of itself or its models; Ollama's contains the whole vocabulary.
+/// Maximum size in bytes of a server's description of itself or its models. Ollama's description contains the whole
+/// vocabulary of the model.
 const MAX_DESCRIPTION: usize = 16 * 1024 * 1024;
 
 /// Timeout for reading the body of an error response.
 const ERROR_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// HTTP clients that all calls of a process share; created when they are first needed.
+/// HTTP clients that all clones of this value share. They are created when they are first needed.
 #[derive(Debug, Clone, Default)]
 pub struct HttpClient(Arc<Clients>);
 
 #[derive(Debug, Default)]
 struct Clients {
-    /// For remote addresses; uses the proxy of the environment, if there is one.
+    /// Client for remote addresses. It uses the proxy that the environment variables configure.
     remote: OnceLock<reqwest::Client>,
-    /// For loopback addresses; never uses a proxy.
+    /// Client for loopback addresses. It never uses a proxy.
     loopback: OnceLock<reqwest::Client>,
 }
 
@@ -53,18 +54,18 @@ impl HttpClient {
         HttpClient::default()
     }
 
-    /// The client for an address. Fails only if the system has no usable certificate store.
+    /// Returns the client for a URL. Fails only if the system has no usable certificate store.
     fn to(&self, url: &str) -> Result<&reqwest::Client, ModelError> {
         let is_loopback = is_loopback(url);
         let cell = if is_loopback { &self.0.loopback } else { &self.0.remote };
         if let Some(client) = cell.get() {
             return Ok(client);
         }
-        // Fails if another part of the process has installed a crypto provider before, which is fine.
+        // The error is ignored: it means that another part of the process has already installed a crypto provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
-            // A redirect would send the key to another host.
+            // A redirect could send the API key to another host.
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("assize/", env!("CARGO_PKG_VERSION")));
         if is_loopback {
@@ -179,28 +180,28 @@ impl HttpTransport {
                 .with_hint(format!("correct `{}.base_url`", self.endpoint.provider));
         }
         if !error.is_connect() {
-            let message = format!("the connection broke before the answer: {cause}");
+            let message = format!("the connection failed before the answer started: {cause}");
             return ModelError::new(ErrorKind::Connection, message);
         }
-        let message = format!("cannot be reached: {cause}");
+        let message = format!("the provider cannot be reached: {cause}");
         let error = ModelError::new(ErrorKind::Unreachable, message);
         let address = &self.endpoint.base_url;
         error.with_hint(match self.endpoint.provider {
             Provider::Ollama => format!(
-                "start it with `ollama serve`, or set `OLLAMA_HOST` if it is not at `{address}`"
+                "start Ollama with `ollama serve`, or set `OLLAMA_HOST` if its address is not `{address}`"
             ),
             _ => format!("check the network and the address `{address}`"),
         })
     }
 
-    /// Converts an error response to an error.
+    /// Converts an HTTP response with an error status to a [`ModelError`].
     async fn error_of(&self, response: reqwest::Response) -> ModelError {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
         if (300..400).contains(&status) {
             return self.redirected(status, &headers);
         }
-        // The status is enough for an error; the body only adds details.
+        // The body only adds details to the error, so failures to read it are ignored.
         let body = read(response, MAX_ERROR, Excess::Truncate);
         let body = tokio::time::timeout(ERROR_TIMEOUT, body).await;
         let body = body.ok().and_then(Result::ok).unwrap_or_default();
@@ -209,12 +210,13 @@ impl HttpTransport {
 
     fn redirected(&self, status: u16, headers: &HeaderMap) -> ModelError {
         let target = headers.get("location").and_then(|target| target.to_str().ok()).unwrap_or("?");
-        let message = format!("answered {status}: moved to `{}`", one_line(target));
+        let message =
+            format!("the provider answered {status}: the address moved to `{}`", one_line(target));
         let mut error = ModelError::new(ErrorKind::BadRequest, message);
         error.status = Some(status);
         error.with_hint(format!(
-            "redirects are not followed, as they could send the key to another host; if that address is \
-                 right, set `{}.base_url` to it",
+            "redirects are not followed, because they could send the API key to another host; if the new address \
+             is correct, set `{}.base_url` to it",
             self.endpoint.provider
         ))
     }
@@ -250,13 +252,14 @@ impl Transport for HttpTransport {
         sending: SendOptions<'_>,
     ) -> Result<ProviderReply, ModelError> {
         let mut outcome = self.exchange(encoded, sending).await;
-        // Only OpenRouter reports the cost of a call reliably; other servers with this wire format may send anything.
+        // Only OpenRouter reports the cost of a call reliably. The cost that other servers with the same wire format
+        // report is ignored.
         if let Ok(reply) = &mut outcome
             && self.endpoint.provider != Provider::OpenRouter
         {
             reply.cost = None;
         }
-        // A server could echo the key, which would then end up in a log or a cassette.
+        // A server could echo the API key, which must not appear in a log or a cassette.
         if let (Ok(reply), Some(key)) = (&mut outcome, &self.endpoint.key) {
             reply.blot_out(key);
         }
@@ -271,7 +274,7 @@ impl Transport for HttpTransport {
     }
 }
 
-/// Checks with a free request whether a provider is reachable and accepts the key.
+/// Checks with a free request whether a provider is reachable and accepts the API key.
 pub async fn probe(
     client: &HttpClient,
     endpoint: &Endpoint,
@@ -281,7 +284,8 @@ pub async fn probe(
     let reply = tokio::time::timeout(timeout, request(client, endpoint, &url, None)).await;
     let outcome = reply.unwrap_or_else(|_| {
         let seconds = timeout.as_secs();
-        Err(ModelError::new(ErrorKind::Timeout, format!("no answer within {seconds} s")))
+        let message = format!("the provider did not answer within {seconds} s");
+        Err(ModelError::new(ErrorKind::Timeout, message))
     });
     outcome
         .map(drop)
@@ -302,7 +306,7 @@ pub(crate) async fn read_json(
     })
 }
 
-/// Sends a request other than a model call: GET, or POST if there is a body.
+/// Sends a request that is not a model call, such as a query for the list of models: GET, or POST if there is a body.
 async fn request(
     client: &HttpClient,
     endpoint: &Endpoint,
@@ -326,8 +330,8 @@ fn header_map(pairs: &[(&'static str, String)]) -> Result<HeaderMap, ModelError>
     let mut map = HeaderMap::new();
     for (name, value) in pairs {
         let mut value = HeaderValue::from_str(value).map_err(|_| {
-            ModelError::new(ErrorKind::Unauthorized, "the key contains invalid characters")
-                .with_hint("check the key for line breaks and quotes")
+            ModelError::new(ErrorKind::Unauthorized, "the API key contains invalid characters")
+                .with_hint("check the API key for line breaks and quotes")
         })?;
         value.set_sensitive(true);
         map.insert(HeaderName::from_static(name), value);
@@ -335,7 +339,7 @@ fn header_map(pairs: &[(&'static str, String)]) -> Result<HeaderMap, ModelError>
     Ok(map)
 }
 
-/// How to handle a body that exceeds the limit.
+/// How to handle a response body that exceeds the size limit.
 enum Excess {
     Error,
     Truncate,
@@ -365,12 +369,13 @@ async fn next_chunk(
 ) -> Result<Option<Bytes>, ModelError> {
     chunks.next().await.transpose().map_err(|error| {
         let cause = one_line(&Failure::innermost(&error));
-        let message = format!("the connection broke in the middle of the answer: {cause}");
+        let message = format!("the connection failed in the middle of the answer: {cause}");
         ModelError::new(ErrorKind::Connection, message)
     })
 }
 
-/// Waits for the next part of a stream. There is no limit on the duration of a whole stream.
+/// Waits for the next part of a streamed answer, at most for `timeout`. The duration of the whole stream is not
+/// limited.
 async fn with_timeout<T>(
     timeout: Duration,
     work: impl Future<Output = T>,

@@ -1,11 +1,11 @@
-//! Gateway to models: six providers behind one interface.
+//! Gateway to language models: one interface to six providers.
 //!
-//! A [`Gateway`] is a [`assize_llm::Model`]. For every call it enforces the provider's rate [`RateLimits`], the user's
-//! budget ([`BudgetLimits`](assize_llm::BudgetLimits)) and the [`RetryPolicy`]; it knows the prices of models ([`ModelFacts`]), keeps
-//! the account ([`BudgetLedger`](assize_llm::BudgetLedger)), and records and replays calls ([`Cassette`]). The module `dialect`
-//! has an adapter for each of the four wire formats.
+//! A [`Gateway`] implements [`assize_llm::Model`]. For every call, it applies the [`RateLimits`] of the provider, the
+//! budget of the user ([`BudgetLimits`](assize_llm::BudgetLimits)) and the [`RetryPolicy`]. It computes costs from the
+//! prices of models ([`ModelFacts`]) and records them in the [`BudgetLedger`](assize_llm::BudgetLedger). A [`Cassette`]
+//! records and replays calls. The module `dialect` has an adapter for each of the four wire formats.
 //!
-//! Without a provider, the [`Rehearsal`] model answers offline, and its responses are marked as such.
+//! If no provider is configured, the [`Rehearsal`] model answers offline. Its responses are marked as rehearsal.
 //!
 //! ```
 //! use assize_gateway::{Gateway, GatewayOptions, Rehearsal};
@@ -20,7 +20,7 @@
 //! # }).unwrap();
 //! ```
 //!
-//! This crate reads no environment variables, and only the files that its caller names.
+//! This crate reads no environment variables, and no files except those that its caller names.
 
 mod cassette;
 mod catalog;

@@ -1,8 +1,8 @@
-//! Model servers on the user's own machine or network: recognizes local addresses, and queries a server for its context
-//! window and its parallel slots.
+//! Model servers on the user's machine or private network: recognizes local addresses, and queries a server for its
+//! context window and its number of parallel slots.
 //!
-//! Supported are Ollama (`/api/show`), llama.cpp (`/props` and `/v1/models`) and vLLM (`/v1/models`). The defaults
-//! apply to a server that reports nothing, or in another format.
+//! Supported servers are Ollama (`/api/show`), llama.cpp (`/props` and `/v1/models`) and vLLM (`/v1/models`). For a
+//! server that does not report these values in a known format, the defaults apply.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -15,24 +15,24 @@ use tracing::debug;
 use crate::http::{HttpClient, read_json};
 use crate::provider::Endpoint;
 
-/// Plausible context windows in tokens; reported values outside of this range are ignored.
+/// Plausible sizes of a context window in tokens. Reported values outside of this range are ignored.
 const PLAUSIBLE_WINDOW: std::ops::RangeInclusive<u64> = 128..=100_000_000;
 
-/// Maximum plausible number of parallel slots; larger reported values are ignored.
+/// Maximum plausible number of parallel slots of a server. Larger reported values are ignored.
 const MAX_SLOTS: u64 = 1024;
 
-/// Properties that a local server reports.
+/// Properties that a local model server reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServerFacts {
-    /// Tokens that one request may use, input and output together.
+    /// Maximum number of tokens of one request, input and output together.
     pub context_window: Option<u64>,
-    /// Requests that the server answers in parallel.
+    /// Number of requests that the server answers in parallel.
     pub slots: Option<usize>,
 }
 
 /// Queries a local server for its context window and its parallel slots.
 ///
-/// Queries that are not answered within `timeout` are skipped: the model call itself reports an unreachable server.
+/// If the server does not answer within `timeout`, returns no facts. A later model call reports the unreachable server.
 pub async fn discover(client: &HttpClient, endpoint: &Endpoint, timeout: Duration) -> ServerFacts {
     let found = async {
         match endpoint.provider {
@@ -42,12 +42,17 @@ pub async fn discover(client: &HttpClient, endpoint: &Endpoint, timeout: Duratio
         }
     };
     let facts = tokio::time::timeout(timeout, found).await.unwrap_or_default();
-    debug!(context_window = facts.context_window, slots = facts.slots, "local server facts");
+    debug!(
+        context_window = facts.context_window,
+        slots = facts.slots,
+        "properties of the local model server"
+    );
     facts
 }
 
 async fn discover_ollama(client: &HttpClient, endpoint: &Endpoint) -> ServerFacts {
-    // Ollama answers one request at a time unless it is started with OLLAMA_NUM_PARALLEL, which it does not report.
+    // Ollama answers one request at a time unless it is started with OLLAMA_NUM_PARALLEL. It does not report that
+    // value.
     let slots = Some(1);
     let url = format!("{}/api/show", endpoint.base_url);
     let body = json!({"model": endpoint.model});
@@ -55,7 +60,8 @@ async fn discover_ollama(client: &HttpClient, endpoint: &Endpoint) -> ServerFact
     ServerFacts { context_window: shown.as_ref().and_then(ollama_window), slots }
 }
 
-/// Context window from an Ollama reply: `num_ctx` of the Modelfile, else the window the model was trained with.
+/// Context window from Ollama's `/api/show` reply: `num_ctx` of the Modelfile, else the context length that the model
+/// was trained with.
 fn ollama_window(shown: &Value) -> Option<u64> {
     let parameters = shown.get("parameters").and_then(Value::as_str).unwrap_or_default();
     let set = parameters.lines().find_map(|line| {
@@ -72,7 +78,7 @@ fn ollama_window(shown: &Value) -> Option<u64> {
 async fn discover_compatible(client: &HttpClient, endpoint: &Endpoint) -> ServerFacts {
     let base = &endpoint.base_url;
     let root = base.strip_suffix("/v1").unwrap_or(base);
-    // llama.cpp serves its own routes besides the OpenAI-compatible ones.
+    // llama.cpp serves `/props` in addition to the OpenAI-compatible routes.
     let props = answer(read_json(client, endpoint, &format!("{root}/props"), None).await);
     let facts = props.as_ref().map(llama_facts).unwrap_or_default();
     if facts.context_window.is_some() {
@@ -90,7 +96,7 @@ fn llama_facts(props: &Value) -> ServerFacts {
     ServerFacts { context_window: plausible(window), slots: slots.map(|slots| slots as usize) }
 }
 
-/// Context window from a list of models: vLLM's `max_model_len`, or llama.cpp's `meta`.
+/// Context window of a model from the server's list of models: `max_model_len` of vLLM, or `meta` of llama.cpp.
 fn listed_window(models: &Value, model: &str) -> Option<u64> {
     let listed = models.get("data")?.as_array()?;
     let named = listed.iter().find(|entry| entry.get("id").and_then(Value::as_str) == Some(model));
@@ -106,15 +112,19 @@ fn plausible(window: Option<u64>) -> Option<u64> {
     window.filter(|window| PLAUSIBLE_WINDOW.contains(window))
 }
 
-/// The reply, or `None` on an error: many servers do not have the route.
+/// Returns the reply of a server, or `None` if the query failed, since many servers do not have the route.
 fn answer(outcome: Result<Value, ModelError>) -> Option<Value> {
-    outcome.inspect_err(|error| debug!(error = error.message(), "server facts not read")).ok()
+    outcome
+        .inspect_err(|error| {
+            debug!(error = error.message(), "cannot query the properties of the local model server")
+        })
+        .ok()
 }
 
-/// Whether an address lies on this machine or on a private network.
+/// Whether the host of a URL is on this machine or on a private network.
 ///
-/// That is `localhost`, loopback, private, link-local and shared (carrier-grade NAT) addresses, and names that
-/// public DNS does not have: names without a dot, and those under `.localhost`, `.local`, `.internal`, `.lan` and
+/// These are `localhost`, loopback, private, link-local and shared (carrier-grade NAT) addresses, and host names that
+/// do not exist in public DNS: names without a dot, and names under `.localhost`, `.local`, `.internal`, `.lan` and
 /// `.home.arpa`.
 pub fn is_local_address(url: &str) -> bool {
     let Some(host) = host_of(url) else { return false };
@@ -128,7 +138,7 @@ pub fn is_local_address(url: &str) -> bool {
             .any(|suffix| host.ends_with(suffix))
 }
 
-/// Whether an address is on this machine.
+/// Whether the host of a URL is `localhost` or a loopback address.
 pub(crate) fn is_loopback(url: &str) -> bool {
     host_of(url).is_some_and(|host| {
         host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -180,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn local_addresses_are_distinguished_from_public_ones() {
+    fn local_addresses_are_distinguished_from_public_addresses() {
         let addresses = "http://127.0.0.1:8080/v1 http://localhost:8080/v1 http://[::1]:8080/v1 \
             http://10.1.2.3/v1 http://172.16.0.9:8000 http://192.168.1.20:1234/v1 \
             http://169.254.3.4 http://100.100.1.1:8000 http://[fd12:3456::1]:8000/v1 \
@@ -222,7 +232,11 @@ mod tests {
     fn context_window_is_read_from_a_list_of_models() {
         let vllm = json!({"data": [{"id": "a", "max_model_len": 2048}, {"id": "b", "max_model_len": 4096}]});
         assert_eq!(listed_window(&vllm, "b"), Some(4096));
-        assert_eq!(listed_window(&vllm, "c"), None, "two models, and neither has this name");
+        assert_eq!(
+            listed_window(&vllm, "c"),
+            None,
+            "neither of the two listed models has this name"
+        );
         let llama = json!({"data": [{"id": "x.gguf", "meta": {"n_ctx_train": 8192}}]});
         assert_eq!(listed_window(&llama, "anything"), Some(8192));
         for strange in [
@@ -237,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn implausible_server_facts_are_ignored() {
+    fn implausible_context_windows_and_slots_are_ignored() {
         let props = |n_ctx: Value, slots: Value| {
             llama_facts(
                 &json!({"default_generation_settings": {"n_ctx": n_ctx}, "total_slots": slots}),

@@ -1,5 +1,5 @@
-//! Rate limiter for the calls to one provider: concurrency, requests and tokens per minute, and the remaining limits
-//! that the provider reports in its headers.
+//! Rate limiter for the calls to one provider. It limits concurrent calls, requests per minute and tokens per minute,
+//! and respects the remaining limits that the provider reports in its headers.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,9 +14,10 @@ use tokio::time::{Instant, sleep_until};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Limits from the user's settings.
+/// Rate limits of a provider from the user's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RateLimits {
+    /// Maximum number of concurrent calls.
     pub concurrency: usize,
     pub requests_per_minute: Option<u64>,
     pub tokens_per_minute: Option<u64>,
@@ -28,18 +29,20 @@ impl Default for RateLimits {
     }
 }
 
-/// Remaining requests and tokens that a provider reports, each with its reset time.
+/// Numbers of remaining requests and tokens that a provider reports, each with the time of its reset.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemainingLimits {
     pub requests: Option<(u64, Instant)>,
     pub tokens: Option<(u64, Instant)>,
 }
 
-/// Rate limiter for one provider. A cluster shares one; a single process has a [`RateLimiter`].
+/// Rate limiter for one provider. [`RateLimiter`] limits the calls of one process; another implementation limits the
+/// calls of a whole cluster.
 #[async_trait]
 pub trait RateLimit: Send + Sync + fmt::Debug {
-    /// Waits until a call with this many tokens may be sent. Fails with the necessary wait if that would end after
-    /// `by`; the wait for a free slot does not count. Calls `on_wait` before each wait for a rate limit.
+    /// Waits until a call with this many tokens may be sent. If the wait for a rate limit would end after `by`, returns
+    /// the necessary wait as an error; the wait for a free slot does not count. Calls `on_wait` before each wait for a
+    /// rate limit.
     async fn admit(
         self: Arc<Self>,
         tokens: u64,
@@ -47,48 +50,53 @@ pub trait RateLimit: Send + Sync + fmt::Debug {
         on_wait: &(dyn Fn(Duration) + Send + Sync),
     ) -> Result<Box<dyn CallPermit>, Duration>;
 
-    /// Applies the remaining limits that a response reports, until their reset; `own` is the tokens of that call.
+    /// Applies the remaining limits that a response reports until they are reset. `own` is the number of tokens of the
+    /// call that was answered.
     fn learn(&self, left: RemainingLimits, own: u64);
 
-    /// Delays all calls, because the provider asked for it.
+    /// Delays all calls by `wait`, because the provider requested it.
     fn cool_down(&self, wait: Duration);
 
     /// Maximum number of concurrent calls.
     fn concurrency(&self) -> usize;
 }
 
-/// Permit for one call; dropping it frees its slot.
+/// Permit for one call. Dropping the permit frees its slot for another call.
 pub trait CallPermit: Send + Sync {
-    /// Replaces the estimated number of tokens by the actual one.
+    /// Replaces the estimated number of tokens of the call by the actual number.
     fn used(&self, tokens: u64);
 }
 
-/// Rate limiter of one process for one provider. It admits calls in order of arrival; all gateways to the provider
-/// share one.
+/// Rate limiter of one process for one provider. All gateways to the provider share it. It admits calls in their order
+/// of arrival.
 #[derive(Debug)]
 pub struct RateLimiter {
     limits: RateLimits,
     slots: Arc<Semaphore>,
-    /// Locked by the call at the head of the queue while it waits.
+    /// Lock that the first call in the queue holds while it waits. Later calls wait for the lock.
     turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Calls admitted in the last minute: time and tokens.
+    /// Time and tokens of each call that was admitted in the last minute.
     window: VecDeque<(Instant, u64)>,
+    /// Number of the next call that is added to `window`.
     next_ticket: u64,
+    /// Number of the first call in `window`.
     first_ticket: u64,
     in_flight: u64,
     in_flight_tokens: u64,
-    /// Remaining requests and tokens that the provider reported, with their reset times.
+    /// Number of remaining requests that the provider reported, with the time of its reset.
     requests: Option<(u64, Instant)>,
+    /// Number of remaining tokens that the provider reported, with the time of its reset.
     tokens: Option<(u64, Instant)>,
+    /// Time before which no call may be sent, because the provider requested a delay.
     cool_until: Option<Instant>,
 }
 
-/// Permit for an admitted call.
+/// Permit for a call that the rate limiter admitted.
 #[derive(Debug)]
 struct Permit {
     pacer: Arc<RateLimiter>,
@@ -126,7 +134,7 @@ impl RateLimiter {
         })
     }
 
-    /// Counts a call that another rate limiter admitted, even if it exceeds the limits.
+    /// Counts a call that another rate limiter has admitted, even if the call exceeds the limits of this rate limiter.
     pub fn adopt(self: &Arc<RateLimiter>, tokens: u64) -> Box<dyn CallPermit> {
         let slot = Arc::clone(&self.slots).try_acquire_owned().ok();
         let ticket = self.state.lock().record(Instant::now(), tokens, &self.limits);
@@ -159,7 +167,7 @@ impl RateLimit for RateLimiter {
             Ok(slot) => slot,
             Err(_) => unreachable!("the semaphore is never closed"),
         };
-        // Only waiting for a rate limit counts; the time in the queue does not.
+        // The time in the queue does not count: only the wait for a rate limit must end before `by`.
         let by = by + queued.elapsed();
         loop {
             let now = Instant::now();
@@ -180,7 +188,7 @@ impl RateLimit for RateLimiter {
 
     fn learn(&self, left: RemainingLimits, own: u64) {
         let mut state = self.state.lock();
-        // The provider may not have counted the other calls in flight yet, so they are subtracted.
+        // The provider may not have counted the other calls in flight yet, so they are subtracted from what remains.
         let others = state.in_flight.saturating_sub(1);
         let other_tokens = state.in_flight_tokens.saturating_sub(own);
         if let Some((requests, reset)) = left.requests {
@@ -203,7 +211,7 @@ impl RateLimit for RateLimiter {
 }
 
 impl State {
-    /// When a call with this many tokens is permitted; `None` or a past time means now.
+    /// Time at which a call with this many tokens may be sent; `None` or a past time means now.
     fn ready_at(&mut self, now: Instant, tokens: u64, limits: &RateLimits) -> Option<Instant> {
         while self.window.front().is_some_and(|(at, _)| *at + MINUTE <= now) {
             self.window.pop_front();
@@ -225,14 +233,15 @@ impl State {
         .max()
     }
 
-    /// When the user's limits per minute permit this call.
+    /// Time at which the user's limits per minute permit a call with this many tokens; `None` means now.
     fn window_fits(&self, tokens: u64, limits: &RateLimits) -> Option<Instant> {
         let by_requests = limits.requests_per_minute.and_then(|max| {
             let over = (self.window.len() as u64 + 1).checked_sub(max.max(1)).filter(|n| *n > 0)?;
             self.window.get(over as usize - 1).map(|(at, _)| *at + MINUTE)
         });
         let by_tokens = limits.tokens_per_minute.and_then(|max| {
-            // A call larger than the whole limit fits only an empty window.
+            // A call with more tokens than the whole limit is admitted only if no other call was admitted in the last
+            // minute.
             let mut over = self
                 .window
                 .iter()
@@ -251,7 +260,7 @@ impl State {
         by_requests.max(by_tokens)
     }
 
-    /// Admits a call if the limits permit it now.
+    /// Admits a call and returns its ticket if the limits permit the call now.
     fn admit_now(&mut self, tokens: u64, limits: &RateLimits) -> Option<u64> {
         let now = Instant::now();
         let ready = self.ready_at(now, tokens, limits).is_none_or(|at| at <= now);
@@ -268,7 +277,7 @@ impl State {
             *left = left.saturating_sub(tokens);
         }
         let ticket = self.next_ticket;
-        // Without a limit per minute, the window is not needed.
+        // The window is only needed for limits per minute.
         if limits.requests_per_minute.or(limits.tokens_per_minute).is_some() {
             self.window.push_back((now, tokens));
             self.next_ticket += 1;
@@ -295,7 +304,7 @@ mod tests {
         })
     }
 
-    /// Sends `count` calls as fast as they are admitted; returns the second at which each was sent.
+    /// Sends `count` calls as fast as the rate limiter admits them. Returns the second at which each call was sent.
     async fn seconds(pacer: &Arc<RateLimiter>, count: usize, tokens: u64) -> Vec<u64> {
         let start = Instant::now();
         let mut at = Vec::new();
@@ -307,21 +316,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_per_minute_are_limited() {
+    async fn rate_limiter_limits_requests_per_minute() {
         let at = seconds(&pacer(Some(3), None), 8, 0).await;
         assert_eq!(at, [0, 0, 0, 60, 60, 60, 120, 120]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tokens_per_minute_are_limited() {
+    async fn rate_limiter_limits_tokens_per_minute() {
         let at = seconds(&pacer(None, Some(100)), 5, 40).await;
         assert_eq!(at, [0, 0, 60, 60, 120]);
         let huge = seconds(&pacer(None, Some(100)), 2, 500).await;
-        assert_eq!(huge, [0, 60], "a call larger than the limit is admitted alone");
+        assert_eq!(huge, [0, 60], "a call with more tokens than the limit is admitted alone");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn actual_tokens_replace_the_estimate() {
+    async fn rate_limiter_replaces_estimated_tokens_by_actual_tokens() {
         let pacer = pacer(None, Some(100));
         let permit = pacer.clone().admit(90, later(), QUIET).await.unwrap();
         permit.used(10);
@@ -331,14 +340,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn concurrent_calls_are_limited() {
+    async fn rate_limiter_limits_concurrent_calls() {
         let pacer = RateLimiter::new(RateLimits { concurrency: 2, ..RateLimits::default() });
         let one = pacer.clone().admit(0, later(), QUIET).await.unwrap();
         let _two = pacer.clone().admit(0, later(), QUIET).await.unwrap();
         let third =
             tokio::time::timeout(Duration::from_secs(5), pacer.clone().admit(0, later(), QUIET))
                 .await;
-        assert!(third.is_err(), "the third must wait");
+        assert!(third.is_err(), "the third call must wait, because the limit is 2 calls");
         drop(one);
         let third =
             tokio::time::timeout(Duration::from_secs(5), pacer.clone().admit(0, later(), QUIET))

@@ -1,7 +1,9 @@
-//! Cache warm-up: lets one call put a shared prompt prefix into the provider's cache before other calls send it.
+//! Cache warm-up: one call writes a shared prompt prefix to the provider's cache before other calls send the same
+//! prefix.
 //!
-//! A provider has cached the prefix of a prompt once its first answer has started. Fifteen concurrent calls with the
-//! same prefix would all pay for it in full; so fourteen wait until the answer to the first has started.
+//! A provider has cached the prefix of a prompt when the answer to that prompt starts. If 15 calls with the same prefix
+//! were sent at once, all of them would pay the full price for the prefix. So 14 calls wait until the answer to the
+//! first call has started.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,16 +17,16 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::estimate::likely_tokens;
 
-/// Minimum length of a prefix that all providers cache, in tokens. Calls do not wait for shorter ones.
+/// Minimum length of a prompt prefix that all providers cache, in tokens. Calls do not wait for shorter prefixes.
 const MIN_PREFIX: u64 = 4096;
 
-/// How long a prefix is assumed to stay in the cache after its last use.
+/// Time for which a prefix is assumed to stay in the provider's cache after its last use.
 const CACHE_LIFETIME: Duration = Duration::from_secs(5 * 60);
 
-/// Maximum wait of a call, because the first call may be stuck.
+/// Maximum time that a call waits for another call to write the prefix to the cache.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// Prefixes that this process has put into the cache of one model.
+/// Prompt prefixes that this process has sent to one model, with their state in the provider's cache.
 #[derive(Debug, Default)]
 pub(crate) struct CacheWarmup {
     known: Mutex<HashMap<PrefixHash, PrefixState>>,
@@ -38,35 +40,36 @@ type PrefixHash = [u8; 32];
 enum PrefixState {
     /// The prefix was sent, and the answer has not started yet.
     Sent,
-    /// The prefix is in the cache until this time.
+    /// The prefix is assumed to be in the provider's cache until this time.
     Cached(Instant),
 }
 
-/// A prompt prefix that other calls may share, with its number of tokens.
+/// A prompt prefix that other calls may share, with its estimated number of tokens.
 #[derive(Debug, Clone, Copy)]
 struct Prefix {
     hash: PrefixHash,
     tokens: u64,
 }
 
-/// Permission to send a call. If it is dropped before the answer has started, another call becomes the first.
+/// Permit to send a call. If the permit of a first call is dropped before the answer has started, another waiting call
+/// becomes the first.
 #[derive(Debug)]
 pub(crate) struct WarmupPermit<'a> {
     primer: &'a CacheWarmup,
     prefixes: Vec<Prefix>,
-    /// Whether other calls wait until this call's answer has started.
+    /// Whether other calls with the same prefix wait until the answer to this call has started.
     first: bool,
     started: AtomicBool,
 }
 
 impl CacheWarmup {
-    /// Waits while another call is about to put a large part of this prompt into the cache.
+    /// Waits while another call is writing a large prefix of this prompt to the provider's cache.
     pub(crate) async fn turn(&self, request: &ModelRequest) -> WarmupPermit<'_> {
         let prefixes = prefixes(request);
         let deadline = Instant::now() + MAX_WAIT;
         let first = loop {
             let mut changed = std::pin::pin!(self.changed.notified());
-            // Register before the check, so that no change is missed.
+            // This task registers for the notification before the check, so that it misses no change.
             changed.as_mut().enable();
             match self.try_start(&prefixes) {
                 Some(first) => break first,
@@ -77,8 +80,8 @@ impl CacheWarmup {
         WarmupPermit { primer: self, prefixes, first, started: AtomicBool::new(false) }
     }
 
-    /// Returns whether the call is the first with a prefix that other calls should wait for; `None` if this call should
-    /// wait.
+    /// Returns `None` if the call should wait. Otherwise returns whether the call is the first with its prefix, so that
+    /// other calls with the same prefix should wait for its answer to start.
     fn try_start(&self, prefixes: &[Prefix]) -> Option<bool> {
         let mut known = self.known.lock();
         let now = Instant::now();
@@ -104,12 +107,12 @@ impl CacheWarmup {
 }
 
 impl WarmupPermit<'_> {
-    /// Whether other calls wait for this one, so that its answer must be streamed to see when it starts.
+    /// Whether other calls wait until the answer to this call starts. If so, the answer must be streamed.
     pub(crate) fn is_first(&self) -> bool {
         self.first
     }
 
-    /// Records that the answer has started: the prompt is in the cache.
+    /// Records that the answer has started, so that the prefixes of the prompt are in the provider's cache.
     pub(crate) fn begun(&self) {
         if !self.started.swap(true, Ordering::Relaxed) {
             let cached = PrefixState::Cached(Instant::now() + CACHE_LIFETIME);
@@ -134,8 +137,8 @@ impl Drop for WarmupPermit<'_> {
     }
 }
 
-/// Prefixes of a request that a provider would cache, the shortest first: up to the end of each block, and of the
-/// transcript.
+/// Returns the prefixes of a request that a provider caches, the shortest first. They end after each block and after
+/// the transcript.
 fn prefixes(request: &ModelRequest) -> Vec<Prefix> {
     let mut hasher = Sha256::new();
     let mut bytes = 0;
@@ -145,7 +148,7 @@ fn prefixes(request: &ModelRequest) -> Vec<Prefix> {
         hasher.update(text);
         Prefix { hash: hasher.clone().finalize().into(), tokens: likely_tokens(bytes) }
     };
-    // In the cached prompt, tools and an enforced schema come before everything else.
+    // In the provider's cache, tools and an enforced schema precede the blocks of the prompt.
     for tool in &request.tools {
         add(&tool.name);
         add(&tool.description);
@@ -177,7 +180,7 @@ mod tests {
         ModelRequest::new(prompt)
     }
 
-    /// Whether the call has to wait.
+    /// Whether a call with this request must wait for another call.
     async fn waits(primer: &CacheWarmup, request: &ModelRequest) -> bool {
         timeout_at(Instant::now() + Duration::from_secs(1), primer.turn(request)).await.is_err()
     }
@@ -187,13 +190,13 @@ mod tests {
         let primer = CacheWarmup::default();
         let first = primer.turn(&request(&["a", "b"])).await;
         assert!(first.is_first());
-        // The first request shares the block `a`; the second request does not.
+        // A request with the shared block `a` waits. A request without that block does not.
         assert!(waits(&primer, &request(&["a", "c"])).await);
         assert!(!waits(&primer, &request(&["b"])).await);
         first.begun();
         drop(first);
         let second = primer.turn(&request(&["a", "c"])).await;
-        // The block `c` is new, so other calls wait for it.
+        // The block `c` is not in the cache yet, so other calls with this block wait.
         assert!(second.is_first());
         assert!(waits(&primer, &request(&["a", "c", "d"])).await);
         assert!(!waits(&primer, &request(&["a"])).await);
@@ -202,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn next_call_becomes_the_first_if_the_first_fails() {
+    async fn waiting_call_warms_up_the_cache_if_the_first_call_fails() {
         let primer = CacheWarmup::default();
         let first = primer.turn(&request(&["a"])).await;
         let again = request(&["a"]);
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waits_and_cached_prefixes_expire() {
+    async fn wait_for_the_first_call_and_cached_prefixes_expire() {
         let primer = CacheWarmup::default();
         let stuck = primer.turn(&request(&["a"])).await;
         let start = Instant::now();
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn short_prompts_do_not_wait() {
+    async fn calls_with_short_prompts_do_not_wait_for_the_cache() {
         let primer = CacheWarmup::default();
         let short = ModelRequest::new(Prompt::question("Now?").block("rules", "Be kind."));
         let first = primer.turn(&short).await;

@@ -1,4 +1,4 @@
-//! Endpoint of a provider: base URL, model and API key of the requests.
+//! Endpoint of a provider: base URL, model and API key for requests.
 
 use assize_config::{ApiKey, Provider};
 
@@ -12,14 +12,15 @@ pub struct Endpoint {
     /// Base URL without a trailing slash.
     pub base_url: String,
     pub key: Option<ApiKey>,
-    /// Where the key comes from or should come from; the hint names it if the provider rejects the key.
+    /// Name of the source of the key, such as an environment variable. If the provider rejects the key, the hint names
+    /// this source.
     pub key_source: String,
-    /// Context window from the settings or from the server; overrides the catalog.
+    /// Context window in tokens, from the settings or reported by the server. It overrides the value in the catalog.
     pub context_window: Option<u64>,
 }
 
 impl Endpoint {
-    /// Endpoint with the provider's default base URL and model, without a key.
+    /// Creates an endpoint with the provider's default base URL and model, without a key.
     pub fn new(provider: Provider) -> Endpoint {
         Endpoint {
             provider,
@@ -31,13 +32,14 @@ impl Endpoint {
         }
     }
 
-    /// Whether this may be the user's own model server: Ollama or an OpenAI-compatible server at a local address.
+    /// Whether the endpoint may be a model server of the user: Ollama or an OpenAI-compatible server at a local
+    /// address.
     pub fn is_local_server(&self) -> bool {
         matches!(self.provider, Provider::OpenAi | Provider::Ollama)
             && is_local_address(&self.base_url)
     }
 
-    /// Whether this is the provider's own API, and not a proxy or a compatible server.
+    /// Whether the endpoint is the provider's official API, and not a proxy or a compatible server.
     pub fn is_official(&self) -> bool {
         self.base_url == self.provider.default_base_url()
     }

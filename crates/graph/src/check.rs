@@ -1,4 +1,4 @@
-//! Validation of a graph's shape before it may run.
+//! Validation of a graph: names and exits of its nodes, and reachability.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -24,7 +24,7 @@ impl fmt::Display for InvalidGraph {
     }
 }
 
-/// One problem in a graph's shape.
+/// One reason why a graph is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum GraphProblem {
     #[error(
@@ -33,33 +33,35 @@ pub enum GraphProblem {
     BadName { node: &'static str },
     #[error("duplicate node `{node}`")]
     DuplicateNode { node: &'static str },
-    #[error("missing start node")]
+    #[error("the start node is missing")]
     NoStart,
     #[error("unknown start node `{node}`")]
     UnknownStart { node: &'static str },
-    #[error("`{from}` leads to unknown node `{to}`")]
+    #[error("node `{from}` leads to the unknown node `{to}`")]
     UnknownTarget { from: &'static str, to: &'static str },
-    #[error("exit of unknown node `{node}`")]
+    #[error("an exit is defined for the unknown node `{node}`")]
     UnknownSource { node: &'static str },
-    #[error("`{node}` has no exit: add an edge, to `END` if the run ends there")]
+    #[error("node `{node}` has no exit: add an edge to another node or to `END`")]
     NoExit { node: &'static str },
-    #[error("`{node}` has more than one exit")]
+    #[error("node `{node}` has more than one exit")]
     SecondExit { node: &'static str },
-    #[error("`{node}` has a route or fan-out without targets")]
+    #[error("node `{node}` has a route or fan-out without targets")]
     NoTargets { node: &'static str },
-    #[error("`{node}` is unreachable from the start")]
+    #[error("node `{node}` is unreachable from the start node")]
     Unreachable { node: &'static str },
-    #[error("`END` is unreachable from `{node}`")]
+    #[error("`END` is unreachable from node `{node}`")]
     Endless { node: &'static str },
-    #[error("`{node}` ends the run inside a branch of `{fork}`: lead it to the join `{join}`")]
+    #[error(
+        "node `{node}` ends the run inside a branch of `{fork}`: replace `END` by the join `{join}`"
+    )]
     EndInBranch { node: &'static str, fork: &'static str, join: &'static str },
     #[error(
-        "`{node}` leaves a branch of `{fork}` for `{to}`: the branches must join at `{join}` first"
+        "node `{node}` leaves a branch of `{fork}` for `{to}`: the branches must join at `{join}` first"
     )]
     LeavesBranch { node: &'static str, fork: &'static str, join: &'static str, to: &'static str },
-    #[error("a branch of `{fork}` starts at its own join `{join}`")]
+    #[error("a branch of node `{fork}` starts at the join `{join}` of the branches")]
     BranchIsJoin { fork: &'static str, join: &'static str },
-    #[error("a branch of `{fork}` leads back to `{fork}` before joining")]
+    #[error("a branch of node `{fork}` leads back to `{fork}` before its join")]
     ForkInItself { fork: &'static str },
 }
 
@@ -68,7 +70,7 @@ const MAX_NAME: usize = 60;
 
 type Exits<'a> = HashMap<&'static str, &'a OutlineExit>;
 
-/// Validates the shape of a graph and returns its start node.
+/// Validates a graph and returns its start node.
 pub(crate) fn check(
     graph: &'static str,
     start: Option<&'static str>,
@@ -97,7 +99,7 @@ pub(crate) fn check(
     if problems.is_empty() { Ok(start) } else { Err(invalid(problems)) }
 }
 
-/// Checks that every name is valid, unique and defined.
+/// Checks that every node name is valid, unique and defined, and that every node has exactly one exit.
 fn names(
     start: Option<&'static str>,
     nodes: &[&'static str],
@@ -163,7 +165,7 @@ impl OutlineExit {
     }
 }
 
-/// Walks every path through the graph and tracks the forks it is inside of.
+/// Visits every path through the graph and tracks which fan-outs enclose each node.
 struct Walk<'a> {
     exits: &'a Exits<'a>,
     seen: HashSet<(&'static str, Vec<(&'static str, &'static str)>)>,
@@ -171,7 +173,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// `forks` lists the (fork, join) pairs around `node`, the outermost first.
+    /// Checks the paths that start at `node`. `forks` lists the (fork, join) pairs of the fan-outs that enclose `node`,
+    /// the outermost first.
     fn visit(&mut self, node: &'static str, forks: &[(&'static str, &'static str)]) {
         if !self.seen.insert((node, forks.to_vec())) {
             return;
@@ -192,7 +195,7 @@ impl Walk<'_> {
                 self.follow(node, to, &within);
             }
         }
-        // Without branches, the join follows at once.
+        // A fan-out without branches continues directly at its join.
         self.follow(node, join, forks);
     }
 

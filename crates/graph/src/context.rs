@@ -1,4 +1,4 @@
-//! Context of a node: the state it sees, and effects, the only way to cause side effects.
+//! Context of a node: the state that the node reads, and effects, through which it performs side effects.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -15,10 +15,10 @@ use crate::journal::{Appended, EffectOutcome, EffectRecord, GraphEvent, Journal,
 use crate::key::{EffectKey, InvalidEffectKey, KeyScope, Visit};
 use crate::options::{EffectStage, RunOptions, Signal};
 
-/// Run state shared by all tasks: options and used effect keys.
+/// Data that all tasks of a run share: the options and the used effect keys.
 pub(crate) struct RunContext {
     pub(crate) options: RunOptions,
-    /// Keys of all effects started so far.
+    /// Keys of all effects that the run has started so far.
     used: Mutex<HashSet<EffectKey>>,
 }
 
@@ -42,7 +42,7 @@ impl RunContext {
         self.options.journal.is_some() || self.options.observer.is_some()
     }
 
-    /// Reserves a key, which only one effect of a run may use.
+    /// Reserves an effect key. Returns an error if another effect of the run uses the same key.
     pub(crate) fn take(&self, key: &EffectKey) -> Result<(), RunError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         match used.insert(key.clone()) {
@@ -51,7 +51,8 @@ impl RunContext {
         }
     }
 
-    /// Appends a record with the events of its step. Returns the existing record if the key already has one.
+    /// Appends a record and the events of its step to the journal. Returns the existing record if the key already has a
+    /// record.
     pub(crate) async fn append(
         &self,
         record: EffectRecord,
@@ -61,7 +62,7 @@ impl RunContext {
             events.iter().for_each(|event| self.signal(&Signal::Event { id: None, event }));
             return Ok(None);
         };
-        // `append` consumes the events; the observer needs a copy.
+        // `Journal::append` consumes the events, so the observer needs a copy.
         let observed = if self.options.observer.is_some() { events.clone() } else { Vec::new() };
         match journal.append(record, events).await? {
             Appended::Existing(existing) => Ok(Some(existing)),
@@ -75,25 +76,26 @@ impl RunContext {
     }
 }
 
-/// Argument of a node's body.
+/// Argument of a node's code.
 ///
-/// The state contains the updates of the node's causal ancestors and nothing else. Everything that is not computed
-/// from the state goes through [`Context::effect`], so that a node executed again returns the same updates.
+/// The state contains only the updates of the nodes before this node on its path. Every value that is not computed from
+/// the state must be obtained through [`Context::effect`], so that a node that is executed again returns the same
+/// updates.
 pub struct Context<S: State> {
     state: Arc<S>,
     item: Option<Arc<S::Item>>,
     pub(crate) run: Arc<RunContext>,
     pub(crate) scope: KeyScope,
-    /// Scope in which visits are recorded. It differs from `scope` inside a subgraph.
+    /// Prefix of the keys under which visits of nodes are recorded. It differs from `scope` only inside a subgraph.
     pub(crate) place: KeyScope,
     pub(crate) visit: Visit,
-    /// Number of nodes on the path to here, including this one.
+    /// Number of nodes executed in sequence on this path, including this node.
     pub(crate) steps: u32,
     pub(crate) halt: Cancel,
     pending: PendingEvents,
 }
 
-/// Events emitted by a node and not yet recorded.
+/// Events that a node has emitted and that are not yet recorded.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PendingEvents(Arc<Mutex<Vec<GraphEvent>>>);
 
@@ -141,37 +143,37 @@ impl<S: State> Context<S> {
         &self.state
     }
 
-    /// The item that the fan-out passed to this branch.
+    /// The item that the fan-out passed to this branch; `None` outside of branches.
     pub fn item(&self) -> Option<&S::Item> {
         self.item.as_deref()
     }
 
-    /// Returns the run-wide key of an effect of this branch.
+    /// Returns the complete key of the effect `name`, with the labels of the branches that contain this node.
     pub fn key(&self, name: &str) -> Result<EffectKey, InvalidEffectKey> {
         self.scope.key(name)
     }
 
-    /// Cancellation of the run, to pass on to everything the node awaits.
+    /// Cancellation token of the run. The node must pass it to the operations that it awaits.
     pub fn cancel(&self) -> &Cancel {
         &self.run.options.cancel
     }
 
-    /// Emits an event. It is written when this node starts its next effect or returns; a resumed run does not emit it
-    /// twice.
+    /// Emits an event. The event is written when this node starts its next effect or returns. A resumed run does not
+    /// write the event again.
     pub fn emit(&self, event: impl Into<GraphEvent>) {
         self.pending.0.lock().unwrap_or_else(PoisonError::into_inner).push(event.into());
     }
 
-    /// Handle to the emitted events that are not written yet; see [`Context::emit`].
+    /// Handle to the events of [`Context::emit`] that are not written yet.
     pub(crate) fn told(&self) -> PendingEvents {
         self.pending.clone()
     }
 
-    /// Executes an effect, unless the journal already has its outcome, which is then replayed. A new outcome is recorded
-    /// before it is returned.
+    /// Executes an effect by awaiting `call`, and records the outcome before returning it. If the journal already has
+    /// the outcome, returns the recorded outcome without awaiting `call`.
     ///
-    /// `key` names the effect within this branch. `request` identifies the request; it is computed only if there is a
-    /// journal. `tell` returns the events about the outcome, which are written together with it.
+    /// `key` names the effect within this branch. `request` returns the fingerprint of the request; it is called only
+    /// if there is a journal. `tell` returns the events about the outcome, which are written together with the outcome.
     pub async fn effect<T, E, F>(
         &self,
         key: &str,
@@ -187,7 +189,7 @@ impl<S: State> Context<S> {
         let key = self.scope.key(key).map_err(RunError::from)?;
         self.run.take(&key)?;
         let signal = |stage| self.run.signal(&Signal::Effect { key: &key, stage });
-        // Events emitted before this effect belong to its step, even if effects run in parallel.
+        // Events that the node emitted before this effect are written with it, even if effects run in parallel.
         let mut events = self.pending.take();
         let mut failed = FailedEffect {
             key: key.clone(),
@@ -246,8 +248,8 @@ impl<S: State> Context<S> {
         }
     }
 
-    /// Writes the events emitted before an effect, so that subscribers get them before its outcome. A marker record
-    /// keeps a resumed run from writing them again. Returns the events that are still to be written.
+    /// Writes the events that were emitted before an effect, so that subscribers receive them before the outcome. A
+    /// marker record prevents a resumed run from writing these events again. Returns the events that were not written.
     async fn record_pending(
         &self,
         key: &EffectKey,
@@ -256,7 +258,7 @@ impl<S: State> Context<S> {
         if events.is_empty() || !self.run.has_listeners() {
             return Ok(events);
         }
-        // If the marker's key is too long, the events are written together with the outcome.
+        // If the key of the marker record is too long, the events are written together with the effect's outcome.
         let Ok(marker) = EffectKey::new(&format!("{key}.begun")) else { return Ok(events) };
         let known = match self.run.journal() {
             Some(journal) => journal.find(&marker).await.map_err(RunError::from)?,
@@ -271,8 +273,8 @@ impl<S: State> Context<S> {
         Ok(Vec::new())
     }
 
-    /// Continues after a failed effect: records the failure, so that a resumed run takes the same path. A failure that
-    /// is not recorded must fail the node.
+    /// Records a failed effect and returns its error, so that the node can continue and a resumed run takes the same
+    /// path. If a node does not record the failure, the node must fail.
     pub async fn go_on<E>(&self, failed: FailedEffect<E>) -> Result<E, RunError>
     where
         E: Serialize,
@@ -285,12 +287,12 @@ impl<S: State> Context<S> {
         let outcome = EffectOutcome::Failed(json(&key, &error)?);
         match self.run.append(EffectRecord { key, request, outcome }, events).await? {
             None => Ok(error),
-            // Another process has recorded a different outcome: it has taken over the run.
+            // Another process has recorded an outcome of this effect, so that process has taken over the run.
             Some(_) => Err(RunError::Journal(JournalError::Fenced)),
         }
     }
 
-    /// Fails once the run is cancelled or halted: no new effect may start then.
+    /// Returns an error if the run is cancelled or halted, because no new effect may start then.
     fn check_running(&self) -> Result<(), RunError> {
         if self.cancel().is_cancelled() {
             return Err(RunError::Cancelled { reason: self.cancel().reason() });
@@ -302,7 +304,7 @@ impl<S: State> Context<S> {
     }
 }
 
-/// A failed effect, not yet recorded in the journal.
+/// A failed effect. The node fails, or records the failure with [`Context::go_on`] and continues.
 #[derive(Debug)]
 #[must_use = "record the failure with `Context::go_on` to continue after it"]
 pub struct FailedEffect<E> {
@@ -326,7 +328,7 @@ impl<E: Error> std::fmt::Display for FailedEffect<E> {
     }
 }
 
-/// Decodes the outcome of a record, if its request equals `request`.
+/// Decodes the outcome of a record. Returns an error if the request of the record differs from `request`.
 fn read<T: DeserializeOwned, E: DeserializeOwned>(
     record: EffectRecord,
     request: Fingerprint,

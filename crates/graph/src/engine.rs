@@ -1,9 +1,9 @@
 //! Execution of a graph.
 //!
-//! One dispatcher owns all control flow. A *strand* is one thread of control with its current state; a task moves it
-//! through one node and returns it with the node's updates. A fork splits a strand into branches and keeps the
-//! original strand in a frame until all branches have arrived at the join. There, the updates of the branches are
-//! applied in branch order.
+//! One dispatcher per graph controls the execution. A *strand* is one thread of control with its current state. A task
+//! executes one node for a strand and returns the updates of the node. A fan-out splits a strand into branches and
+//! stores the original strand in a *frame* until all branches have arrived at the join. At the join, the updates of the
+//! branches are applied in branch order.
 
 use std::collections::{HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -22,7 +22,7 @@ use crate::journal::{EffectOutcome, EffectRecord, GraphEvent};
 use crate::key::{KeyScope, Visit};
 use crate::options::{RunOptions, Signal};
 
-/// Key of the record that holds the fingerprint of the graph.
+/// Key of the journal record that contains the fingerprint of the graph.
 const GRAPH: &str = "graph";
 
 impl<S: State> Graph<S> {
@@ -39,7 +39,7 @@ impl<S: State> Graph<S> {
             biased;
             reason = cancel.cancelled() => Err(RunError::Cancelled { reason }),
             result = work => match result {
-                // A node may notice the cancellation first and fail because of it.
+                // A node may detect the cancellation first and return an error because of it.
                 Err(_) if cancel.is_cancelled() => {
                     Err(RunError::Cancelled { reason: cancel.reason() })
                 }
@@ -48,7 +48,7 @@ impl<S: State> Graph<S> {
         }
     }
 
-    /// Runs the graph as a subgraph of another.
+    /// Runs the graph as a subgraph, inside a node of another graph.
     pub(crate) async fn run_within<O: State>(
         &self,
         state: S,
@@ -57,13 +57,13 @@ impl<S: State> Graph<S> {
         let start = Start {
             scope: outer.scope.clone(),
             visit_scope: outer.place.within(&outer.visit.to_string())?,
-            // Entering the subgraph has already counted as a step, so its first node must not count again.
+            // The node that runs the subgraph already counts as a step, so the subgraph's first node must not count.
             steps: outer.steps - 1,
         };
         drive(self, state, outer.run.clone(), start, outer.halt.child()).await
     }
 
-    /// Fails if the journal was started with a graph of another shape.
+    /// Returns an error if the run was started with a graph of another shape.
     async fn check_same_graph(&self, run: &RunContext) -> Result<(), RunError> {
         let Some(journal) = run.journal() else { return Ok(()) };
         let key = KeyScope::default().key(GRAPH)?;
@@ -84,7 +84,8 @@ impl<S: State> Graph<S> {
     }
 }
 
-/// Where a graph starts: at the top level, or inside a node of another graph.
+/// Initial key scopes and step count of a graph. The default is for a top-level graph; a subgraph continues those of
+/// the node that runs it.
 #[derive(Default)]
 struct Start {
     scope: KeyScope,
@@ -96,33 +97,33 @@ struct Start {
 struct Strand<S: State> {
     state: Arc<S>,
     item: Option<Arc<S::Item>>,
-    /// Scope of its effect keys.
+    /// Prefix of the effect keys of this strand.
     scope: KeyScope,
-    /// Scope of its visits. It equals `scope`, except that a subgraph has a separate one.
+    /// Prefix of the keys under which visits of nodes are recorded. It differs from `scope` only inside a subgraph.
     visit_scope: KeyScope,
-    /// Number of tasks executed in sequence so far.
+    /// Number of nodes executed in sequence on this strand so far.
     steps: u32,
     /// Number of visits of each node so far.
     visits: Vec<u32>,
-    /// Updates written since the branch began; empty outside branches.
+    /// Updates written since the branch started; empty outside of branches.
     written: Vec<S::Update>,
-    /// Index of the fork's frame and of this branch within it, inside a branch.
+    /// Index of the fan-out's frame, and index of this branch within the fan-out; `None` outside of branches.
     branch: Option<(usize, usize)>,
 }
 
-/// A fork whose branches have not all arrived at the join.
+/// A fan-out some of whose branches have not yet arrived at the join.
 struct Frame<S: State> {
-    /// The strand that was split; it continues at the join.
+    /// The strand that was split into branches. It continues at the join.
     strand: Strand<S>,
     join: usize,
-    /// Updates of each branch that has arrived.
+    /// Updates of each branch, by branch index; empty until the branch has arrived.
     arrived: Vec<Vec<S::Update>>,
     missing: usize,
-    /// Branches not yet started, because of the concurrency limit.
+    /// Branches that have not started because of the concurrency limit, each with the index of its first node.
     waiting: VecDeque<(usize, Strand<S>)>,
 }
 
-/// A finished task: its strand and the result of its node.
+/// Result of a task: index of the executed node, its strand, and the updates or error of the node.
 struct Done<S: State> {
     node: usize,
     strand: Strand<S>,
@@ -135,7 +136,7 @@ struct Dispatcher<'g, S: State> {
     halt: Cancel,
     frames: Vec<Option<Frame<S>>>,
     tasks: FuturesUnordered<BoxFuture<'g, Done<S>>>,
-    /// Final state, once the run has reached `END`.
+    /// Final state; `None` until the run has reached `END`.
     end: Option<Arc<S>>,
 }
 
@@ -166,7 +167,8 @@ async fn drive<S: State>(
     };
     let mut outcome = dispatcher.enter(graph.start, graph.start, strand);
     while let Some(done) = dispatcher.tasks.next().await {
-        // After a failure, running tasks finish, so that their effects are not paid for again, and no new ones start.
+        // After a failure, no new task starts. Running tasks finish, so that their effects are recorded and a resumed
+        // run does not pay for them again.
         if outcome.is_ok() {
             outcome = dispatcher.finish(done);
         }
@@ -177,7 +179,7 @@ async fn drive<S: State>(
     outcome?;
     match dispatcher.end {
         Some(state) => Ok(Arc::unwrap_or_clone(state)),
-        // `check` has made sure that every branch joins and every path ends.
+        // `check` has verified that every branch reaches its join and every path reaches `END`.
         None => unreachable!("all tasks are done, but the run has not reached `END`"),
     }
 }
@@ -216,7 +218,7 @@ impl<'g, S: State> Dispatcher<'g, S> {
         }
     }
 
-    /// Splits a strand into branches.
+    /// Splits a strand into the branches of a fan-out and starts the first `at_once` of them.
     fn fork(
         &mut self,
         from: &'static str,
@@ -293,7 +295,7 @@ impl<'g, S: State> Dispatcher<'g, S> {
         self.graph.index(to).ok_or(RunError::UndeclaredTarget { from, to })
     }
 
-    /// Records that a branch has arrived at its join. After the last one, the original strand continues.
+    /// Records that a branch has arrived at its join. After the last branch, the original strand continues at the join.
     fn arrive(&mut self, index: usize, branch: usize, strand: Strand<S>) -> Result<(), RunError> {
         let Some(frame) = &mut self.frames[index] else { return Ok(()) };
         frame.arrived[branch] = strand.written;
@@ -339,7 +341,7 @@ impl<S: State> Strand<S> {
         if updates.peek().is_none() {
             return;
         }
-        // Copies the state only if a fork or a task still references it.
+        // Copies the state only if another strand or a task still references it.
         let state = Arc::make_mut(&mut self.state);
         for update in updates {
             if self.branch.is_some() {
@@ -350,7 +352,7 @@ impl<S: State> Strand<S> {
     }
 }
 
-/// One visit of a node.
+/// Task that executes a node once.
 struct Task<'g, S: State> {
     node: &'g GraphNode<S>,
     index: usize,
@@ -376,7 +378,8 @@ impl<S: State> Task<'_, S> {
             strand.steps,
             self.halt.clone(),
         );
-        // The node takes the context, so that the state is ours alone again when it returns.
+        // The node consumes the context and its reference to the state. So the state need not be copied to apply
+        // updates.
         let pending = context.told();
         let result = AssertUnwindSafe((self.node.body)(context)).catch_unwind().await;
         let updates = result.unwrap_or_else(|panic| {
@@ -384,7 +387,7 @@ impl<S: State> Task<'_, S> {
                 .downcast_ref::<String>()
                 .map(String::as_str)
                 .or(panic.downcast_ref::<&str>().copied());
-            Err(NodeError::from(NodePanicked(message.unwrap_or("no message").to_owned())))
+            Err(NodeError::from(NodePanicked(message.unwrap_or("(no message)").to_owned())))
         })?;
         let pending = pending.take();
         if !pending.is_empty() {
@@ -393,7 +396,7 @@ impl<S: State> Task<'_, S> {
         Ok(updates)
     }
 
-    /// Records the events of this visit, unless they are recorded already.
+    /// Records the events of this visit of the node, unless a record of this visit already exists.
     async fn record_events(
         &self,
         strand: &Strand<S>,

@@ -1,4 +1,4 @@
-//! Errors that end a run, a node or an effect.
+//! Errors of graph runs, nodes and effects.
 
 use std::error::Error;
 
@@ -8,12 +8,12 @@ use crate::context::FailedEffect;
 use crate::journal::JournalError;
 use crate::key::{EffectKey, InvalidEffectKey};
 
-/// Error that ended a run. Records already in the journal are kept.
+/// Error that ended a run. The records written before the error stay in the journal.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error("{reason}")]
     Cancelled { reason: CancelReason },
-    #[error("step limit of {limit} reached before `{node}`")]
+    #[error("the run reached its step limit ({limit}) before node `{node}`")]
     StepLimit { node: &'static str, limit: u32 },
     #[error("`{node}` failed: {source}")]
     Node {
@@ -23,40 +23,40 @@ pub enum RunError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The effect has a record whose request differs from the current one.
-    #[error("request of effect `{key}` differs from the one recorded in this run")]
+    /// The journal has a record for the effect, but the recorded request differs from the current request.
+    #[error("the request of effect `{key}` differs from the request recorded in this run")]
     Changed { key: EffectKey },
     /// The run was started with a graph of another shape.
-    #[error("graph `{graph}` differs from the one this run was started with")]
+    #[error("graph `{graph}` differs from the graph that this run was started with")]
     GraphChanged { graph: &'static str },
     #[error("cannot read or write the run's journal: {0}")]
     Journal(#[from] JournalError),
-    /// The record's JSON cannot be encoded, or does not decode into the type of the effect.
-    #[error("invalid journal record for `{key}`: {source}")]
+    /// The outcome of an effect cannot be encoded as JSON, or its recorded JSON does not decode into the expected type.
+    #[error("invalid journal record for effect `{key}`: {source}")]
     Unreadable {
         key: EffectKey,
         #[source]
         source: serde_json::Error,
     },
-    #[error("effect key `{key}` used twice in one run")]
+    #[error("effect key `{key}` is used twice in one run")]
     DuplicateKey { key: EffectKey },
     #[error(transparent)]
     BadKey(#[from] InvalidEffectKey),
-    #[error("`{from}` creates two branches labelled `{label}`")]
+    #[error("node `{from}` creates two branches labelled `{label}`")]
     DuplicateBranch { from: &'static str, label: String },
-    #[error("`{from}` chose `{to}`, which is not one of its declared targets")]
+    #[error("node `{from}` chose `{to}`, which is not one of its declared targets")]
     UndeclaredTarget { from: &'static str, to: &'static str },
     /// Another part of the run failed. Effects already in progress were completed.
-    #[error("stopped because another part of the run failed")]
+    #[error("this part of the run was stopped because another part failed")]
     Halted,
 }
 
-/// Error of a node.
+/// Error that a node returns.
 #[derive(Debug)]
 pub enum NodeError {
-    /// The node itself failed.
+    /// The node failed with this error.
     Failed(Box<dyn Error + Send + Sync>),
-    /// The whole run must stop.
+    /// The whole run must stop with this error.
     Stop(RunError),
 }
 
@@ -72,12 +72,12 @@ impl<E: Error + Send + Sync + 'static> From<E> for NodeError {
     }
 }
 
-/// Error of an effect.
+/// Error that [`crate::Context::effect`] returns.
 #[derive(Debug)]
 pub enum EffectError<E> {
-    /// The call failed. To continue anyway, see [`crate::Context::go_on`].
+    /// The effect failed. A node that continues after the failure must call [`crate::Context::go_on`].
     Failed(FailedEffect<E>),
-    /// The whole run must stop.
+    /// The whole run must stop with this error.
     Stop(RunError),
 }
 
@@ -96,7 +96,7 @@ impl<E: Error + Send + Sync + 'static> From<EffectError<E>> for NodeError {
     }
 }
 
-/// A node's body panicked.
+/// Error of a node whose code panicked, with the panic message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("panicked: {0}")]
+#[error("the node panicked: {0}")]
 pub(crate) struct NodePanicked(pub(crate) String);

@@ -1,8 +1,8 @@
 //! Journal of a run: outcomes of effects, recorded so that no finished effect is executed again.
 //!
-//! A [`EffectRecord`] holds the key of an effect, the fingerprint of its request and its outcome. It is written once,
-//! together with the events of its step. A resumed run executes its nodes again and replays the outcomes from the
-//! journal; the state itself is never stored.
+//! An [`EffectRecord`] contains the key of an effect, the fingerprint of its request and its outcome. The record is
+//! written once, together with the events of its step. A resumed run executes its nodes again and replays the outcomes
+//! from the journal. The state of the graph is never stored.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -34,7 +34,7 @@ pub enum EffectOutcome {
     Failed(String),
 }
 
-/// Event of a run, for its subscribers.
+/// Event of a run, which is sent to the run's subscribers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GraphEvent {
     pub name: String,
@@ -47,16 +47,16 @@ impl GraphEvent {
     }
 }
 
-/// Result of appending a record.
+/// Result of appending a record to the journal.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Appended {
-    /// The record and its events were written; the events got these ids.
+    /// The record and its events were written. `event_ids` are the ids of the events.
     Recorded { event_ids: Vec<u64> },
-    /// The key already had this record, which stays in effect.
+    /// Nothing was written, because the journal already has this record under the same key.
     Existing(EffectRecord),
 }
 
-/// Error of a journal.
+/// Error of reading or writing a journal.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     #[error("another process has taken over this run")]
@@ -65,27 +65,28 @@ pub enum JournalError {
     Failed(Box<dyn Error + Send + Sync>),
 }
 
-/// The journal of one run.
+/// Journal of one run, which stores the outcomes of effects.
 #[async_trait]
 pub trait Journal: Send + Sync {
-    /// Returns the record under `key`, if any.
+    /// Returns the record under `key`, or `None` if there is none.
     async fn find(&self, key: &EffectKey) -> Result<Option<EffectRecord>, JournalError>;
 
-    /// Writes a record and the events of its step atomically, unless the key already has a record.
-    /// They are durable once this returns, as far as the journal provides durability.
+    /// Writes a record and the events of its step atomically, unless the key already has a record. When this function
+    /// returns, a persistent journal has stored the record and the events durably.
     async fn append(
         &self,
         record: EffectRecord,
         events: Vec<GraphEvent>,
     ) -> Result<Appended, JournalError>;
 
-    /// Returns the outcome, as JSON, that another run recorded for the same request under the same key; see [`ForkJournal`].
+    /// In a forked run, returns the JSON outcome that the original run recorded for the same request under the same
+    /// key; see [`ForkJournal`].
     fn inherited(&self, _key: &EffectKey, _request: Fingerprint) -> Option<String> {
         None
     }
 }
 
-/// In-memory journal, lost with the process; used in tests.
+/// Journal in the memory of the process, used in tests.
 #[derive(Debug, Default)]
 pub struct MemoryJournal {
     inner: Mutex<Inner>,
@@ -141,17 +142,17 @@ impl Journal for MemoryJournal {
     }
 }
 
-/// Journal of a run forked from an earlier one: reuses the earlier outcome if key and request are equal, and executes
-/// every other effect anew.
+/// Journal of a run that was forked from an earlier run. An effect with the same key and request as in the earlier run
+/// reuses the recorded outcome. All other effects are executed.
 pub struct ForkJournal<J> {
     own: J,
-    /// Request fingerprint and outcome of each reusable record.
+    /// Request fingerprint and JSON outcome of each reusable record of the earlier run.
     old: HashMap<EffectKey, (Fingerprint, String)>,
 }
 
 impl<J> ForkJournal<J> {
-    /// `old` lists the records the new run may reuse: all records of the earlier run, or those before the fork point.
-    /// Failed effects are executed again.
+    /// Creates the journal of a fork. `own` is the journal of the new run. `old` lists the records that the new run may
+    /// reuse: all records of the earlier run, or those before the fork point. Failed effects are executed again.
     pub fn new(own: J, old: impl IntoIterator<Item = EffectRecord>) -> ForkJournal<J> {
         let reusable = |record: EffectRecord| match record.outcome {
             EffectOutcome::Done(text) => Some((record.key, (record.request, text))),

@@ -1,4 +1,4 @@
-//! Effect keys: names of effects that are the same in every attempt at a run.
+//! Effect keys: names of effects, which stay the same when a run is resumed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// Key of one effect within its run: `m3/i1/round-4/critic`.
 ///
-/// Segments consist of letters, digits, `_`, `-` and `.`, so that every store can hold a key unescaped: as text, as a
-/// file name or as a message subject.
+/// Segments consist of letters, digits, `_`, `-` and `.`, so that a key needs no escaping in texts, file names and
+/// message subjects.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct EffectKey(Arc<str>);
@@ -25,7 +25,7 @@ const MAX_LEN: usize = 250;
 
 impl EffectKey {
     pub fn new(text: &str) -> Result<EffectKey, InvalidEffectKey> {
-        // `is_named`: the current segment has a character other than a dot.
+        // `is_named` is true if the current segment has a character other than a dot.
         let (mut is_valid, mut is_named) = (text.len() <= MAX_LEN, false);
         for byte in text.bytes() {
             match byte {
@@ -80,7 +80,7 @@ impl From<EffectKey> for String {
     }
 }
 
-/// Scope of a task: the labels of the branches that contain it.
+/// Prefix of the effect keys of a task: the labels of the branches that contain the task.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct KeyScope(Option<EffectKey>);
 
@@ -102,7 +102,8 @@ impl KeyScope {
     }
 }
 
-/// One visit of a node, counted from 1: `score_move.1`.
+/// One execution of a node. The executions of a node are numbered from 1; the first of `score_move` is displayed as
+/// `score_move.1`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Visit {
     pub(crate) node: &'static str,
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn key_accepts_only_store_safe_segments() {
+    fn effect_key_rejects_segments_that_need_escaping() {
         for good in ["critic", "m3/i1/round-4/critic", "a.1/B_2"] {
             assert_eq!(EffectKey::new(good).unwrap().as_str(), good);
         }
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn scope_prefixes_its_keys() {
+    fn key_scope_prefixes_effect_keys_with_branch_labels() {
         let scope = KeyScope::default().within("m3").unwrap().within("i1").unwrap();
         assert_eq!(scope.key("round-4/critic").unwrap().as_str(), "m3/i1/round-4/critic");
         assert_eq!(scope.as_str(), "m3/i1");

@@ -1,12 +1,12 @@
 //! Typed state graph whose runs can be killed at any moment and resumed.
 //!
-//! A [`Graph`] consists of nodes, which read the state and return updates to it, and of each node's exit: an edge to
-//! another node, a choice of one of several ([`GraphBuilder::route`]), or parallel branches that meet at a join
-//! ([`GraphBuilder::fan_out`]). There is no global barrier: each branch advances independently until its join.
-//! A node sees the updates of its causal ancestors. At a join, the updates of the branches are applied in branch
-//! order, whichever branch finished first.
+//! A [`Graph`] consists of nodes. A node reads the state and returns updates to it. Every node has an exit: an edge to
+//! another node, a route to one of several nodes ([`GraphBuilder::route`]), or a fan-out into parallel branches that
+//! meet at a join ([`GraphBuilder::fan_out`]). Branches advance independently until their join. A node sees only the
+//! updates of the nodes before it on its path. At a join, the updates of the branches are applied in branch order,
+//! independently of which branch finished first.
 //!
-//! Side effects of a node are *effects*: they go through its [`Context`] and are recorded in a [`Journal`] under a
+//! A node performs side effects through its [`Context`], which records them as *effects* in a [`Journal`] under a
 //! stable [`EffectKey`]. A resumed run executes its nodes again and replays every recorded effect from the journal.
 //!
 //! ```
@@ -77,13 +77,13 @@ pub use journal::{
 pub use key::{EffectKey, InvalidEffectKey};
 pub use options::{EffectStage, RunObserver, RunOptions, Signal};
 
-/// State of a graph: a plain value that changes only through updates.
+/// State of a graph run: a value that changes only through updates.
 ///
-/// `apply` must be deterministic: equal updates in equal order make equal states.
+/// `apply` must be deterministic: the same updates in the same order must produce the same state.
 pub trait State: Clone + Send + Sync + 'static {
-    /// One change, as returned by a node.
+    /// One change to the state, as returned by a node.
     type Update: Clone + Send + Sync + 'static;
-    /// Value that a fan-out passes to each branch; `()` if unused.
+    /// Type of the value that a fan-out passes to each branch; `()` if unused.
     type Item: Send + Sync + 'static;
 
     fn apply(&mut self, update: Self::Update);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::builder::{END, Outline, OutlineExit};
 
-/// Renders a flowchart: plain arrows are edges, dotted ones routes, thick ones fan-outs.
+/// Renders a graph as a flowchart. Plain arrows are edges, dotted arrows are routes, and thick arrows are fan-outs.
 pub(crate) fn draw(outline: &Outline) -> String {
     let mut text = String::from("flowchart TD\n");
     body(&mut text, outline, "", 1);

@@ -1,4 +1,4 @@
-//! Options of a run, and the signals it sends to an observer.
+//! Options for running a graph, and the signals that a run sends to its observer.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::key::EffectKey;
 /// Callback that receives the signals of a run as they happen.
 pub type RunObserver = Arc<dyn Fn(&Signal<'_>) + Send + Sync>;
 
-/// Options of a run.
+/// Options for running a graph.
 #[derive(Clone)]
 pub struct RunOptions {
-    /// Where effects are recorded; without a journal the run cannot be resumed.
+    /// Journal in which effects are recorded. Without a journal, the run cannot be resumed.
     pub journal: Option<Arc<dyn Journal>>,
     pub observer: Option<RunObserver>,
     pub cancel: Cancel,
-    /// Maximum number of nodes on one path, in sequence. A subgraph continues the count of the node that runs it.
+    /// Maximum number of nodes that are executed in sequence on one path, including the nodes of subgraphs.
     pub step_limit: u32,
 }
 
@@ -43,7 +43,7 @@ impl std::fmt::Debug for RunOptions {
     }
 }
 
-/// Signal to an observer. Only [`Signal::Event`] is stored; the others are lost with the process.
+/// Progress signal of a run for its observer. The journal stores only events; the other signals are not stored.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Signal<'a> {
     /// A node finished without an error.
@@ -54,7 +54,7 @@ pub enum Signal<'a> {
         key: &'a EffectKey,
         stage: EffectStage,
     },
-    /// An event, with its id in the journal.
+    /// An event was emitted. `id` is the event's id in the journal, or `None` if the event is not in a journal.
     Event {
         id: Option<u64>,
         event: &'a GraphEvent,
@@ -64,14 +64,14 @@ pub enum Signal<'a> {
 /// Progress of an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EffectStage {
-    /// The call is running and has no record yet.
+    /// The effect was started, and its outcome is not recorded yet.
     Started,
-    /// The call is done and its outcome is in the journal.
+    /// The effect finished, and its outcome was recorded.
     Recorded,
-    /// The outcome was already in the journal.
+    /// The outcome of the effect was already in the journal and was replayed.
     Replayed,
-    /// The outcome was copied from the run that this one was forked from.
+    /// The outcome of the effect was copied from the run that this run was forked from.
     Inherited,
-    /// The call failed, now or in an earlier attempt. The node decides whether this ends the run.
+    /// The effect failed, now or before the run was resumed. The node decides whether this failure ends the run.
     Failed,
 }

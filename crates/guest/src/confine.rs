@@ -17,13 +17,14 @@ const WRITABLE: [&str; 3] = ["/tmp", "/workspace", "/dev/shm"];
 /// Devices that programs may write to.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// Newest Landlock ABI that these rules were checked against.
+/// Newest Landlock ABI version with which the rules below were tested.
 const LANDLOCK_ABI: ABI = ABI::V5;
 
-/// Creates the targets of the [`WRITABLE`] folders that are symbolic links: a disk created with the sandbox is empty.
+/// Creates the target folders of all [`WRITABLE`] folders that are symbolic links. They are missing at first, because
+/// the sandbox starts with an empty disk.
 pub(crate) fn make_writable_folders() {
     for folder in WRITABLE.iter().filter_map(|folder| std::fs::read_link(folder).ok()) {
-        // If this fails, the program that uses the folder gets the error.
+        // An error is ignored, because a program that uses the folder will get an error too.
         let _ = std::fs::create_dir(folder);
     }
 }
@@ -38,7 +39,8 @@ pub(crate) struct Confinement {
 impl Confinement {
     pub(crate) fn new(limits: GuestLimits) -> Result<Confinement, String> {
         // On a kernel without Landlock, the rules are empty and have no effect.
-        let landlock = rules(&DEVICES).map_err(|error| format!("Landlock: {error}"))?;
+        let landlock =
+            rules(&DEVICES).map_err(|error| format!("cannot create Landlock rules: {error}"))?;
         Ok(Confinement {
             filter: SeccompFilter::new(limits.watch_memory.is_some())?,
             landlock,
@@ -57,10 +59,11 @@ impl Confinement {
     fn set_limits(&self) -> io::Result<()> {
         let limits = &self.limits;
         let mut all = vec![
-            // Not 0: if `core_pattern` pipes to a program, only a limit of 1 keeps the kernel from starting it.
+            // The core dump limit is 1 instead of 0: if `core_pattern` pipes core dumps to a program, only a limit of 1
+            // prevents the kernel from starting that program.
             (Resource::Core, 1),
-            // Half of a host user's usual limit. Less where programs may run as that same user without a
-            // cgroup: the kernel memory used to watch descriptors grows with the square of their number.
+            // Programs may open half as many descriptors as a user usually may. Without a memory cgroup the limit is
+            // lower, because the kernel memory for polling descriptors grows with the square of their number.
             (Resource::Nofile, if limits.watch_memory.is_some() { 256 } else { 512 }),
             // Programs must not raise their own scheduling priority.
             (Resource::Rtprio, 0),
@@ -71,8 +74,8 @@ impl Confinement {
             (Resource::Sigpending, 1024),
         ];
         all.extend(limits.processes.map(|count| (Resource::Nproc, count)));
-        // Twice the limit, so that the memory watch acts first and can report why the program ended. This
-        // limit stops programs that grow faster than the watch polls.
+        // The limit on the data segment is twice the memory limit, so that the memory watch acts first and can report
+        // why the program ended. The limit stops programs whose memory grows fast between two polls of the watch.
         all.extend(limits.watch_memory.map(|bytes| (Resource::Data, bytes.saturating_mul(2))));
         all.extend(limits.cpu_seconds.map(|seconds| (Resource::Cpu, seconds)));
         for (resource, value) in all {
@@ -85,7 +88,8 @@ impl Confinement {
     }
 }
 
-/// Landlock rules: read and execute everywhere, write only to the [`WRITABLE`] folders and these devices.
+/// Creates Landlock rules that allow to read and execute all files, and to write only to the [`WRITABLE`] folders and
+/// to these devices.
 pub(crate) fn rules(devices: &[&str]) -> Result<RulesetCreated, Box<dyn std::error::Error>> {
     let mut rules = Ruleset::default().handle_access(AccessFs::from_all(LANDLOCK_ABI))?.create()?;
     let read = AccessFs::from_read(LANDLOCK_ABI);

@@ -1,7 +1,7 @@
 //! File operations in the sandbox on behalf of the host: write, read, list and remove.
 //!
-//! Programs may have left hostile entries: links, blocking pipes, devices, magic links into `/proc`. So the guest agent
-//! acts as the programs' user, follows no magic links, never blocks on open, and touches only regular files.
+//! Programs may have created hostile entries: links, blocking pipes, devices, magic links into `/proc`. Therefore the
+//! guest agent acts as the programs' user, follows no magic links, never blocks on open, and uses only regular files.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -31,7 +31,7 @@ fn explain(path: &str, error: &std::io::Error) -> GuestFailure {
         Kind::InvalidInput => GuestFailureCause::Invalid,
         _ => GuestFailureCause::Other,
     };
-    GuestFailure::new(cause, format!("`{path}`: {error}"))
+    GuestFailure::new(cause, format!("file operation on `{path}` failed: {error}"))
 }
 
 fn check_absolute(path: &str) -> Result<&Path, GuestFailure> {
@@ -44,12 +44,12 @@ fn check_absolute(path: &str) -> Result<&Path, GuestFailure> {
     } else {
         Err(GuestFailure::new(
             GuestFailureCause::Invalid,
-            format!("`{path}` is not an absolute path without `..`"),
+            format!("invalid path `{path}`: it must be absolute and must not contain `..`"),
         ))
     }
 }
 
-/// Opens a regular file; fails on anything else.
+/// Opens a regular file; fails if the path is not a regular file.
 fn open(path: &str, flags: OFlags, mode: u32) -> Result<File, GuestFailure> {
     let inside = check_absolute(path)?;
     let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -61,7 +61,7 @@ fn open(path: &str, flags: OFlags, mode: u32) -> Result<File, GuestFailure> {
         ResolveFlags::NO_MAGICLINKS,
     )
     .map_err(|error| match error {
-        // A named pipe without a reader.
+        // The path is a named pipe without a reader.
         rustix::io::Errno::NXIO => GuestFailure::new(
             GuestFailureCause::WrongKind,
             format!("`{path}` is not a regular file"),
@@ -86,7 +86,7 @@ pub(crate) fn is_code(path: &str) -> bool {
     CODE.contains(&path)
 }
 
-/// File that the host is writing.
+/// Open file that the host writes.
 pub(crate) struct FileWriter {
     path: String,
     file: File,
@@ -95,7 +95,7 @@ pub(crate) struct FileWriter {
 
 impl FileWriter {
     /// Opens a code file as the guest agent's user. That user owns the sticky folder, so programs, which run as
-    /// another user, cannot touch the file. Removes what a program may have put there before.
+    /// another user, cannot change the file. First removes any file that a program has created at this path.
     pub(crate) fn begin_code(path: &str) -> Result<FileWriter, GuestFailure> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -103,13 +103,14 @@ impl FileWriter {
             }
             _ => {}
         }
-        // Follow no link, and fail if a program has created the file in the meantime.
+        // Opening follows no link, and fails if a program has created the file in the meantime.
         let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let file = open(path, new, 0o444)?;
         Ok(FileWriter { path: path.to_owned(), file, failed: None })
     }
 
-    /// Truncates a code file that is mounted read-only for programs; `file` is its only writable descriptor.
+    /// Truncates a code file that is mounted read-only for programs. `file` is the only writable descriptor of the
+    /// file.
     pub(crate) fn begin_mounted_code(
         path: &str,
         file: &OwnedFd,
@@ -154,7 +155,7 @@ impl FileWriter {
         match self.failed {
             None => GuestReply::Done,
             Some(failure) => {
-                // Do not leave a truncated file.
+                // A failed write must not leave a truncated file.
                 let _ = std::fs::remove_file(&self.path).or_else(|_| self.file.set_len(0));
                 GuestReply::Failed(failure)
             }
@@ -162,7 +163,7 @@ impl FileWriter {
     }
 }
 
-/// File that the host is reading.
+/// Open file that the host reads.
 pub(crate) struct FileReader {
     path: String,
     file: File,
@@ -189,7 +190,7 @@ impl FileReader {
         self.credit > 0
     }
 
-    /// Sends the next chunk. Returns the final reply after the last chunk or on failure.
+    /// Sends the next chunk of the file. Returns the final reply after the last chunk or on failure.
     pub(crate) fn send(
         &mut self,
         stream: StreamId,
@@ -218,7 +219,7 @@ pub(crate) fn list(path: &str) -> Result<GuestReply, GuestFailure> {
     let mut entries = Vec::new();
     for entry in folder {
         let entry = entry.map_err(|error| explain(path, &error))?;
-        // A program may have removed the entry.
+        // A program may have removed the entry after it was listed.
         let Ok(metadata) = entry.metadata() else { continue };
         if entries.len() == MAX_ENTRIES {
             let message = format!("`{path}` has more than {MAX_ENTRIES} entries");

@@ -8,9 +8,9 @@ use rustix::io::Errno;
 
 use crate::link::HostChannel;
 
-/// Pipe into a program, with the bytes that the program has not read yet.
+/// Pipe to a program's input, with the bytes that do not fit into the pipe yet.
 pub(crate) struct InputPipe {
-    /// `None` once the program has closed its end, or the host has sent everything.
+    /// Write end of the pipe; `None` after the program has closed its input, or after all input is written.
     pipe: Option<OwnedFd>,
     pub(crate) port: u8,
     pending: VecDeque<u8>,
@@ -22,13 +22,13 @@ impl InputPipe {
         InputPipe { pipe, port, pending: VecDeque::new(), ends: false }
     }
 
-    /// The descriptor to poll for writability, if bytes are pending.
+    /// Returns the descriptor to poll for writability, if bytes are pending.
     pub(crate) fn wants_room(&self) -> Option<BorrowedFd<'_>> {
         let pending = !self.pending.is_empty() || self.ends;
         self.pipe.as_ref().filter(|_| pending).map(AsFd::as_fd)
     }
 
-    /// Queues bytes from the host. Discards them if the pipe is closed.
+    /// Queues bytes from the host for the program, or discards them if the pipe is closed.
     pub(crate) fn give(&mut self, stream: StreamId, bytes: &[u8], link: &mut HostChannel) {
         if self.pipe.is_some() {
             self.pending.extend(bytes);
@@ -43,7 +43,7 @@ impl InputPipe {
         self.push(stream, link);
     }
 
-    /// Writes as much as the pipe accepts without blocking.
+    /// Writes as many pending bytes as the pipe accepts without blocking.
     pub(crate) fn push(&mut self, stream: StreamId, link: &mut HostChannel) {
         let Some(pipe) = &self.pipe else { return };
         let mut written = 0;
@@ -56,7 +56,7 @@ impl InputPipe {
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
-                // The program closed its input; discard the rest.
+                // The program has closed its input, so the remaining bytes are discarded.
                 Err(_) => {
                     written += self.pending.len();
                     self.pending.clear();
@@ -78,16 +78,17 @@ impl InputPipe {
     }
 }
 
-/// Pipe out of a program.
+/// Pipe from a program's output.
 pub(crate) struct OutputPipe {
     pipe: Option<OwnedFd>,
     pub(crate) port: u8,
-    /// Bytes that the host still has room for.
+    /// Number of bytes that the host can still receive.
     credit: u32,
-    /// Bytes left of the output limit; output beyond it is discarded.
+    /// Number of bytes that the output limit still allows; more output is discarded.
     allowed: u64,
     pub(crate) cut: bool,
-    /// Bytes still in the pipe of an ended program. Later output of surviving child processes is not waited for.
+    /// Number of bytes that were still in the pipe when the program ended. The guest agent does not wait for later
+    /// output of child processes that outlive the program.
     owed: Option<u64>,
 }
 
@@ -100,24 +101,24 @@ impl OutputPipe {
         self.credit = self.credit.saturating_add(bytes);
     }
 
-    /// The descriptor to poll for output, if the host has room or the output is discarded.
+    /// Returns the descriptor to poll for output, if the host can receive output or the output is discarded.
     pub(crate) fn wants_bytes(&self) -> Option<BorrowedFd<'_>> {
         let room = self.credit > 0 || self.allowed == 0;
         self.pipe.as_ref().filter(|_| room).map(AsFd::as_fd)
     }
 
-    /// Records that the program has ended.
+    /// Records that the program has ended and how many bytes are still in the pipe.
     pub(crate) fn note_end(&mut self) {
         let unread = self.pipe.as_ref().map(|pipe| rustix::io::ioctl_fionread(pipe).unwrap_or(0));
         self.owed = Some(unread.unwrap_or(0));
     }
 
-    /// Whether everything the program wrote has been sent.
+    /// Whether all output of the program has been sent to the host.
     pub(crate) fn is_done(&self) -> bool {
         self.pipe.is_none() || self.owed == Some(0)
     }
 
-    /// Forwards one chunk to the host. Returns `false` if there is nothing to forward now.
+    /// Forwards one chunk of output to the host. Returns `false` if no output can be forwarded now.
     pub(crate) fn pull(
         &mut self,
         stream: StreamId,

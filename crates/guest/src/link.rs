@@ -8,7 +8,7 @@ use assize_protocol::{
 };
 use rustix::io::Errno;
 
-/// Queued bytes at which the guest agent stops reading from programs until the host has read some.
+/// Number of queued bytes at which the guest agent stops reading from programs until the host has received some bytes.
 const MAX_QUEUED: usize = 512 * 1024;
 
 /// Channel to the host, on standard input and output.
@@ -24,7 +24,7 @@ impl HostChannel {
     pub(crate) fn new() -> Result<HostChannel, String> {
         for fd in [HostChannel::input(), HostChannel::output()] {
             rustix::io::ioctl_fionbio(fd, true)
-                .map_err(|error| format!("cannot use the channel: {error}"))?;
+                .map_err(|error| format!("cannot make the channel non-blocking: {error}"))?;
         }
         Ok(HostChannel {
             decoder: FrameDecoder::new(),
@@ -42,7 +42,7 @@ impl HostChannel {
         rustix::stdio::stdout()
     }
 
-    /// Reads available bytes. Returns `false` if the host has disconnected.
+    /// Reads the available bytes from the host. Returns `false` if the host has disconnected.
     pub(crate) fn fill(&mut self) -> bool {
         match rustix::io::read(HostChannel::input(), &mut self.buffer) {
             Ok(0) => false,
@@ -59,7 +59,7 @@ impl HostChannel {
         self.decoder.next_frame()
     }
 
-    /// Sends as much as possible without blocking. Returns `false` if the host has disconnected.
+    /// Sends as many queued bytes as possible without blocking. Returns `false` if the host has disconnected.
     pub(crate) fn flush(&mut self) -> bool {
         while self.waiting() {
             match rustix::io::write(HostChannel::output(), &self.outgoing[self.sent..]) {
@@ -74,7 +74,7 @@ impl HostChannel {
         true
     }
 
-    /// Whether bytes are queued.
+    /// Whether bytes are queued to be sent.
     pub(crate) fn waiting(&self) -> bool {
         self.sent < self.outgoing.len()
     }
@@ -91,7 +91,7 @@ impl HostChannel {
     pub(crate) fn reply(&mut self, stream: StreamId, reply: &GuestReply) {
         let put = Frame::put_message(&mut self.outgoing, FrameKind::Done, stream, reply);
         if let Err(error) = put {
-            // For example a listing with very long names.
+            // The reply is too large for a frame, for example a folder listing with very long names.
             let failure =
                 GuestFailure { cause: GuestFailureCause::TooLarge, message: error.to_string() };
             let failed = GuestReply::Failed(failure);

@@ -1,9 +1,9 @@
-//! Guest agent: the small static program inside every sandbox. All `unsafe` code of the workspace is here.
+//! Guest agent: the small static program inside every sandbox. All `unsafe` code of the workspace is in this crate.
 //!
 //! Subcommands: `keep` builds a jail and supervises it from outside ([`jail`]). `init` is PID 1 of a microVM
-//! ([`machine`]). `serve` is PID 1 of a Docker container. All three end in [`serve`], which executes the host's
-//! requests on the channel that is standard input and output: it runs programs, each confined once more
-//! ([`confine`]), and reads and writes files. `ticks` prints the frequency of the CPU's time-stamp counter.
+//! ([`machine`]). `serve` is PID 1 of a Docker container. All three call [`serve`], which executes the host's requests
+//! from the channel on standard input and output: it runs programs, each with additional confinement ([`confine`]), and
+//! reads and writes files. `ticks` prints the frequency of the CPU's time-stamp counter.
 //!
 //! The process has one thread, so code after a fork may allocate and take locks.
 
@@ -22,7 +22,8 @@ mod watch;
 
 use std::process::ExitCode;
 
-/// Runs as PID 1 of a container. If started as root, drops capabilities and runs programs as another user.
+/// Runs the guest agent as PID 1 of a container. If it is started as root, it drops capabilities and runs programs as
+/// another user.
 fn serve_in_container() -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return serve::serve(None, None, Vec::new());

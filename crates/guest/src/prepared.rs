@@ -1,4 +1,4 @@
-//! Program started ahead of time, which blocks until an `Exec` request uses it.
+//! Prepared program: a program that is started ahead of time and blocks until an `Exec` request uses it.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -7,9 +7,9 @@ use assize_protocol::ExecRequest;
 
 use crate::sys::Pid;
 
-/// Prepared program: started, and blocked on [`Prepared::gate`].
+/// Prepared program, which is started and waits for a line on [`PreparedProgram::gate`].
 pub(crate) struct PreparedProgram {
-    /// Its command line; an `Exec` that uses it must have the same beginning.
+    /// Command line of the program. The command line of an `Exec` request that uses the program must begin with it.
     pub(crate) argv: Vec<String>,
     pub(crate) pid: Pid,
     pub(crate) stdin: OwnedFd,
@@ -22,7 +22,7 @@ pub(crate) struct PreparedProgram {
 }
 
 impl PreparedProgram {
-    /// Reads the byte that reports readiness. Returns `false` if the program has exited instead.
+    /// Reads the byte by which the program reports that it is ready. Returns `false` if the program has exited instead.
     pub(crate) fn hear(&mut self) -> bool {
         let mut byte = [0; 1];
         self.ready = matches!(rustix::io::read(&self.gate, &mut byte), Ok(1));
@@ -34,7 +34,8 @@ impl PreparedProgram {
         exec.prepared && self.ready && exec.argv.starts_with(&self.argv)
     }
 
-    /// Releases the program with its arguments. Does not block if the line [fits](Prepared::fits).
+    /// Sends the program the line with its arguments, which ends its wait. Does not block if the line
+    /// [fits](PreparedProgram::fits).
     pub(crate) fn let_go(&self, line: &str) -> bool {
         rustix::io::write(&self.gate, line.as_bytes()) == Ok(line.len())
     }
@@ -45,7 +46,7 @@ impl PreparedProgram {
         line
     }
 
-    /// Whether a line fits into the socket's buffer. If not, the program is started without preparation.
+    /// Whether a line fits into the socket's buffer. If not, a new program is started instead of the prepared one.
     pub(crate) fn fits(line: &str) -> bool {
         line.len() <= 64 * 1024
     }

@@ -22,8 +22,10 @@ use crate::machine::ProgramCgroup;
 use crate::prepared::PreparedProgram;
 use crate::sys::{self, Pid, Reaped};
 
-/// File modes of the pipes that a program writes to and reads from.
+/// File mode of the pipes that a program writes to.
 const WRITE_ONLY: u32 = 0o222;
+
+/// File mode of the pipes that a program reads from.
 const READ_ONLY: u32 = 0o444;
 
 /// Starts programs with their user, cgroup and confinement.
@@ -35,13 +37,13 @@ pub(crate) struct Launcher {
     pub(crate) group: Option<Rc<ProgramCgroup>>,
 }
 
-/// Process just started, with the guest agent's ends of its pipes.
+/// Started process, with the guest agent's ends of its pipes.
 struct Started {
     pid: Pid,
     stdin: Option<OwnedFd>,
     stdout: OwnedFd,
     stderr: OwnedFd,
-    /// Descriptors for messages between program and host: to the program, and from it.
+    /// Descriptors for messages between program and host: one for messages to the program, one for messages from it.
     talk: Option<(OwnedFd, OwnedFd)>,
 }
 
@@ -63,7 +65,7 @@ impl Launcher {
         Ok(RunningProgram::new(stream, started, exec, false))
     }
 
-    /// Starts a program that waits until it is released.
+    /// Starts a program ahead of time. It waits until an `Exec` request uses it.
     pub(crate) fn prepare(
         &self,
         prepare: &PrepareRequest,
@@ -102,7 +104,7 @@ impl Launcher {
         let (their_stdin, stdin) = stdin.then(|| pipe_with_mode(READ_ONLY)).transpose()?.unzip();
         command.stdin(match (their_stdin, &socket) {
             (Some(pipe), _) => Stdio::from(pipe),
-            // Some languages cannot open a descriptor by its number.
+            // The socket is also standard input, because some languages cannot open a descriptor by its number.
             (None, Some(socket)) => Stdio::from(
                 socket.try_clone().map_err(|error| cannot("duplicate a socket", &error))?,
             ),
@@ -133,15 +135,16 @@ impl Launcher {
         Ok(started)
     }
 
-    /// Makes the process the OOM killer's first choice. Without `/proc`, the largest process is acceptable.
+    /// Makes the process the first choice of the OOM killer. Fails silently without `/proc`: the OOM killer then
+    /// chooses the largest process.
     fn prefer_for_oom_kill(&self, pid: Pid) {
         let write = || std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
         let _ = sys::as_user(self.user, write);
     }
 }
 
-/// Creates a pipe. The mode limits how a program can reopen its end through `/proc`: an output pipe only for writing,
-/// so that the program cannot read its output back, and an input pipe only for reading.
+/// Creates a pipe with a file mode, which limits how a program can reopen the pipe through `/proc`. It can reopen an
+/// output pipe only for writing, so that it cannot read its output back, and an input pipe only for reading.
 fn pipe_with_mode(mode: u32) -> Result<(OwnedFd, OwnedFd), GuestFailure> {
     let made = pipe_with(PipeFlags::CLOEXEC).and_then(|(reading, writing)| {
         rustix::fs::fchmod(&reading, rustix::fs::Mode::from_raw_mode(mode))?;
@@ -163,7 +166,7 @@ struct ForChild {
 mod for_child {
     // SAFETY: the guest agent has one thread; nothing is ever sent or shared between threads.
     unsafe impl Send for super::ForChild {}
-    // SAFETY: as above.
+    // SAFETY: the guest agent has one thread, so nothing is ever shared between threads.
     unsafe impl Sync for super::ForChild {}
 }
 
@@ -176,10 +179,11 @@ impl ForChild {
     }
 }
 
-/// Descriptor, in the program, of the socket that releases a prepared program or carries messages to the host.
+/// Number of the program's descriptor for the socket that ends the wait of a prepared program, or carries messages to
+/// the host.
 const SOCKET_FD: i32 = 3;
 
-/// Creates that socket: the guest agent's end and the program's end.
+/// Creates the socket pair for [`SOCKET_FD`]: the guest agent's end and the program's end.
 fn new_socket_pair() -> Result<(OwnedFd, OwnedFd), GuestFailure> {
     socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(|error| cannot("create a socket pair", &error.into()))
@@ -189,7 +193,8 @@ fn cannot(action: &str, error: &std::io::Error) -> GuestFailure {
     GuestFailure { cause: GuestFailureCause::Other, message: format!("cannot {action}: {error}") }
 }
 
-/// Explains why a program did not start. The kernel's error is the same for a missing program and a missing folder.
+/// Explains why a program did not start. The kernel's error is the same for a missing program and a missing working
+/// folder, so the folder is checked.
 fn not_started(name: &str, cwd: &str, error: &std::io::Error) -> GuestFailure {
     let (cause, message) = match error.kind() {
         _ if !std::path::Path::new(cwd).is_dir() => {
@@ -206,7 +211,7 @@ fn not_started(name: &str, cwd: &str, error: &std::io::Error) -> GuestFailure {
     GuestFailure { cause, message }
 }
 
-/// Running program, and the stream of the request that started it.
+/// Running program, with the stream of the request that started it.
 pub(crate) struct RunningProgram {
     stream: StreamId,
     pub(crate) pid: Pid,
@@ -216,11 +221,11 @@ pub(crate) struct RunningProgram {
     deadline: Instant,
     ended: Option<ProgramExit>,
     prepared: bool,
-    /// Whether all processes it started are killed when it ends.
+    /// Whether all processes that the program started are killed when the program ends.
     pub(crate) ends_all: bool,
     pub(crate) timed_out: bool,
     pub(crate) out_of_memory: bool,
-    /// The cgroup's OOM kill count when the program started; 0 without a cgroup.
+    /// Number of OOM kills in the cgroup before the program started; 0 without a cgroup.
     pub(crate) killed_before: u64,
 }
 
@@ -240,7 +245,7 @@ impl RunningProgram {
         ];
         if let Some((to, from)) = started.talk {
             inputs.push(InputPipe::new(Some(to), port::TALK));
-            // The host limits these messages itself.
+            // Messages have no output limit here, because the host limits them.
             outputs.push(OutputPipe::new(from, port::TALK, u64::MAX));
         }
         RunningProgram {
@@ -259,7 +264,7 @@ impl RunningProgram {
         }
     }
 
-    /// Releases a prepared program with a line of arguments. Returns `None` if it does not accept the line.
+    /// Runs a prepared program by sending it the line with its arguments. Returns `None` if the line cannot be sent.
     pub(crate) fn let_go(
         stream: StreamId,
         waiting: PreparedProgram,
@@ -275,12 +280,12 @@ impl RunningProgram {
         Some(RunningProgram::new(stream, started, exec, true))
     }
 
-    /// Descriptors to poll for output.
+    /// Descriptors to poll for output of the program.
     pub(crate) fn reads(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.outputs.iter().filter_map(OutputPipe::wants_bytes)
     }
 
-    /// Descriptors to poll for room, where input is pending.
+    /// Descriptors to poll for writability, because input for the program is pending.
     pub(crate) fn writes(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.inputs.iter().filter_map(InputPipe::wants_room)
     }
@@ -303,7 +308,7 @@ impl RunningProgram {
         }
     }
 
-    /// Moves available input and output, one chunk per pipe, so that other programs get their turn.
+    /// Transfers available input and output, only one chunk per pipe, so that other programs are served too.
     pub(crate) fn move_bytes(&mut self, buffer: &mut [u8], link: &mut HostChannel) {
         for input in &mut self.inputs {
             input.push(self.stream, link);
@@ -313,7 +318,7 @@ impl RunningProgram {
         }
     }
 
-    /// Records that the process has ended.
+    /// Records how the process ended.
     pub(crate) fn note_end(&mut self, reaped: &Reaped) {
         self.outputs.iter_mut().for_each(OutputPipe::note_end);
         self.ended = Some(ProgramExit {

@@ -35,7 +35,7 @@ struct Server {
     /// The user that programs run as, if it differs from the guest agent's.
     user: Option<u32>,
     code: Vec<(&'static str, OwnedFd)>,
-    /// Set by the host's `Hello`.
+    /// Launcher of programs. It is set when the host's `Hello` arrives.
     starter: Option<Launcher>,
     env: BTreeMap<String, String>,
     /// Memory limit in bytes, if the guest agent has to enforce it by polling.
@@ -44,14 +44,15 @@ struct Server {
     prepared: Option<PreparedProgram>,
     /// The `Prepare` request to answer once the prepared program is ready.
     preparing: Option<StreamId>,
-    /// Readable when a child has ended.
+    /// Descriptor that is readable when a child process has ended.
     children: OwnedFd,
     buffer: Vec<u8>,
-    /// Set in a microVM.
+    /// Resources of the microVM; `None` on other backends.
     home: Option<MicroVm>,
 }
 
-/// Serves the host until it disconnects. Programs run as `user`; without one, `code` has their read-only files.
+/// Serves the host until it disconnects. Programs run as `user`. If `user` is `None`, they run as the guest agent's
+/// user, and `code` contains the code files that are mounted read-only for them.
 pub(crate) fn serve(
     user: Option<u32>,
     home: Option<MicroVm>,
@@ -64,7 +65,7 @@ pub(crate) fn serve(
         .map_err(|error| format!("cannot set no_new_privs: {error}"))?;
     sys::as_user(user, confine::make_writable_folders);
     let children =
-        sys::children_signal().map_err(|error| format!("cannot set up SIGCHLD: {error}"))?;
+        sys::children_signal().map_err(|error| format!("cannot receive SIGCHLD: {error}"))?;
     let mut server = Server {
         link: HostChannel::new()?,
         user,
@@ -89,7 +90,7 @@ impl Server {
     fn run(mut self) -> Result<(), FrameError> {
         loop {
             if !self.wait() {
-                // The exit of PID 1 kills all others. If this process is not PID 1, it has to kill them.
+                // The exit of PID 1 kills all other processes. If this process is not PID 1, it has to kill them.
                 sys::kill(-1, libc::SIGKILL);
                 return Ok(());
             }
@@ -101,7 +102,7 @@ impl Server {
         }
     }
 
-    /// Waits for the next event, and reads what the host sent. Returns `false` if the host has disconnected.
+    /// Waits for the next event, and reads bytes that the host has sent. Returns `false` if the host has disconnected.
     fn wait(&mut self) -> bool {
         if !self.link.flush() {
             return false;
@@ -138,7 +139,7 @@ impl Server {
             tv_sec: left.as_secs().cast_signed(),
             tv_nsec: i64::from(left.subsec_nanos()),
         });
-        // The result does not matter: the caller checks all streams anyway.
+        // The result of `poll` is ignored, because the caller checks all streams anyway.
         let _ = poll(&mut fds, timeout.as_ref());
         let readable = !fds[0].revents().is_empty();
         drop(fds);
@@ -182,7 +183,7 @@ impl Server {
                         }
                     }
                     Some(Stream::Writing(writing)) => writing.take(id, bytes, &mut self.link),
-                    // The host sent this before it received the reply.
+                    // The host sent these bytes before it received the reply that ended the stream.
                     Some(Stream::Reading(_)) | None => {}
                 }
             }
@@ -240,7 +241,7 @@ impl Server {
         sys::as_user(self.user, act)
     }
 
-    /// Applies the host's `Hello` and answers it.
+    /// Applies the settings in the host's `Hello` and replies with `Welcome`.
     fn welcome(&mut self, hello: Hello) -> Result<(), FrameError> {
         match (&self.home, &hello.machine) {
             (Some(home), Some(settings)) => {
@@ -248,7 +249,7 @@ impl Server {
                     .map_err(|step| FrameError::Unreadable(step.into()))?;
             }
             (None, None) => {}
-            _ => return Err(FrameError::Unreadable("`Hello` for another backend".into())),
+            _ => return Err(FrameError::Unreadable("`Hello` is for another backend".into())),
         }
         self.watch_memory = hello.limits.watch_memory;
         self.env = hello.env;
@@ -318,7 +319,7 @@ impl Server {
                 }
                 _ => Err(GuestFailure::new(
                     GuestFailureCause::NotFound,
-                    "no such running program, or no such signal",
+                    "no running program with this stream id, or unknown signal",
                 )),
             },
         };
@@ -328,7 +329,7 @@ impl Server {
         Ok(())
     }
 
-    /// Reaps ended processes, moves input and output, and kills programs that exceed a limit.
+    /// Reaps ended processes, transfers input and output, and kills programs that exceed a limit.
     fn update_programs(&mut self) {
         let mut signals = [0; 256];
         while rustix::io::read(&self.children, &mut signals).is_ok() {}
@@ -380,13 +381,13 @@ impl Server {
         }
     }
 
-    /// Answers the pending `Prepare` request once its program is ready or has exited.
+    /// Replies to the pending `Prepare` request when its program is ready or has exited.
     fn answer_prepare(&mut self) {
         let reply = match &self.prepared {
             Some(prepared) if prepared.ready => GuestReply::Done,
             Some(_) => return,
             None => {
-                let message = "the program ended before it was ready";
+                let message = "the prepared program ended before it was ready";
                 GuestReply::Failed(GuestFailure::new(GuestFailureCause::Other, message))
             }
         };
@@ -395,10 +396,11 @@ impl Server {
         }
     }
 
-    /// Kills a program and everything it started.
+    /// Kills a program and all processes that it started.
     ///
-    /// If no other program runs, kills all processes of the sandbox, including daemons that left the program's
-    /// process tree. Otherwise kills its process group and every process that descends from no other program.
+    /// If no other program runs, all processes of the sandbox are killed, including daemons that have left the
+    /// program's process tree. Otherwise the program's process group is killed, and every process that is not a
+    /// descendant of another program.
     fn kill_tree(&self, pid: Pid) {
         let others: Vec<Pid> = self
             .programs()
@@ -414,7 +416,7 @@ impl Server {
         sys::kill(pid, libc::SIGKILL);
         let spared: Vec<Pid> =
             others.into_iter().chain(self.prepared.as_ref().map(|prepared| prepared.pid)).collect();
-        // A process forked during one scan is found in the next.
+        // A process that is forked during one scan is found by the next scan.
         for _ in 0..MAX_KILL_ROUNDS {
             let found = not_below(&spared).unwrap_or_default();
             if found.is_empty() {
@@ -448,7 +450,7 @@ impl Server {
     }
 }
 
-/// Releases the prepared program, or starts a new one if the arguments are too long to pass on.
+/// Runs the prepared program, or starts a new program if the arguments are too long for the prepared program's socket.
 fn release(
     id: StreamId,
     prepared: PreparedProgram,
@@ -470,7 +472,7 @@ fn release(
 /// `PF_KTHREAD`: process flag of kernel threads.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// Processes that are not in the trees of `spared`, except the guest agent itself and kernel threads.
+/// Returns all processes that are not in the process trees of `spared`, without the guest agent and kernel threads.
 fn not_below(spared: &[Pid]) -> Option<Vec<Pid>> {
     let own = std::process::id().cast_signed();
     let mut parents: BTreeMap<Pid, Pid> = BTreeMap::new();
@@ -482,12 +484,12 @@ fn not_below(spared: &[Pid]) -> Option<Vec<Pid>> {
         let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
         let (state, parent) = (fields.next(), fields.next());
         let (flags, threads) = (fields.nth(4), fields.nth(10));
-        // A microVM shows its kernel threads.
+        // In a microVM, `/proc` also lists kernel threads.
         let flags: u64 = flags.and_then(|flags| flags.parse().ok()).unwrap_or(0);
         if flags & KERNEL_THREAD != 0 {
             continue;
         }
-        // A process whose main thread has ended has state Z while its other threads still run.
+        // A process whose main thread has ended has the state Z, even if other threads of it still run.
         let dead = state == Some("Z") && threads == Some("1");
         if let Some(parent) = parent.and_then(|field| field.parse().ok()).filter(|_| !dead) {
             parents.insert(pid, parent);

@@ -1,7 +1,7 @@
 //! Safe wrappers for system calls that neither std nor rustix wraps.
 #![expect(
     unsafe_code,
-    reason = "these calls have no safe wrapper; each block says why it is sound"
+    reason = "these system calls have no safe wrapper; each block states why it is sound"
 )]
 
 use std::fs::File;
@@ -34,7 +34,7 @@ pub(crate) fn clone_into_namespaces(
         arguments.cgroup = u64::from(group.as_raw_fd().cast_unsigned());
     }
     // SAFETY: without CLONE_VM this is a fork: the child has a copy of the whole address space, and
-    // as the process has one thread, no lock can be held by another thread. The size is the struct's.
+    // as the process has one thread, no lock can be held by another thread. The size is that of `clone_args`.
     let pid = checked(unsafe {
         libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<libc::clone_args>())
     })?;
@@ -75,7 +75,8 @@ pub(crate) fn as_user<T>(user: Option<u32>, act: impl FnOnce() -> T) -> T {
             libc::setfsuid(user);
         }
     };
-    // The kernel resets both when a process changes its user, even its file-system user.
+    // The kernel resets the parent death signal and the dumpable flag when a process changes its user, even if it
+    // changes only its file-system user.
     let death = rustix::process::parent_process_death_signal().ok().flatten();
     let dumpable = rustix::process::dumpable_behavior().ok();
     touch_files_as(user);
@@ -115,7 +116,7 @@ pub(crate) fn unblock_signals() {
     }
 }
 
-/// Exit status of a child.
+/// Exit status and memory use of a child process that has ended.
 pub(crate) struct Reaped {
     pub(crate) pid: Pid,
     pub(crate) exit_code: Option<i32>,
@@ -124,7 +125,7 @@ pub(crate) struct Reaped {
     pub(crate) peak_bytes: u64,
 }
 
-/// Reaps one child that has ended, if any.
+/// Reaps one child process that has ended, if there is one.
 pub(crate) fn reap() -> Option<Reaped> {
     let mut status = 0;
     // SAFETY: both pointers are to values that outlive the call; `rusage` consists of integers.
@@ -155,7 +156,7 @@ pub(crate) fn before_exec(
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Duplicates a descriptor to a fixed number and lets it survive `exec`.
+/// Duplicates a descriptor to a fixed number, at which it stays open after `exec`.
 pub(crate) fn give_as(fd: impl AsFd, number: i32) -> io::Result<()> {
     let from = fd.as_fd().as_raw_fd();
     // SAFETY: the calls take only integers. With equal numbers, `dup2` would keep close-on-exec, so clear it.
@@ -176,7 +177,7 @@ pub(crate) fn close_between(first: u32, last: u32) {
     unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
 }
 
-/// Brings up the loopback interface of a new network namespace.
+/// Activates the loopback interface of a new network namespace.
 pub(crate) fn loopback_up() -> io::Result<()> {
     // SAFETY: `ifreq` is valid as zeros, its name stays zero-terminated, and the new socket has one owner.
     unsafe {
@@ -223,8 +224,9 @@ pub(crate) fn set_clock(unix_nanos: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets the batch scheduling policy, so that waking this process does not preempt programs: on a single CPU it would
-/// preempt them for every byte they write. Children get the default policy.
+/// Sets the batch scheduling policy for this process, so that it does not preempt programs when it wakes up. On a
+/// single CPU, it would otherwise preempt programs for every byte that they write. Child processes get the default
+/// policy.
 pub(crate) fn yield_to_programs() -> io::Result<()> {
     let ordinary = libc::sched_param { sched_priority: 0 };
     let policy = libc::SCHED_BATCH | libc::SCHED_RESET_ON_FORK;
@@ -248,7 +250,7 @@ pub(crate) fn ticks() -> Option<u64> {
     Some(unsafe { core::arch::x86_64::_rdtsc() })
 }
 
-/// Not needed on other architectures.
+/// Returns `None`, because the time-stamp counter is not needed on other architectures.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn ticks() -> Option<u64> {
     None
@@ -270,7 +272,7 @@ pub(crate) fn landlock_version() -> u32 {
     u32::try_from(version).unwrap_or(0)
 }
 
-/// Creates a cgroup namespace, whose root is the current cgroups of this process.
+/// Creates a cgroup namespace for this process, whose current cgroups become the root of the namespace.
 pub(crate) fn hide_groups() -> io::Result<()> {
     // SAFETY: `unshare` takes only an integer and does not affect memory safety.
     checked(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) }.into())?;
@@ -281,7 +283,7 @@ pub(crate) fn hide_groups() -> io::Result<()> {
 pub(crate) fn lay_on_filter(words: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: u16::try_from(words.len()).map_err(io::Error::other)?,
-        // The kernel only reads the instructions.
+        // The cast is sound, because the kernel only reads the instructions.
         filter: words.as_ptr().cast_mut(),
     };
     // SAFETY: the program and its instructions outlive the call, and `len` is their number.

@@ -1,15 +1,17 @@
 //! Memory watch for sandboxes without a memory cgroup.
 //!
-//! It polls, so a program can exceed the limit for a short time; the host reports the limit as best effort.
+//! The memory watch polls, so a program can exceed the memory limit for a short time. Therefore the host reports the
+//! limit as best effort.
 
 use std::time::Duration;
 
-/// Poll interval.
+/// Interval at which the memory use of programs is checked.
 pub(crate) const EVERY: Duration = Duration::from_millis(25);
 
 /// Whether all processes except this one together use more than `limit` bytes.
 ///
-/// Counts shared memory for each process first, which is cheap; proportionally only if that exceeds the limit.
+/// At first, shared memory is counted in full for each process, which is cheap. If the sum exceeds the limit, it is
+/// computed again with the proportional share of each process.
 pub(crate) fn is_over(limit: u64) -> bool {
     let own = std::process::id();
     let Ok(entries) = std::fs::read_dir("/proc") else { return false };
@@ -29,21 +31,22 @@ fn resident(pid: u32) -> Option<u64> {
         text.contains(COUNTED[0]).then(|| sum(&text, &COUNTED))
     };
     status(format!("/proc/{pid}/status")).or_else(|| {
-        // The main thread has ended, but the other threads still hold the memory.
+        // If the main thread has ended, only the status of the other threads lists the memory.
         let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
         let mut paths = threads.map(|thread| thread.path().join("status").display().to_string());
         paths.find_map(status)
     })
 }
 
-/// Memory of a process with its proportional share of shared memory. `None` if the program hides the figures.
+/// Memory of a process with its proportional share of shared memory; `None` if the program prevents reading the
+/// figures.
 fn proportional(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let tables = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     Some(sum(&text, &["Pss_Anon:", "Pss_Shmem:"]) + sum(&tables, &["VmPTE:"]))
 }
 
-/// Sum of the values on the named lines, converted from kB to bytes.
+/// Returns the sum of the values in the lines that begin with one of the names, converted from kB to bytes.
 fn sum(text: &str, names: &[&str]) -> u64 {
     let figure = |line: &str| {
         let figure = names.iter().find_map(|name| line.strip_prefix(name))?;
@@ -57,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_sums_match_proc_figures() {
+    fn process_memory_is_summed_from_proc_in_bytes() {
         let text = "Name:\tx\nVmPTE:\t      76 kB\nRssAnon:\t    1000 kB\nRssFile:\t 5 kB\n";
         assert_eq!(sum(text, &["RssAnon:", "VmPTE:"]), 1076 * 1024);
         let own = std::process::id();

@@ -1,8 +1,9 @@
-//! Budget of a run: caps, reservations of calls in flight, and totals.
+//! Budget of a run: limits on cost and tokens, reservations for calls in flight, and totals of settled calls.
 //!
-//! The maximum cost of a call is reserved before the call is sent, and settled to the actual cost afterwards. So the
-//! caps hold for any number of concurrent calls. A reservation that does not fit beside those in flight waits for them
-//! to settle; it fails only if it would not fit even if all of them were free.
+//! The maximum cost of a call is reserved before the call is sent. After the call, its actual cost replaces the
+//! reservation. Concurrent calls can therefore not exceed the limits together. A reservation that does not fit because
+//! of other calls in flight waits until those calls are settled. A reservation fails only if it would exceed the limit
+//! even without any call in flight.
 
 use std::ops::AddAssign;
 use std::sync::Arc;
@@ -14,51 +15,51 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::Notify;
 
-/// Upper limits of a budget.
+/// Limits of a budget; `None` means unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BudgetLimits {
     pub cost: Option<Money>,
-    /// Input and output tokens together.
+    /// Maximum sum of input and output tokens of all calls.
     pub tokens: Option<u64>,
 }
 
-/// Maximum tokens and cost of one call.
+/// Maximum number of tokens and maximum cost of one model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallMaximum {
     pub tokens: u64,
     pub cost: Cost,
 }
 
-/// How a reservation ended.
+/// Outcome of a model call, used to settle its reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settlement {
-    /// The call was answered.
+    /// The call was answered, with this token usage and cost.
     Spent { usage: Usage, cost: Cost },
-    /// The call was rejected before anything was charged.
+    /// The call was not sent, or the provider rejected it without charge.
     Free,
-    /// The response was lost. The call may have been charged, so its maximum counts.
+    /// The response was lost. The call may have been charged, so its maximum cost is counted as spent.
     Lost,
 }
 
-/// Totals spent so far.
+/// Totals of all settled calls of a budget.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct BudgetTotals {
-    /// Calls that were answered and paid for.
+    /// Number of calls that were answered.
     pub calls: u64,
     pub usage: Usage,
-    /// The cost of all calls whose price is known.
+    /// Total cost of the answered calls whose price is known.
     pub cost: Money,
-    /// Calls whose price is unknown.
+    /// Number of calls whose price is unknown.
     pub unpriced_calls: u64,
-    /// Calls that the user's own server answered, free of charge.
+    /// Number of calls that a model server of the user answered, free of charge.
     pub local_calls: u64,
-    /// Calls whose response was lost.
+    /// Number of calls whose response was lost.
     pub lost_calls: u64,
-    /// Maximum cost of the lost calls.
+    /// Sum of the maximum costs of the lost calls.
     pub lost_cost: Money,
-    /// Maximum tokens of the lost calls.
+    /// Sum of the maximum token counts of the lost calls.
     pub lost_tokens: u64,
-    /// Calls replayed from a cassette, free of charge.
+    /// Number of calls that were replayed from a cassette, free of charge.
     pub replayed_calls: u64,
 }
 
@@ -77,7 +78,7 @@ impl AddAssign<&BudgetTotals> for BudgetTotals {
 }
 
 impl BudgetTotals {
-    /// The cost of all calls, if all their prices are known.
+    /// Total cost of the answered calls, or [`Cost::Unknown`] if the price of any call is unknown.
     pub fn known_cost(&self) -> Cost {
         match (self.unpriced_calls, self.local_calls) {
             (0, 0) => Cost::Known(self.cost),
@@ -87,47 +88,54 @@ impl BudgetTotals {
     }
 }
 
-/// Error of a reservation.
+/// Why the budget does not allow a model call, or why the call could not be recorded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetError {
-    #[error("the budget of {cap} does not allow another call of up to {worst}; {spent} is spent")]
+    #[error(
+        "the budget of {cap} does not allow another call of up to {worst}; spent so far: {spent}"
+    )]
     Cost { cap: Money, spent: Money, worst: Money },
     #[error(
-        "the budget of {cap} tokens does not allow another call of up to {worst}; {spent} are spent"
+        "the budget of {cap} tokens does not allow another call of up to {worst} tokens; spent so far: {spent}"
     )]
     Tokens { cap: u64, spent: u64, worst: u64 },
     #[error("a cost limit cannot be enforced for a model whose price is unknown")]
     NoPrice,
-    #[error("call not sent, because it could not be recorded first: {why}")]
+    #[error("the model call was not sent, because it could not be recorded first: {why}")]
     NotNoted { why: String, hint: Option<String> },
 }
 
-/// Account of a budget. A cluster shares one; a single process has a [`MemoryBudgetLedger`].
+/// Ledger of a budget: checks reservations against the limits and adds up the settled calls. [`MemoryBudgetLedger`]
+/// stores nothing; the ledger of a stored run also records every call in the run's store.
 #[async_trait]
 pub trait BudgetLedger: Send + Sync + std::fmt::Debug {
-    /// Reserves the maximum cost of a call; waits for calls in flight if it does not fit beside them.
+    /// Reserves the maximum cost of a call. If the calls in flight leave too little of the budget, waits until they are
+    /// settled.
     async fn reserve(&self, worst: CallMaximum) -> Result<(), BudgetError>;
 
-    /// Records that a call is about to be sent, and may be charged from now on. Returns the record's number, or 0.
+    /// Records that a call is about to be sent and may be charged from now on. Returns the number of the record, or 0
+    /// if the ledger does not store records.
     async fn send(&self, _worst: CallMaximum) -> Result<u64, BudgetError> {
         Ok(0)
     }
 
-    /// Total time in which nothing could be recorded. It does not count against the deadline of calls.
+    /// Total time during which the ledger's store was unavailable, so that no call could be recorded. This time does
+    /// not count against the deadlines of calls.
     fn held_up(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Ends a reservation; `sent` is the number that [`send`](Ledger::send) returned.
+    /// Replaces a reservation by the outcome of its call. `sent` is the record number that [`send`](BudgetLedger::send)
+    /// returned, or 0 if the call was not sent.
     fn settle(&self, worst: CallMaximum, sent: u64, settlement: Settlement);
 
-    /// Counts a call replayed from a cassette.
+    /// Adds 1 to the number of calls that were replayed from a cassette.
     fn count_replayed(&self);
 
     fn totals(&self) -> BudgetTotals;
 }
 
-/// Ledger of one process, in memory.
+/// Budget ledger that exists only in the memory of one process.
 #[derive(Debug, Default)]
 pub struct MemoryBudgetLedger {
     caps: BudgetLimits,
@@ -140,8 +148,9 @@ struct Account {
     totals: BudgetTotals,
     reserved_cost: Money,
     reserved_tokens: u64,
-    /// Increases of the caps since the start.
+    /// Amount by which the cost limit was raised since the start.
     more_cost: Money,
+    /// Number of tokens by which the token limit was raised since the start.
     more_tokens: u64,
 }
 
@@ -156,7 +165,7 @@ impl MemoryBudgetLedger {
         MemoryBudgetLedger { caps, ..MemoryBudgetLedger::default() }
     }
 
-    /// Raises the caps that are set.
+    /// Raises the cost limit and the token limit by these amounts. A limit that is not set stays unlimited.
     pub fn allow_more(&self, cost: Money, tokens: u64) {
         let mut account = self.account.lock();
         account.more_cost += cost;
@@ -165,7 +174,7 @@ impl MemoryBudgetLedger {
         self.settled.notify_waiters();
     }
 
-    /// Reserves if the budget permits it now; returns whether it did.
+    /// Makes the reservation if it fits now. Returns `false` if it must wait for calls in flight.
     fn try_reserve(&self, worst: CallMaximum) -> Result<bool, BudgetError> {
         let mut account = self.account.lock();
         match self.room(&account, worst) {
@@ -214,7 +223,8 @@ impl BudgetLedger for MemoryBudgetLedger {
             if self.try_reserve(worst)? {
                 return Ok(());
             }
-            // A call may settle between the check and the wait, so register first and check again.
+            // A call may be settled between the first check and the wait. So this task registers for the notification
+            // and then checks again.
             let settled = self.settled.notified();
             tokio::pin!(settled);
             settled.as_mut().enable();
@@ -262,13 +272,13 @@ impl BudgetLedger for MemoryBudgetLedger {
     }
 }
 
-/// A reservation that is always settled. Dropping it without [`settle`](Reservation::settle) counts the call as lost if
-/// it was sent, else as free.
+/// A reservation for one model call. If it is dropped without [`settle`](Reservation::settle), the call counts as lost
+/// if it was sent, else as free.
 #[derive(Debug)]
 pub struct Reservation {
     ledger: Arc<dyn BudgetLedger>,
     worst: CallMaximum,
-    /// Number of the record of the sent call.
+    /// Record number that the ledger returned when the call was sent; 0 before that.
     sent: u64,
     at_drop: Option<Settlement>,
 }
@@ -283,7 +293,7 @@ impl Reservation {
         Ok(Reservation { ledger: Arc::clone(ledger), worst, sent: 0, at_drop })
     }
 
-    /// Marks the call as sent: from now on it may be charged.
+    /// Records in the ledger that the call is about to be sent. From now on the call may be charged.
     pub async fn send(&mut self) -> Result<(), BudgetError> {
         self.sent = self.ledger.send(self.worst).await?;
         self.at_drop = Some(Settlement::Lost);
@@ -325,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn reservation_waits_for_calls_in_flight_and_fails_only_over_the_cap() {
+    async fn reservation_waits_for_calls_in_flight_and_fails_only_above_the_cost_limit() {
         let ledger = Arc::new(MemoryBudgetLedger::new(BudgetLimits {
             cost: Some(dollars(100)),
             tokens: None,
@@ -336,19 +346,22 @@ mod tests {
             async move { ledger.reserve(worst(50)).await }
         });
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(!second.is_finished(), "80 + 50 does not fit while 80 are reserved");
+        assert!(
+            !second.is_finished(),
+            "a reservation of 50 cents must wait while 80 of 100 cents are reserved"
+        );
         ledger.settle(worst(80), 0, spent(10));
         assert_eq!(second.await.unwrap(), Ok(()));
         ledger.settle(worst(50), 0, spent(45));
         let refused = ledger.reserve(worst(50)).await.unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "the budget of $1.00 does not allow another call of up to $0.5000; $0.5500 is spent"
+            "the budget of $1.00 does not allow another call of up to $0.5000; spent so far: $0.5500"
         );
     }
 
     #[tokio::test]
-    async fn lost_response_counts_with_its_maximum_cost() {
+    async fn lost_call_counts_as_spent_with_its_maximum_cost() {
         let ledger: Arc<dyn BudgetLedger> = Arc::new(MemoryBudgetLedger::new(BudgetLimits {
             cost: Some(dollars(100)),
             tokens: None,
@@ -370,7 +383,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn cost_cap_requires_a_price_and_token_cap_does_not() {
+    async fn cost_limit_rejects_unpriced_calls_and_token_limit_accepts_them() {
         let unpriced = CallMaximum { tokens: 100, cost: Cost::Unknown };
         let by_cost =
             MemoryBudgetLedger::new(BudgetLimits { cost: Some(dollars(1)), tokens: None });
@@ -386,9 +399,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Runs dozens of concurrent calls, each with any cost up to its maximum.
+        /// Runs up to 79 concurrent calls with random maximum costs, actual costs and durations. Some responses are
+        /// lost.
         #[test]
-        fn cap_holds_for_any_number_of_concurrent_calls(
+        fn cost_limit_holds_for_any_number_of_concurrent_calls(
             cap in 1u64..2000,
             calls in prop::collection::vec((1u64..200, 0u64..=100, 0u64..50, any::<bool>()), 1..80),
         ) {

@@ -1,4 +1,4 @@
-//! Errors of model calls.
+//! [`ModelError`]: the error of a model call, with its category.
 
 use assize_types::{Failure, FailureKind};
 use std::error::Error as StdError;
@@ -6,69 +6,69 @@ use std::time::Duration;
 
 /// Error of a model call.
 ///
-/// Message and hint are safe to show and to log: they contain no key and no part of the prompt.
+/// The message and the hint may be shown and logged: they contain no API key and no part of the prompt.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
     kind: ErrorKind,
     message: String,
-    /// What the user can do about the error.
+    /// Hint for the user about how to fix the error.
     pub hint: Option<String>,
-    /// HTTP status of the provider's response, if there was one.
+    /// HTTP status code of the provider's response; `None` if there was no response.
     pub status: Option<u16>,
-    /// Delay before a retry that the provider asked for.
+    /// Delay that the provider requested before a retry, for example in a `retry-after` header.
     pub retry_after: Option<Duration>,
-    /// Longer explanation. Not for logs: it may contain parts of the prompt.
+    /// Longer explanation of the error. It must not be logged, because it may contain parts of the prompt.
     pub detail: Option<String>,
     /// Whether the provider may charge for the call although its result is lost.
     pub may_be_charged: bool,
-    /// How many times the call was sent.
+    /// Number of times the request was sent.
     pub attempts: u32,
     #[source]
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// Category of an error; it decides how the caller reacts, for example whether it retries.
+/// Category of a model error. The caller decides by it how to react, for example whether to retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// The provider could not be reached: nothing was sent.
+    /// The provider could not be reached, so nothing was sent.
     Unreachable,
     /// The connection broke after the request was sent.
     Connection,
-    /// One attempt took too long.
+    /// One attempt of the call exceeded its timeout.
     Timeout,
-    /// 429: too many requests or tokens per minute.
+    /// HTTP 429: too many requests or tokens per minute.
     RateLimited,
-    /// 529 or 503: the provider is overloaded.
+    /// HTTP 529 or 503: the provider is overloaded.
     Overloaded,
-    /// Another 5xx, or 408.
+    /// HTTP 408, or a 5xx status other than 503 and 529: an error on the provider's side.
     Server,
     /// The response could not be parsed: not JSON, truncated, or too long.
     Malformed,
     /// The provider's response has no content.
     Empty,
-    /// 400: the provider did not accept the request.
+    /// HTTP 400: the provider rejected the request as invalid.
     BadRequest,
     /// The prompt does not fit the model's context window.
     ContextOverflow,
-    /// 401: the API key is missing or invalid.
+    /// HTTP 401: the API key is missing or invalid.
     Unauthorized,
-    /// 403: the API key lacks permission.
+    /// HTTP 403: the API key lacks permission.
     Forbidden,
-    /// 404: no such model or endpoint.
+    /// HTTP 404: the model or the endpoint does not exist.
     NotFound,
-    /// 413: the request is too large.
+    /// HTTP 413: the request is too large.
     TooLarge,
-    /// The account has no credit, or its own spending limit is reached.
+    /// The account at the provider has no credit, or has reached its spending limit.
     SpendLimit,
     /// The model, or its provider's filter, declined to answer, and the caller has no fallback.
     Declined,
-    /// The run's own budget is used up.
+    /// The budget of the run is used up.
     Budget,
-    /// The call, retries included, exceeded its deadline.
+    /// The call, including its retries, exceeded its deadline.
     Deadline,
-    /// The caller cancelled.
+    /// The caller cancelled the call.
     Cancelled,
     /// The request is not in the cassette that is being replayed.
     NotRecorded,
@@ -108,7 +108,7 @@ impl ModelError {
         }
     }
 
-    /// Sets the hint: what the user can do about the error.
+    /// Sets the hint for the user about how to fix the error.
     pub fn with_hint(mut self, hint: impl Into<String>) -> ModelError {
         self.hint = Some(hint.into());
         self
@@ -131,7 +131,7 @@ impl ModelError {
         self
     }
 
-    /// Rewrites the message and the hint, for example to remove a key.
+    /// Rewrites the message and the hint, for example to remove an API key.
     pub fn map_message(mut self, rewrite: impl Fn(&str) -> String) -> ModelError {
         self.message = rewrite(&self.message);
         self.hint = self.hint.as_deref().map(rewrite);
@@ -170,7 +170,7 @@ impl From<ModelError> for Failure {
             | E::Internal => FailureKind::Environment,
         };
         let failure = match error.kind() {
-            // Only for these kinds does the cause add to the message, such as the file that failed.
+            // For these two kinds, the source of the error adds information to the message, such as a file path.
             E::Internal | E::NotNoted => Failure::from_error(kind, &error),
             _ => Failure::new(kind, error.message()),
         };

@@ -1,8 +1,9 @@
 //! Requests to models and parsing of their answers.
 //!
-//! A [`Request`] is a [`Prompt`] laid out for provider caches, with optional tools and schema; a [`Model`] answers it
-//! with a [`ModelResponse`]. [`ModelExt::generate_json`] turns the answer into a value of a Rust type. It tries ever less
-//! certain steps and reports, as [`Provenance`], which of them succeeded.
+//! A [`ModelRequest`] contains a [`Prompt`], which is laid out for provider caches, optional tools and an optional
+//! schema. A [`Model`] answers the request with a [`ModelResponse`]. [`ModelExt::generate_json`] converts the answer to
+//! a value of a Rust type. It tries several ways to parse the answer, the most reliable first, and reports as
+//! [`Provenance`] which of them succeeded.
 //!
 //! ```
 //! use assize_llm::answer::AnswerReader;
@@ -22,7 +23,7 @@
 //! assert!(reader.read("{'impact': 11}").is_err());
 //! ```
 //!
-//! Providers, prices and the network belong to the gateway crate. A debate inside a sandbox needs only this crate.
+//! The gateway crate implements providers, prices and network access. A debate inside a sandbox needs only this crate.
 
 pub mod answer;
 mod budget;

@@ -1,4 +1,4 @@
-//! The [`Model`] trait, which all callers and all model backends share.
+//! The [`Model`] trait: the interface through which callers send requests to a language model.
 
 use std::fmt;
 
@@ -9,10 +9,12 @@ use crate::error::ModelError;
 use crate::request::ModelRequest;
 use crate::response::ModelResponse;
 
-/// Answers requests: a gateway, the rehearsal model, or a channel from a sandbox to the host.
+/// A language model that answers requests. Implementations are the gateway, the rehearsal model, and a channel from a
+/// sandbox to the host.
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// Answers one request, and streams the answer to [`Call::on_delta`] if that is set.
+    /// Sends one request to the model and returns its answer. If [`CallOptions::on_delta`] is set, the answer is also
+    /// streamed to that callback.
     async fn generate(
         &self,
         request: &ModelRequest,
@@ -24,9 +26,9 @@ pub trait Model: Send + Sync {
 #[derive(Clone, Default)]
 pub struct CallOptions<'a> {
     pub cancel: Cancel,
-    /// Callback for the pieces of a streamed answer. If it is set, the answer is streamed.
+    /// Callback for the pieces of a streamed answer. The answer is streamed only if this callback is set.
     pub on_delta: Option<&'a (dyn Fn(Delta<'_>) + Send + Sync)>,
-    /// Key of the call in its run, for a model proxy that journals calls under it.
+    /// Key that identifies the call in its run. A model proxy journals the call under this key.
     pub key: Option<&'a str>,
 }
 
@@ -43,10 +45,10 @@ impl fmt::Debug for CallOptions<'_> {
 /// One piece of a streamed answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delta<'a> {
-    /// More text.
+    /// The next piece of the answer's text.
     Text(&'a str),
-    /// Progress without text to show: reasoning, or a part of a tool call.
+    /// The model is producing output that has no text to show: reasoning, or a part of a tool call.
     Working,
-    /// The stream broke and the call is retried: discard all pieces received so far.
+    /// The stream failed and the call is retried: the receiver must discard all pieces received so far.
     Restart,
 }

@@ -1,8 +1,8 @@
 //! Prompts, laid out so that a provider's prompt cache can reuse as much of them as possible.
 //!
-//! Byte-stable blocks come first (house rules, the company, the move), then the append-only transcript, and last the
-//! tail, the part that is specific to this turn (persona, instruction). Two requests that differ only in their tails
-//! share everything before it.
+//! A prompt starts with blocks that do not change between calls, such as the rules of a debate. The transcript follows,
+//! to which turns are only appended. The last part is the tail, which is specific to one turn: the persona and the
+//! instruction. Two requests that differ only in their tails share the whole prefix before the tail.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use serde_json::Value;
 /// The complete input of one model call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
-    /// Parts that many calls share byte for byte; the most widely shared first.
+    /// Blocks that many calls share byte for byte, ordered from the most to the least widely shared.
     pub blocks: Vec<Block>,
-    /// The conversation so far; entries are only appended.
+    /// The conversation so far. Turns are only appended.
     pub transcript: Vec<TranscriptTurn>,
-    /// The question of this turn; may be empty only if the transcript ends with a tool result.
+    /// The question of this turn. It may be empty only if the transcript ends with a tool result.
     pub tail: String,
 }
 
-/// A named, byte-stable part of the prompt; its end is a cache breakpoint.
+/// A named part of the prompt that does not change between calls. Its end is a breakpoint for the provider's cache.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Block {
-    /// Name for logs and diffs; it is not sent to the model.
+    /// Name of the block in logs and diffs. The name is not sent to the model.
     pub name: Cow<'static, str>,
-    /// Text, in memory once for all prompts that begin with it.
+    /// Text of the block. All prompts with this block share one allocation of the text.
     pub text: Arc<str>,
 }
 
-/// One entry of the transcript.
+/// One turn of the conversation in a prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum TranscriptTurn {
-    /// Input for the model, in memory once for all prompts that contain it.
+    /// Input for the model. All prompts with this turn share one allocation of the text.
     User { text: Arc<str> },
     /// An earlier answer of the model, with its tool calls.
     Assistant {
@@ -55,7 +55,7 @@ pub struct ToolCall {
     pub name: String,
     /// A JSON object; untrusted until it is validated against the tool's schema.
     pub arguments: Value,
-    /// Opaque data that must be sent back with this call (Google's thought signature).
+    /// Opaque data of the provider (Google's thought signature). Later requests that contain this call must repeat it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
 }
@@ -69,11 +69,11 @@ pub struct ToolResult {
     pub failed: bool,
 }
 
-/// Consecutive turns of one role, merged into the message format of the providers.
+/// One message of a prompt in the format of the providers: consecutive turns of the same role, merged.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PromptMessage<'a> {
-    /// Tool results first, then text parts. `stable` counts the parts that belong to the transcript; the parts after
-    /// them are the tail.
+    /// A user message: tool results, followed by text parts. The first `stable` text parts belong to the transcript; a
+    /// text part after them is the tail.
     User {
         results: Vec<&'a ToolResult>,
         parts: Vec<&'a str>,
@@ -91,7 +91,7 @@ impl Prompt {
         Prompt { tail: text.into(), ..Prompt::default() }
     }
 
-    /// Appends a byte-stable block.
+    /// Appends a block, which must not change between calls.
     pub fn block(
         mut self,
         name: impl Into<Cow<'static, str>>,
@@ -122,8 +122,8 @@ impl Prompt {
         }
     }
 
-    /// The transcript and the tail as messages of alternating roles. Neighbouring turns of one role become one message,
-    /// because most providers reject two in a row.
+    /// Returns the transcript and the tail as messages of alternating roles. Consecutive turns of the same role become
+    /// one message, because most providers reject consecutive messages of the same role.
     pub fn messages(&self) -> Vec<PromptMessage<'_>> {
         let mut messages: Vec<PromptMessage<'_>> = Vec::new();
         for turn in &self.transcript {
@@ -156,7 +156,8 @@ impl Prompt {
     }
 }
 
-/// Puts untrusted text between marks. The marks are derived from its hash, so the text cannot contain them.
+/// Encloses untrusted text between two marks. The mark is derived from the hash of the text, so the text cannot contain
+/// its mark.
 pub fn fenced(what: &str, text: &str) -> String {
     let text = text.trim_end();
     let mark = mark_of(text);
@@ -165,7 +166,8 @@ pub fn fenced(what: &str, text: &str) -> String {
     )
 }
 
-/// Mark derived from the hash of a text, which the text therefore cannot contain.
+/// Returns the mark of a text: 12 hexadecimal digits of its hash. A text cannot be written so that it contains its
+/// mark.
 pub fn mark_of(text: &str) -> String {
     let digit = |digit: u8| char::from(b"0123456789abcdef"[usize::from(digit)]);
     let mut mark = String::with_capacity(12);
@@ -177,7 +179,8 @@ pub fn mark_of(text: &str) -> String {
 
 type UserParts<'m, 'a> = (&'m mut Vec<&'a ToolResult>, &'m mut Vec<&'a str>, &'m mut usize);
 
-/// The last message if its role is user, else a new user message.
+/// Returns the parts of the last message if it is a user message; otherwise appends a user message and returns its
+/// parts.
 fn open_user<'m, 'a>(messages: &'m mut Vec<PromptMessage<'a>>) -> UserParts<'m, 'a> {
     if !matches!(messages.last(), Some(PromptMessage::User { .. })) {
         messages.push(PromptMessage::User { results: Vec::new(), parts: Vec::new(), stable: 0 });

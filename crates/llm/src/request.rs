@@ -1,4 +1,4 @@
-//! Requests to a model: prompt, tools, schema and parameters; and their fingerprints.
+//! Requests to a model (prompt, tools, schema and parameters) and their fingerprints.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ pub struct ModelRequest {
     pub temperature: f32,
     /// Maximum number of output tokens.
     pub max_tokens: u32,
-    /// Sample number. It tells equal prompts apart: three samples of one prompt are three requests.
+    /// Sample number. Requests with equal prompts but different sample numbers are different requests, so one prompt
+    /// can be sampled several times.
     pub sample: u32,
 }
 
@@ -47,7 +48,7 @@ impl ModelRequest {
         ModelRequest::new(Prompt::question(text))
     }
 
-    /// Identity of the request: equal requests have equal fingerprints on every machine.
+    /// Hash that identifies the request. Equal requests have equal fingerprints on every machine.
     pub fn fingerprint(&self) -> Fingerprint {
         PrefixHasher::default().fingerprint(self)
     }
@@ -55,11 +56,11 @@ impl ModelRequest {
 
 /// Computes fingerprints of requests that share blocks and turns, and hashes their common prefix only once.
 ///
-/// Clones share the hashed prefix. Any request may follow: a request with another prefix is hashed in full.
+/// Clones share the hashed prefix. A request with a different prefix is hashed completely.
 #[derive(Clone, Default)]
 pub struct PrefixHasher(Arc<Mutex<HashedPrefix>>);
 
-/// Hash state after the blocks and turns of the last request, in its JSON form.
+/// State of the hasher after the blocks and turns of the last request, serialized as JSON, were hashed.
 #[derive(Default)]
 struct HashedPrefix {
     hasher: Sha256,
@@ -67,7 +68,7 @@ struct HashedPrefix {
     turns: Vec<TranscriptTurn>,
 }
 
-/// The fields after the prompt in a request's JSON form.
+/// The fields that follow the prompt when a request is serialized as JSON.
 #[derive(Serialize)]
 struct AfterPrompt<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,7 +81,7 @@ struct AfterPrompt<'a> {
 }
 
 impl PrefixHasher {
-    /// SHA-256 of the request's JSON form.
+    /// SHA-256 of the request, serialized as JSON.
     pub fn fingerprint(&self, request: &ModelRequest) -> Fingerprint {
         let ModelRequest { prompt, tools, schema, temperature, max_tokens, sample } = request;
         let mut prefix = self.0.lock();
@@ -105,7 +106,8 @@ impl PrefixHasher {
 }
 
 impl HashedPrefix {
-    /// Hashes the new turns, or everything if the prompt does not start with the hashed prefix.
+    /// Hashes the turns that follow the hashed prefix. If the prompt does not start with that prefix, hashes all its
+    /// blocks and turns.
     fn extend(&mut self, Prompt { blocks, transcript, .. }: &Prompt) {
         let known = self.turns.len();
         let is_prefix = known > 0
@@ -155,7 +157,7 @@ impl fmt::Debug for PrefixHasher {
     }
 }
 
-/// Always equal: the hashed prefix does not affect any fingerprint.
+/// All hashers are equal: the hashed prefix is only a cache and does not affect any fingerprint.
 impl PartialEq for PrefixHasher {
     fn eq(&self, _: &PrefixHasher) -> bool {
         true
@@ -187,7 +189,7 @@ pub struct ToolDefinition {
 /// JSON schema that an answer must match.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Schema {
-    /// Name of letters, digits, `_` and `-`; providers allow no other characters.
+    /// Name of the schema. Providers allow only letters, digits, `_` and `-` in it.
     pub name: String,
     pub value: Value,
     pub delivery: SchemaDelivery,
@@ -197,10 +199,10 @@ pub struct Schema {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SchemaDelivery {
-    /// In the provider's own schema parameter if the model supports it, else in the prompt.
+    /// The schema is sent in the provider's schema parameter if the model supports schemas, else in the prompt.
     Native,
-    /// Only in the prompt. A native schema would change the start of the cached prefix, so one typed question at the
-    /// end of a long untyped conversation is cheaper this way.
+    /// The schema is sent only in the prompt. A native schema would change the start of the cached prefix. So this
+    /// delivery is cheaper for one typed question at the end of a long untyped conversation.
     Prompt,
 }
 
@@ -211,7 +213,7 @@ pub enum SchemaError {
     NotAnObject,
     #[error("the schema's root must be `\"type\": \"object\"`; wrap the value in an object")]
     RootNotAnObject,
-    #[error("not a valid JSON schema: {0}")]
+    #[error("the schema is not a valid JSON schema: {0}")]
     Invalid(String),
 }
 
@@ -241,7 +243,7 @@ impl Schema {
         Ok(Schema { name: name.to_owned(), value, delivery: SchemaDelivery::Native })
     }
 
-    /// Prompt text that asks for this schema, for providers that cannot enforce it.
+    /// Prompt text that requests an answer which matches this schema, for providers that cannot enforce the schema.
     pub fn instruction(&self) -> String {
         format!(
             "Answer with one JSON object and nothing else: no code fence, no words before or after \
@@ -256,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fingerprints_of_equal_requests_differ_only_by_sample() {
+    fn fingerprint_depends_on_the_prompt_and_the_sample_number() {
         let request = ModelRequest::question("why");
         let mut sampled = request.clone();
         sampled.sample = 1;
@@ -266,7 +268,7 @@ mod tests {
 
     #[test]
     fn fingerprint_is_stable_across_machines_and_versions() {
-        // A change here makes every recorded cassette and journal unreadable: bump their version.
+        // If this fingerprint changes, existing cassettes and journals cannot be replayed: raise their format versions.
         assert_eq!(
             ModelRequest::question("why").fingerprint().to_string(),
             "9691232ab71cbb914f1367ce4d16dc426391b8777e6f6c9aeec52943d86a80fd"
@@ -313,7 +315,7 @@ mod tests {
     #[test]
     fn schema_of_a_type_keeps_the_order_of_its_fields() {
         #[derive(JsonSchema)]
-        #[expect(dead_code, reason = "only its schema is used")]
+        #[expect(dead_code, reason = "only the schema of this struct is used")]
         struct Verdict {
             reasoning: String,
             impact: u8,

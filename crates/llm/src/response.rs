@@ -1,4 +1,4 @@
-//! Responses of models, with usage and cost.
+//! Responses of models, with token usage and cost.
 
 use assize_types::{Cost, Money, Usage};
 use schemars::JsonSchema;
@@ -22,23 +22,24 @@ pub struct ModelResponse {
     pub usage: Option<Usage>,
     pub cost: Cost,
     pub provider: String,
-    /// The model that answered, by its name in the provider's response.
+    /// Name of the model that answered, as stated in the provider's response.
     pub model: String,
     /// Whether the provider enforced the schema.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub schema_enforced: bool,
-    /// Whether the rehearsal model answered instead of a real one.
+    /// Whether the rehearsal model answered instead of a real model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rehearsal: bool,
-    /// How many times the call was sent until it was answered.
+    /// Number of times the request was sent until it was answered.
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub attempts: u32,
-    /// Duration of the original call, with time in queues and retries; replays keep it.
+    /// Duration of the original call in milliseconds, including waits and retries. A replayed response has the same
+    /// value.
     pub duration_ms: u64,
 }
 
 impl ModelResponse {
-    /// Sum of the tokens, if every response reports them.
+    /// Sum of the token counts of all responses, or `None` if any response does not report them.
     pub fn total_usage(responses: &[ModelResponse]) -> Option<Usage> {
         responses.iter().try_fold(Usage::default(), |sum, response| Some(sum + response.usage?))
     }
@@ -56,17 +57,17 @@ impl ModelResponse {
     }
 }
 
-/// Totals of several calls: count, tokens and cost.
+/// Totals of several model calls: number of calls, tokens and cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CallTotals {
     pub calls: u64,
-    /// Calls that were not planned: repeated questions and summaries.
+    /// Number of calls in addition to the planned ones: repeated requests and summaries.
     #[serde(default)]
     pub extra: u64,
-    /// Tokens of the calls that reported them.
+    /// Sum of the token counts that the responses report.
     pub usage: Usage,
     pub cost: Cost,
-    /// Whether the rehearsal model gave any of the answers.
+    /// Whether the rehearsal model answered any of the calls.
     pub rehearsal: bool,
 }
 
@@ -117,7 +118,7 @@ impl StopReason {
     }
 }
 
-/// Serializes usage as an array of input, cached input, cache write and output tokens.
+/// Serializes token usage as an array of four numbers: input, cached input, cache write and output tokens.
 mod four_figures {
     use assize_types::Usage;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,4 +1,5 @@
-//! Model client of the sandbox: sends each model request to the host, over the only channel out of the sandbox.
+//! Model client inside the sandbox. It sends each model request to the host, over the only channel out of the
+//! sandbox.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,19 +18,21 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-/// Folder of the conversation logs, which are updated after every response.
+/// Folder for the conversation logs, which are updated after every model response.
 const LOGS: &str = "/workspace/logs";
 
-/// Model that forwards requests to the host.
+/// Model that forwards requests to the host and logs the conversations.
 pub(crate) struct HostModel {
     out: Mutex<File>,
+    /// Senders for the answers to calls in progress, by the number of the call.
     pending: Arc<Mutex<HashMap<StreamId, oneshot::Sender<HostAnswer>>>>,
     next_number: AtomicU32,
     minutes: Mutex<Transcript>,
 }
 
 impl HostModel {
-    /// Starts a thread that reads the host's answers. `cancel` fires when the host cancels or disconnects.
+    /// Opens the channel to the host and starts a thread that reads the host's answers. The thread triggers `cancel`
+    /// when the host cancels the debate or disconnects.
     pub(crate) fn open(
         channel: OwnedFd,
         minutes: Transcript,
@@ -60,7 +63,7 @@ impl HostModel {
                     }
                 }
             }
-            // Dropping the senders fails the pending calls.
+            // Dropping the senders makes the pending calls fail.
             calls.lock().unwrap_or_else(PoisonError::into_inner).clear();
             cancel.cancel(HOST_IS_GONE);
         });
@@ -84,7 +87,7 @@ impl HostModel {
         let (sender, answer) = oneshot::channel();
         self.pending().insert(number, sender);
         let mut bytes = Vec::new();
-        // A request that exceeds the frame limit is reported like one that exceeds the model's limit.
+        // A request that exceeds the maximum frame size is reported like a request that exceeds the model's limit.
         Frame::put_message(&mut bytes, FrameKind::Call, number, call)
             .map_err(|error| ModelError::new(ErrorKind::TooLarge, error.to_string()))?;
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,7 +95,7 @@ impl HostModel {
         Ok(answer)
     }
 
-    /// Adds a response to the logs of the conversations it belongs to.
+    /// Adds a model response to the logs of the conversations that it belongs to.
     fn write_logs(&self, key: &str, response: &ModelResponse) -> std::io::Result<()> {
         let Ok(key) = EffectKey::new(key) else { return Ok(()) };
         let mut minutes = self.minutes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,10 +123,12 @@ impl Model for HostModel {
             self.send_call(&host_call)?.await.map_err(|_| internal(HOST_IS_GONE.to_owned()))?;
         match answer {
             HostAnswer::Done(value) => {
-                let response: ModelResponse =
-                    serde_json::from_value(value).map_err(|error| internal(error.to_string()))?;
-                self.write_logs(&key, &response)
-                    .map_err(|error| internal(format!("cannot write `{LOGS}`: {error}")))?;
+                let response: ModelResponse = serde_json::from_value(value).map_err(|error| {
+                    internal(format!("the host sent an invalid model response: {error}"))
+                })?;
+                self.write_logs(&key, &response).map_err(|error| {
+                    internal(format!("cannot write a log in `{LOGS}`: {error}"))
+                })?;
                 Ok(response)
             }
             HostAnswer::Failed(value) => Err(to_model_error(&value)),
@@ -131,7 +136,7 @@ impl Model for HostModel {
     }
 }
 
-/// Converts the host's error answer.
+/// Converts an error that the host sent to a model error.
 fn to_model_error(value: &Value) -> ModelError {
     let kind = serde_json::from_value(value["kind"].clone()).unwrap_or(ErrorKind::Internal);
     ModelError::new(

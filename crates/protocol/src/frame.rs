@@ -1,4 +1,4 @@
-//! Frames, the unit of transmission, and their decoder for untrusted input.
+//! Frames, the units of transmission, and a decoder of frames from untrusted input.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,35 +9,36 @@ pub const MAX_DATA: usize = 64 * 1024;
 /// Maximum size of a frame in bytes, including kind and stream, without the length field.
 pub const MAX_FRAME: usize = 1024 * 1024;
 
-/// Size of the length, kind and stream fields.
+/// Size of the length, kind and stream fields of a frame, in bytes.
 const HEADER: usize = 4 + 1 + 4;
 
-/// Id of a stream: one request with its data and reply. The host counts up from 1; 0 is the connection itself.
+/// Id of a stream, which consists of one request, its data and its reply. The host numbers streams from 1; frames with
+/// the id 0 concern the whole connection.
 pub type StreamId = u32;
 
 /// Kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
-    /// The first frame in each direction, with the protocol version.
+    /// First frame in each direction, with the protocol version.
     Hello = 1,
     /// Opens a stream with a request.
     Open = 2,
     /// Bytes for a port. The first payload byte is the port number.
     Data = 3,
-    /// End of data on a port.
+    /// End of the data on a port.
     Close = 4,
-    /// Number of additional bytes that the receiver accepts on a port.
+    /// Flow control: number of additional bytes that the receiver accepts on a port.
     Credit = 5,
-    /// The reply: the last frame of a stream.
+    /// Reply to the request, and last frame of the stream.
     Done = 6,
-    /// Cancels a stream.
+    /// Cancels the request of a stream.
     Cancel = 7,
     /// Request from a program to the host, with a call number chosen by the program.
     Call = 8,
     /// The host's answer to the call with the same number.
     Answer = 9,
-    /// Event from a program to the host, without an answer.
+    /// Event from a program to the host, which gets no answer.
     Event = 10,
 }
 
@@ -58,7 +59,7 @@ pub struct Frame {
     pub payload: Vec<u8>,
 }
 
-/// Error of encoding or decoding a frame.
+/// Error when a frame is encoded or decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     #[error("frame of {0} bytes exceeds the limit of {MAX_FRAME} bytes")]
@@ -89,7 +90,7 @@ impl Frame {
             return Err(FrameError::TooMuch(size));
         }
         out.reserve(size + 4);
-        #[expect(clippy::cast_possible_truncation, reason = "MAX_FRAME fits")]
+        #[expect(clippy::cast_possible_truncation, reason = "MAX_FRAME fits into 32 bits")]
         out.extend_from_slice(&(size as u32).to_le_bytes());
         out.push(kind as u8);
         out.extend_from_slice(&stream.to_le_bytes());
@@ -114,7 +115,7 @@ impl Frame {
         Frame::put(out, kind, stream, &[&text])
     }
 
-    /// Appends data frames for a port, as many as the bytes need.
+    /// Appends as many data frames for a port as the bytes need.
     pub fn put_data(out: &mut Vec<u8>, stream: StreamId, port: u8, bytes: &[u8]) {
         for chunk in bytes.chunks(MAX_DATA) {
             // Cannot fail: MAX_DATA is below MAX_FRAME.
@@ -140,20 +141,20 @@ impl Frame {
             .map_err(|error| FrameError::Unreadable(error.to_string()))
     }
 
-    /// Port of a data, close or credit frame, and the rest of the payload.
+    /// Returns the port of a data, close or credit frame, and the rest of the payload.
     pub fn on_port(&self) -> Result<(u8, &[u8]), FrameError> {
         match self.payload.split_first() {
             Some((port, rest)) => Ok((*port, rest)),
-            None => Err(FrameError::Unreadable("missing port".to_owned())),
+            None => Err(FrameError::Unreadable("missing port number".to_owned())),
         }
     }
 
-    /// Port and number of bytes of a credit frame.
+    /// Returns the port and the number of bytes in a credit frame.
     pub fn credit(&self) -> Result<(u8, u32), FrameError> {
         let (port, rest) = self.on_port()?;
         match rest.try_into() {
             Ok(bytes) => Ok((port, u32::from_le_bytes(bytes))),
-            Err(_) => Err(FrameError::Unreadable("invalid credit".to_owned())),
+            Err(_) => Err(FrameError::Unreadable("invalid number of credit bytes".to_owned())),
         }
     }
 }
@@ -171,8 +172,8 @@ impl FrameDecoder {
         FrameDecoder::default()
     }
 
-    /// Adds received bytes. Call [`Decoder::next_frame`] until it returns `None` before pushing again: then the
-    /// buffer never holds more than one incomplete frame.
+    /// Adds received bytes. Before each call, [`FrameDecoder::next_frame`] must be called until it returns `None`, so
+    /// that the buffer never contains more than one incomplete frame.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.start);
         self.start = 0;
@@ -182,7 +183,7 @@ impl FrameDecoder {
     /// Returns the next complete frame, or `None` if more bytes are needed.
     ///
     /// # Errors
-    /// When the bytes are not a valid frame. The rest of the stream cannot be decoded then.
+    /// When the bytes are not a valid frame. The remaining bytes then cannot be decoded either.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let rest = &self.buffer[self.start..];
         let Some((length, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
@@ -209,7 +210,7 @@ mod tests {
 
     use super::*;
 
-    /// Decodes any bytes in chunks: must give frames or an error, and never buffer more than one frame.
+    /// Decodes bytes in chunks. The decoder must return frames or an error, and never buffer more than one frame.
     fn fuzz_decoder(bytes: &[u8], piece: usize) {
         let mut decoder = FrameDecoder::new();
         for piece in bytes.chunks(piece.max(1)) {
@@ -238,14 +239,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_bytes_do_not_panic_the_decoder(
+        fn decoder_does_not_panic_on_arbitrary_bytes(
             bytes in prop::collection::vec(any::<u8>(), 0..400), piece in 1_usize..50,
         ) {
             fuzz_decoder(&bytes, piece);
         }
 
         #[test]
-        fn corrupted_frames_do_not_panic_the_decoder(
+        fn decoder_does_not_panic_on_corrupted_frames(
             mut frames in prop::collection::vec((any_kind(), any::<u32>(), prop::collection::vec(any::<u8>(), 0..60)), 1..8),
             wrong in any::<prop::sample::Index>(), byte in any::<u8>(), piece in 1_usize..50,
         ) {
@@ -260,7 +261,7 @@ mod tests {
         }
 
         #[test]
-        fn frames_round_trip_in_any_chunking(
+        fn frames_round_trip_through_chunks_of_any_size(
             frames in prop::collection::vec((any_kind(), any::<u32>(), prop::collection::vec(any::<u8>(), 0..60)), 0..8),
             piece in 1_usize..50,
         ) {
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn oversized_frame_is_rejected_before_its_payload() {
+    fn decoder_rejects_an_oversized_frame_before_its_payload_arrives() {
         let mut decoder = FrameDecoder::new();
         decoder.push(&u32::MAX.to_le_bytes());
         assert_eq!(decoder.next_frame(), Err(FrameError::TooLong(u32::MAX as usize)));
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn long_data_is_split_into_frames() {
+    fn long_data_is_split_into_several_frames() {
         let mut bytes = Vec::new();
         Frame::put_data(&mut bytes, 7, 1, &vec![b'x'; 2 * MAX_DATA + 1]);
         let mut decoder = FrameDecoder::new();

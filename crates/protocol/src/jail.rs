@@ -1,6 +1,7 @@
 //! Messages between the host and the keeper, the process that builds and supervises a jail.
 //!
-//! The host sends one [`JailSetup`] as a JSON line on the keeper's standard input. Closing that input ends the jail.
+//! The host sends one [`JailSetup`] as a line of JSON to the keeper's standard input. The jail ends when that input is
+//! closed.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,13 +16,15 @@ pub struct JailSetup {
     pub files: Vec<JailFile>,
     /// Writable folders, all on one tmpfs.
     pub writable: Vec<String>,
-    /// Limits of that tmpfs on its size and its number of files.
+    /// Maximum size of the tmpfs with the writable folders, in bytes.
     pub disk_bytes: u64,
+    /// Maximum number of files on the tmpfs with the writable folders.
     pub disk_files: u64,
-    /// Cgroups to enter: v1, one for each controller, or v2. The keeper removes them at the end.
+    /// Cgroups v1 that the jail enters, one for each controller. The keeper removes them when the jail has ended.
     pub groups_v1: Vec<String>,
+    /// Cgroup v2 that the jail enters. The keeper removes it when the jail has ended.
     pub group_v2: Option<String>,
-    /// Host users for the guest agent and the programs; the caller's own user if `None`.
+    /// Host users of the guest agent and the programs. If `None`, both run as the user of the keeper.
     pub users: Option<JailUsers>,
     pub host_name: String,
     /// VM emulator to run in the jail instead of the guest agent.
@@ -30,13 +33,13 @@ pub struct JailSetup {
 }
 
 impl JailSetup {
-    /// Mounts a file or folder of the host read-only.
+    /// Adds a read-only mount of a host file or folder.
     pub fn piece(&mut self, from: &str, to: &str, optional: bool) {
         let (from, to) = (from.to_owned(), to.to_owned());
         self.pieces.push(HostMount { from, to, device: false, optional });
     }
 
-    /// Mounts a device of the host.
+    /// Adds the mount of a host device.
     pub fn device(&mut self, from: &str, to: &str) {
         let (from, to) = (from.to_owned(), to.to_owned());
         self.pieces.push(HostMount { from, to, device: true, optional: false });
@@ -48,13 +51,14 @@ impl JailSetup {
     }
 }
 
-/// VM emulator (QEMU) to run in a jail. Descriptor 3 is the channel; 4 and up were sent with this message.
+/// VM emulator (QEMU) to run in a jail. Its file descriptor 3 is the channel; its descriptors from 4 on are those that
+/// the host sent with the [`JailSetup`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Emulator {
     pub argv: Vec<String>,
-    /// Limit on its address space, in bytes.
+    /// Limit on the address space of the emulator, in bytes.
     pub address_space: u64,
-    /// Host group that it keeps, for access to a device.
+    /// Id of the host group that the emulator stays in, for access to a device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<u32>,
 }
@@ -64,10 +68,10 @@ pub struct Emulator {
 pub struct HostMount {
     pub from: String,
     pub to: String,
-    /// Whether it is a device. Programs can write only to devices.
+    /// Whether the mount is a device. Programs can write to devices, but to no other mount.
     #[serde(default)]
     pub device: bool,
-    /// Whether it may be missing on the host.
+    /// Whether the file or folder may be missing on the host.
     #[serde(default)]
     pub optional: bool,
 }
@@ -84,24 +88,24 @@ pub struct JailFile {
     pub text: String,
 }
 
-/// User ids on the host; the group ids are the same.
+/// Host user ids of the guest agent and the programs in a jail. Their group ids are the same numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JailUsers {
     pub guest: u32,
     pub program: u32,
 }
 
-/// The keeper's answer, as one JSON line.
+/// The keeper's reply to the [`JailSetup`], as one line of JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeeperReply {
     /// The jail runs.
     Ready {
-        /// Host process id of its init process.
+        /// Process id, on the host, of the jail's init process.
         pid: u32,
-        /// Whether it has a `/proc`.
+        /// Whether the jail has a `/proc`.
         proc: bool,
-        /// Landlock ABI version that confines its programs; 0 for none.
+        /// Landlock ABI version that confines the programs in the jail; 0 if the kernel has no Landlock.
         landlock: u32,
     },
     Failed {

@@ -1,4 +1,4 @@
-//! Messages inside the frames.
+//! Messages that frames contain, encoded as JSON.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ pub struct Hello {
     pub version: u32,
     /// Limits for all programs in this sandbox.
     pub limits: GuestLimits,
-    /// Default environment of programs; an `Exec` can override each variable.
+    /// Default environment of programs; an [`ExecRequest`] can override each variable.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// Settings of the microVM; `None` on other backends.
@@ -23,23 +23,24 @@ pub struct Hello {
 pub struct MicroVmSettings {
     /// Seed for the random generator.
     pub entropy: Vec<u8>,
-    /// Current time.
+    /// Current time in nanoseconds since 1970.
     pub unix_nanos: u64,
     /// Memory limit of all programs together, in bytes.
     pub memory: u64,
-    /// Limit on processes and threads.
+    /// Maximum number of processes and threads.
     pub processes: u64,
     /// CPU limit in thousandths of a CPU.
     pub cpu_millis: u32,
-    /// Limits of the tmpfs on its size and its number of files.
+    /// Maximum size of the tmpfs with the writable folders, in bytes.
     pub disk_bytes: u64,
+    /// Maximum number of files on the tmpfs with the writable folders.
     pub disk_files: u64,
-    /// Mount point of the second disk, if it has layers.
+    /// Mount point of the disk with the layers; `None` if the sandbox has no layers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layers: Option<String>,
 }
 
-/// The guest agent's answer to [`Hello`]. In a microVM, the guest agent also sends it after boot.
+/// The guest agent's reply to [`Hello`]. In a microVM, the guest agent also sends this message after boot.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Welcome {
     pub version: u32,
@@ -48,32 +49,33 @@ pub struct Welcome {
 /// Limits that the guest agent enforces on every program it starts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct GuestLimits {
-    /// Maximum file size.
+    /// Maximum size of a file in bytes.
     pub file_bytes: u64,
-    /// Memory limit of all programs together, if no cgroup enforces it.
+    /// Memory limit of all programs together in bytes. It is set if no cgroup enforces the limit, so that the guest
+    /// agent has to enforce it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch_memory: Option<u64>,
-    /// Limit on processes and threads, if the kernel counts them for this sandbox's user alone.
+    /// Maximum number of processes and threads. It is set if the kernel counts them separately for this sandbox's user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
-    /// CPU seconds of one process, if no cgroup limits CPU time.
+    /// Maximum CPU time of each process in seconds. It is set if no cgroup limits CPU time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<u64>,
 }
 
-/// Request from the host, which opens a stream.
+/// Request from the host to the guest agent, which opens a stream.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuestRequest {
     /// Runs a program.
     Exec(ExecRequest),
-    /// Starts a program ahead of time; a later `Exec` with `prepared` uses it.
+    /// Starts a program ahead of time; a later [`ExecRequest`] with `prepared` uses it.
     Prepare(PrepareRequest),
     /// Sends a signal to a program and its process group.
     Signal { exec: u32, signal: i32 },
-    /// Writes a file, whose contents follow on port 0. Creates missing parent folders.
+    /// Writes a file, whose contents the host sends on port 0. Creates missing parent folders.
     Write { path: String, mode: u32 },
-    /// Reads a file, whose contents come on port 1.
+    /// Reads a file, whose contents the guest agent sends on port 1.
     Read { path: String, limit: u64 },
     /// Lists a folder.
     List { path: String },
@@ -81,26 +83,27 @@ pub enum GuestRequest {
     Remove { path: String },
 }
 
-/// Program to run.
+/// Request to run a program.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ExecRequest {
-    /// Absolute path of the program, and its arguments.
+    /// Program and its arguments. The program is a path, or a name that is looked up in `PATH`.
     pub argv: Vec<String>,
     /// Environment variables, in addition to those of [`Hello`].
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     pub cwd: String,
-    /// Whether standard input comes on port 0; otherwise it is empty.
+    /// Whether the host sends standard input on port 0. Otherwise standard input is empty.
     pub stdin: bool,
     pub limits: ExecLimits,
-    /// Whether the program may send messages to the host, on descriptor 3 and port 3; also on standard input if
-    /// `stdin` is false. Always false for code under trial.
+    /// Whether the program may exchange messages with the host on file descriptor 3 (port 3), and also on standard
+    /// input if `stdin` is false. Always false for code under trial.
     #[serde(default)]
     pub talk: bool,
-    /// Use the prepared program, if it is still there, with these arguments after its own.
+    /// Whether to use the prepared program, if it still runs. `argv` must begin with the command line of the prepared
+    /// program, which receives the remaining arguments.
     #[serde(default)]
     pub prepared: bool,
-    /// Kill all processes of the sandbox when the program ends, except those of other running programs.
+    /// Whether all processes of the sandbox are killed when the program ends, except those of other running programs.
     #[serde(default)]
     pub ends_all: bool,
 }
@@ -109,13 +112,13 @@ pub struct ExecRequest {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ExecLimits {
     pub wall_millis: u64,
-    /// Bytes of standard output and of standard error, each; the rest is discarded.
+    /// Maximum number of bytes of standard output, and also of standard error. More output is discarded.
     pub output_bytes: u64,
 }
 
-/// Program to start ahead of time, which waits on descriptor 3 until it is needed.
+/// Request to start a program ahead of time. The program waits on file descriptor 3 until it is needed.
 ///
-/// The program sends one byte when it is ready. A JSON line with `args`, `env` and `cwd` releases it.
+/// The program sends one byte when it is ready. A line of JSON with `args`, `env` and `cwd` ends its wait.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PrepareRequest {
     pub argv: Vec<String>,
@@ -127,12 +130,12 @@ pub struct PrepareRequest {
 /// Call from a program to the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostCall {
-    /// Stable key: a repeated call with the same key makes the same request.
+    /// Stable journal key of the call. A repeated call with the same key has the same request.
     pub key: String,
     pub request: serde_json::Value,
 }
 
-/// The host's answer to a [`Call`].
+/// The host's answer to a [`HostCall`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostAnswer {
@@ -140,7 +143,7 @@ pub enum HostAnswer {
     Failed(serde_json::Value),
 }
 
-/// Reply to a [`Request`], which ends the stream.
+/// Reply to a [`GuestRequest`], which ends the stream.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuestReply {
@@ -159,7 +162,7 @@ pub struct ProgramExit {
     pub signal: Option<i32>,
     #[serde(default)]
     pub timed_out: bool,
-    /// Whether a process was killed for exceeding the memory limit, as far as the guest agent can tell.
+    /// Whether a process was killed because it exceeded the memory limit, as far as the guest agent can determine.
     #[serde(default)]
     pub out_of_memory: bool,
     /// Whether output beyond the limit was discarded.
@@ -169,7 +172,7 @@ pub struct ProgramExit {
     #[serde(default)]
     pub disk_full: bool,
     pub micros: u64,
-    /// Peak memory of the largest process; in a microVM, of all programs since it started.
+    /// Peak memory of the largest process in bytes; in a microVM, of all programs since the microVM started.
     #[serde(default)]
     pub peak_bytes: u64,
     /// Whether a prepared program was used.
@@ -177,10 +180,10 @@ pub struct ProgramExit {
     pub prepared: bool,
 }
 
-/// Folder entry.
+/// Entry of a folder in the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FolderEntry {
-    /// Name, with invalid UTF-8 replaced.
+    /// Name of the entry, with invalid UTF-8 replaced.
     pub name: String,
     pub kind: FolderEntryKind,
     pub size: u64,
@@ -196,7 +199,7 @@ pub enum FolderEntryKind {
     Other,
 }
 
-/// Error reply to a request.
+/// Reply of the guest agent to a request that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct GuestFailure {
@@ -210,7 +213,7 @@ impl GuestFailure {
     }
 }
 
-/// Cause of a failure, as far as callers distinguish them.
+/// Cause of a failed request. Only causes that callers distinguish are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuestFailureCause {
@@ -218,7 +221,7 @@ pub enum GuestFailureCause {
     /// The entry exists but has another type, such as a folder instead of a file.
     WrongKind,
     Denied,
-    /// The disk is full.
+    /// The disk of the sandbox is full.
     Full,
     TooLarge,
     /// The request is invalid.

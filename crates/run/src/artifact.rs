@@ -1,4 +1,4 @@
-//! Artifacts: content-addressed bytes that runs share.
+//! Artifacts: content-addressed byte strings in the store. Runs that store the same bytes share one artifact.
 
 use assize_types::Fingerprint;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 /// Id of an artifact: the SHA-256 of its bytes.
 pub type ArtifactId = Fingerprint;
 
-/// Reference of a run to an artifact, under a name.
+/// Entry in the list of a run's artifacts: the name that the run stored the artifact under, its id and its size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArtifactUse {
     pub name: String,

@@ -1,12 +1,12 @@
 //! Audit log: actor, action and subject of every change. Each entry contains the hash of the previous
-//! one, so that a changed or removed entry is detected.
+//! entry, so that a changed or removed entry is detected.
 
 use assize_types::Fingerprint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// An audit entry to be written.
+/// Content of an audit entry that is not written yet. The store adds the id, the time and the hashes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewAuditEntry {
     pub actor: String,
@@ -15,14 +15,14 @@ pub struct NewAuditEntry {
     pub detail: Value,
 }
 
-/// Filter for audit entries.
+/// Filter for reading the audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AuditQuery {
-    /// Only entries about this subject.
+    /// Return only audit entries about this subject; `None` for all subjects.
     pub subject: Option<String>,
-    /// Only entries with a larger id.
+    /// Return only audit entries with an id above this number.
     pub after: u64,
-    /// Maximum number of entries; 0 for no limit.
+    /// Maximum number of audit entries to return; 0 for no limit.
     pub limit: usize,
 }
 
@@ -35,7 +35,7 @@ pub struct AuditEntry {
     pub action: String,
     pub subject: String,
     pub detail: Value,
-    /// Hash of the previous entry; all zeros for the first.
+    /// Hash of the previous audit entry; all zeros for the first entry of the log.
     pub previous: Fingerprint,
     pub hash: Fingerprint,
 }
@@ -47,14 +47,14 @@ pub enum AuditVerdict {
     Intact {
         entries: u64,
     },
-    /// The entry with this id was changed, is missing, or does not follow the previous one.
+    /// The audit entry with the id `at` was changed, is missing, or does not follow the previous entry.
     Broken {
         at: u64,
     },
 }
 
 impl AuditEntry {
-    /// Creates an entry with its hash, chained to the hash of the previous entry.
+    /// Creates an audit entry that contains the hash of the previous entry, and computes its hash.
     pub fn chained(id: u64, at: u64, entry: NewAuditEntry, previous: Fingerprint) -> AuditEntry {
         let NewAuditEntry { actor, action, subject, detail } = entry;
         let hash = Fingerprint::NONE;
@@ -63,7 +63,7 @@ impl AuditEntry {
         entry
     }
 
-    /// Hash of the entry's content.
+    /// Computes the hash that an unchanged audit entry with this content must have.
     fn expected_hash(&self) -> Fingerprint {
         let text = json!([
             self.id,
@@ -79,8 +79,8 @@ impl AuditEntry {
 }
 
 impl AuditVerdict {
-    /// Verifies a whole log, oldest entry first. `head` is the id of the last entry before the log was read; entries
-    /// may have been added since.
+    /// Verifies a whole audit log, given with the oldest entry first. `head` is the id of the last entry, read before
+    /// the log was read; entries may have been added in between.
     pub fn of(log: &[AuditEntry], head: u64) -> AuditVerdict {
         let mut previous = (0, Fingerprint::NONE);
         for entry in log {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changed_missing_swapped_and_truncated_entries_are_detected() {
+    fn audit_log_with_changed_missing_swapped_or_truncated_entries_is_reported_as_broken() {
         let mut log: Vec<AuditEntry> = Vec::new();
         for id in 1..=4 {
             let previous = log.last().map_or(Fingerprint::NONE, |entry| entry.hash);

@@ -1,15 +1,15 @@
-//! Model calls as the store accounts for them: before each is sent, and when it has ended.
+//! Stored records of model calls. The store writes a record before a call is sent, and updates it when the call ends.
 
 use assize_types::Cost;
 use serde::{Deserialize, Serialize};
 
-/// State and cost of a model call.
+/// Stored record of a model call: its state, tokens and cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredCall {
     pub how: CallState,
-    /// Tokens used, or the upper bound while the actual number is unknown.
+    /// Number of tokens that the call used, or an upper bound while the actual number is unknown.
     pub tokens: u64,
-    /// Cost, or the upper bound while the actual cost is unknown.
+    /// Cost of the call, or an upper bound while the actual cost is unknown.
     pub cost: Cost,
 }
 
@@ -17,10 +17,10 @@ pub struct StoredCall {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
-    /// In flight, or the process that made the call died.
+    /// The call is in flight, or the process that made the call died before it stored the end of the call.
     Sent,
     Answered,
-    /// There is no answer, but the provider may have charged for the call.
+    /// The call ended without an answer, but the provider may have charged for it.
     Lost,
     /// The call failed before the provider charged for it.
     Free,

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Journal form of a call that failed.
+/// Error of a failed model call, in the form that the journal stores.
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 struct CallFailure {
@@ -24,19 +24,19 @@ struct CallFailure {
     message: String,
 }
 
-/// Model for one step of a run: it records every call as an effect. Repeated calls of the step are recorded under
-/// its key and a number.
+/// Model for one step of a run, which records every call as an effect. The first call of the step is recorded under
+/// the key of the step, and each further call under that key with a number appended.
 pub struct JournaledModel<'a, S: State> {
     context: &'a Context<S>,
     model: &'a dyn Model,
     key: String,
-    /// Creates the event that is emitted with the first answer.
+    /// Creates the event that is emitted with the first answer of the model.
     make_event: Option<MakeEvent<'a>>,
     /// Caches the hash of the prefix that the requests of one conversation share.
     hasher: Option<&'a PrefixHasher>,
-    /// Whether a refusal counts as a failed call, which can be retried.
+    /// Whether a model's refusal to answer counts as a failed call, which can be retried.
     insists: bool,
-    /// Whether the call counts as an extra call, beyond the planned ones.
+    /// Whether calls count as extra calls in the totals, that is, in addition to the planned calls.
     is_extra: bool,
     progress: Mutex<Progress>,
 }
@@ -46,18 +46,18 @@ type MakeEvent<'a> = Box<dyn Fn() -> Option<GraphEvent> + Send + Sync + 'a>;
 #[derive(Default)]
 struct Progress {
     calls: u32,
-    /// Whether at least one call went to the model instead of the journal.
+    /// Whether at least one call was sent to the model and not answered from the journal.
     asked: bool,
     spent: CallTotals,
-    /// Error that stops the run. `ModelError` cannot carry it.
+    /// Error that stops the run. It is stored here because a `ModelError` cannot contain a `RunError`.
     stop: Option<RunError>,
-    /// The last call, if it failed and its failure is not in the journal yet.
+    /// The last model call, if it failed and its failure is not in the journal yet.
     failed: Option<FailedEffect<CallFailure>>,
 }
 
 impl<S: State> std::fmt::Debug for JournaledModel<'_, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Asking").field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("JournaledModel").field("key", &self.key).finish_non_exhaustive()
     }
 }
 
@@ -75,7 +75,7 @@ impl<'a, S: State> JournaledModel<'a, S> {
         }
     }
 
-    /// Emits an event with the first answer. `make_event` is called only if the run has listeners.
+    /// Emits an event with the first answer of the model. `make_event` is called only if the run has an observer.
     #[must_use]
     pub fn telling(
         mut self,
@@ -85,21 +85,21 @@ impl<'a, S: State> JournaledModel<'a, S> {
         self
     }
 
-    /// Computes fingerprints of requests with a hasher that has cached the earlier turns.
+    /// Computes the fingerprints of requests with a hasher that caches the hash of the conversation's earlier turns.
     #[must_use]
     pub fn hashed_by(mut self, hasher: &'a PrefixHasher) -> Self {
         self.hasher = Some(hasher);
         self
     }
 
-    /// Treats a refusal of the model as a failed call.
+    /// Treats a model's refusal to answer as a failed call.
     #[must_use]
     pub fn insisting(mut self) -> Self {
         self.insists = true;
         self
     }
 
-    /// Counts the call as an extra call, beyond the planned ones.
+    /// Counts the calls as extra calls in the totals, that is, in addition to the planned calls.
     #[must_use]
     pub fn extra(mut self) -> Self {
         self.is_extra = true;
@@ -110,7 +110,8 @@ impl<'a, S: State> JournaledModel<'a, S> {
         self.context
     }
 
-    /// Requests one answer. The run may continue after the inner error, but not after the outer one.
+    /// Requests one answer from the model. The inner error is a failed call, after which the run may continue. The
+    /// outer error stops the run.
     pub async fn answer(
         &self,
         request: &ModelRequest,
@@ -120,7 +121,8 @@ impl<'a, S: State> JournaledModel<'a, S> {
         Ok(answer)
     }
 
-    /// Requests a typed JSON value.
+    /// Requests an answer from the model that is a JSON value of type `T`. The inner error is a failed call, after
+    /// which the run may continue. The outer error stops the run.
     pub async fn value<T>(
         &self,
         ask: JsonRequest<'_, T>,
@@ -137,7 +139,7 @@ impl<'a, S: State> JournaledModel<'a, S> {
         CallOptions { cancel: self.context.cancel().clone(), on_delta: None, key: None }
     }
 
-    /// Continues after a failed call, and records the failure in the journal.
+    /// Records the failure of the last model call in the journal, so that the run can continue without its answer.
     pub async fn go_on(&self) -> Result<(), RunError> {
         let failed = self.progress().failed.take();
         if let Some(failed) = failed {
@@ -146,12 +148,12 @@ impl<'a, S: State> JournaledModel<'a, S> {
         Ok(())
     }
 
-    /// Error message of the last call, if it failed and its failure is not in the journal yet.
+    /// Error message of the last model call, if it failed and its failure is not in the journal yet.
     pub fn failure(&self) -> Option<String> {
         self.progress().failed.as_ref().map(|failed| failed.error.message.clone())
     }
 
-    /// Fails if the run was stopped during the call.
+    /// Returns an error if the run was stopped during the last model call.
     fn check_stopped(&self) -> Result<(), NodeError> {
         match self.progress().stop.take() {
             Some(error) => Err(NodeError::Stop(error)),
@@ -159,7 +161,7 @@ impl<'a, S: State> JournaledModel<'a, S> {
         }
     }
 
-    /// Whether at least one call went to the model instead of the journal.
+    /// Whether at least one call was sent to the model and not answered from the journal.
     pub fn asked(&self) -> bool {
         self.progress().asked
     }
@@ -173,7 +175,7 @@ impl<'a, S: State> JournaledModel<'a, S> {
     }
 }
 
-/// Error for a model that refused to answer.
+/// Creates the error for a model that refused to answer.
 pub fn declined() -> ModelError {
     ModelError::new(ErrorKind::Declined, "the model declined to answer")
 }
@@ -194,7 +196,7 @@ impl<S: State> Model for JournaledModel<'_, S> {
             }
         };
         let mut original = None;
-        // `effect` below reports an invalid key.
+        // An invalid key is ignored here: the call of `effect` below reports it.
         let name = self.context.key(&key).ok();
         let call = CallOptions { key: name.as_ref().map(EffectKey::as_str), ..call };
         let asked = async {
@@ -235,7 +237,7 @@ impl<S: State> Model for JournaledModel<'_, S> {
             }
             Err(EffectError::Stop(error)) => {
                 progress.stop = Some(error);
-                Err(ModelError::new(ErrorKind::Cancelled, "the run was stopped"))
+                Err(ModelError::new(ErrorKind::Cancelled, "the run was stopped during the call"))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! End of a run: stores its outcome, and explains failures to the caller.
+//! End of a run: stores the outcome of the run, and converts errors to failures that users understand.
 
 use std::error::Error;
 use std::time::Duration;
@@ -16,24 +16,24 @@ use crate::run::{Ending, Lease, Run, RunId, RunStatus};
 use crate::state::how_to_resume;
 use crate::store::Store;
 
-/// Timeout for storing the end of a run that ended early, because the user waits.
+/// Timeout for storing the end of a run that failed or was cancelled. It is short because the user waits meanwhile.
 const LAST_WRITE: Duration = Duration::from_secs(2);
 
 /// A run that completed, with its report.
 #[derive(Debug)]
 pub struct CompletedRun<R> {
     pub report: R,
-    /// Whether the report could be stored. The user has paid for it, so it is shown even if not.
+    /// Whether the report could be stored. If not, the report is still shown, because the user has paid for it.
     pub stored: Result<(), StoreError>,
 }
 
-/// Failure of a run that ended before it was done.
+/// Failure of a run that ended before it completed.
 #[derive(Debug)]
 pub struct RunFailure {
     pub failure: Failure,
-    /// Message that tells how to resume the run, if that is possible.
+    /// Message with the command that resumes the run; `None` if the run cannot be resumed.
     pub resume: Option<String>,
-    /// Whether the run is only paused: the server or another worker resumes it later.
+    /// Whether the run is only paused: the server or another worker resumes the run later.
     pub is_paused: bool,
 }
 
@@ -43,7 +43,7 @@ impl From<Failure> for RunFailure {
     }
 }
 
-/// Why the execution of a job ended early.
+/// Reason why the execution of a job ended before the job completed.
 #[derive(Debug)]
 pub enum ExecuteError {
     Run(RunError),
@@ -68,7 +68,7 @@ impl From<InvalidGraph> for ExecuteError {
     }
 }
 
-/// Failure of a graph node, as users see it.
+/// Failure of a graph node, in the form that users see.
 #[derive(Debug)]
 pub struct NodeFailure {
     pub failure: Failure,
@@ -85,29 +85,30 @@ impl From<Failure> for NodeFailure {
 /// The error that a node failed with.
 pub type NodeSource = Box<dyn Error + Send + Sync>;
 
-/// Explains errors of a job's own nodes, and returns unknown errors as `Err`.
+/// Function of a job that converts an error of the job's nodes to a failure. It returns unknown errors as `Err`.
 pub(crate) type Explain = fn(NodeSource) -> Result<NodeFailure, NodeSource>;
 
-/// The last event of a cancelled run.
+/// Creates the last event of a cancelled run.
 fn ended(status: RunStatus, error: String) -> GraphEvent {
     RunEvent::RunEnded { status, error: Some(error), failure: None, resumable: None }.into()
 }
 
-/// The last event of a failed run. It contains the failure, so that remote clients can show it.
+/// Creates the last event of a failed run. The event contains the failure, so that remote clients can show it.
 fn failed(error: String, failure: &Failure, resumable: bool) -> GraphEvent {
     let (error, failure) = (Some(error), Some(failure.clone()));
     let status = RunStatus::Failed;
     RunEvent::RunEnded { status, error, failure, resumable: Some(resumable) }.into()
 }
 
-/// Stores that a run is done.
+/// Stores the result of a completed run and its last event.
 pub(crate) async fn done(journal: &RunJournal, result: Value) -> Result<(), StoreError> {
     let status = RunStatus::Done;
     let ended = RunEvent::RunEnded { status, error: None, failure: None, resumable: None };
     journal.finish(Ending::Done { result }, vec![ended.into()]).await.map(drop)
 }
 
-/// Stores that a run ended before it was done, and returns the failure for the caller.
+/// Stores that a run failed or was cancelled, and returns the failure for the caller. A paused run is not stored as
+/// ended, because it is resumed later.
 pub(crate) async fn ended_early(
     journal: &RunJournal,
     error: ExecuteError,
@@ -145,12 +146,13 @@ pub(crate) async fn ended_early(
     };
     let mut events: Vec<GraphEvent> = pipeline_ended(run.kind, &ending).into_iter().collect();
     events.push(event);
-    // A failed write loses nothing: the journal has all records, and the run counts as stopped.
+    // If this write fails, nothing is lost: the journal has all records, and the run counts as stopped.
     let _ = tokio::time::timeout(LAST_WRITE, journal.finish(ending, events)).await;
     RunFailure { failure, resume, is_paused: false }
 }
 
-/// Replaces an error that followed from another process cancelling the run or taking over its lease.
+/// Returns the cause of an error if the store shows one: another process cancelled the run or took over its lease.
+/// Otherwise returns the error unchanged.
 async fn reconcile_with_store(error: RunError, journal: &RunJournal) -> RunError {
     match (error, journal.run().await) {
         (error @ RunError::Cancelled { .. }, _) => error,
@@ -163,7 +165,7 @@ async fn reconcile_with_store(error: RunError, journal: &RunJournal) -> RunError
     }
 }
 
-/// The additional last event of a consultation that ended early.
+/// Creates the additional event that a consultation emits when it fails or is cancelled; `None` for other runs.
 fn pipeline_ended(kind: RunKind, ending: &Ending) -> Option<GraphEvent> {
     let event = match ending {
         _ if kind != RunKind::Consult => return None,
@@ -174,8 +176,8 @@ fn pipeline_ended(kind: RunKind, ending: &Ending) -> Option<GraphEvent> {
     Some(event.into())
 }
 
-/// Cancels a run, whichever process holds its lease: that process is fenced at its next write. Servers do not resume
-/// a cancelled run automatically.
+/// Cancels a run, even if another process holds its lease. Later writes of that process are refused. Servers do not
+/// resume a cancelled run automatically.
 pub async fn cancel(store: &dyn Store, run: &Run) -> Result<(), StoreError> {
     let reason = CancelReason::Stopped.to_string();
     let ending = Ending::Cancelled { reason: reason.clone() };
@@ -186,7 +188,7 @@ pub async fn cancel(store: &dyn Store, run: &Run) -> Result<(), StoreError> {
         let lease = Lease { run: run.id.clone(), epoch };
         match store.stop(&lease, &reason, events.clone()).await {
             Err(StoreError::Fenced(id)) => {
-                // Another process claimed the run in the meantime: cancel that epoch, too.
+                // Another process claimed the run in the meantime: cancel the run again, with its new epoch.
                 let now = store.run(&run.id).await?;
                 if now.status != RunStatus::Running || now.epoch == epoch {
                     return Err(StoreError::Fenced(id));
@@ -198,14 +200,14 @@ pub async fn cancel(store: &dyn Store, run: &Run) -> Result<(), StoreError> {
     }
 }
 
-/// Stores that a run failed by a panic, because the panicked task cannot.
+/// Stores that a run failed because its task panicked. The panicked task cannot store this itself.
 pub async fn record_panic(store: &dyn Store, id: &RunId) {
     tracing::error!(run = %id, "run panicked");
     let message = "internal error: assize panicked; the run can be resumed";
     fail(store, id, None, &Failure::new(FailureKind::Internal, message)).await;
 }
 
-/// Stores that a run failed whose lease is free. With `seen`, only if the run still has that epoch.
+/// Claims the lease of a run and stores that the run failed. With `seen`, does so only if the run still has that epoch.
 pub async fn fail(store: &dyn Store, id: &RunId, seen: Option<u64>, failure: &Failure) {
     let error = failure.message().to_owned();
     let events = vec![failed(error.clone(), failure, true)];
@@ -214,11 +216,12 @@ pub async fn fail(store: &dyn Store, id: &RunId, seen: Option<u64>, failure: &Fa
         store.finish(&lease, Ending::Failed { error }, events).await
     };
     if let Err(error) = stored.await {
-        tracing::error!(run = %id, %error, "cannot store that the run failed");
+        tracing::error!(run = %id, %error, "cannot store the failure of the run");
     }
 }
 
-/// Failure to show the user, and the message that tells how to resume the run, if that is possible.
+/// Converts an error of a run to the failure that users see, and to the message with the command that resumes the run.
+/// The message is `None` if the run cannot be resumed.
 fn explained(error: RunError, run: &Run, explain: Explain) -> (Failure, Option<String>) {
     let (kind, id) = (run.kind, &run.id);
     let resume = Some(how_to_resume(kind, id, ""));
@@ -241,7 +244,8 @@ fn explained(error: RunError, run: &Run, explain: Explain) -> (Failure, Option<S
         }
         RunError::Journal(JournalError::Fenced) => {
             let message = format!("another process has taken over `{id}`");
-            (Failure::new(FailureKind::Environment, message).hint("the run continues there"), None)
+            let hint = "that process continues the run";
+            (Failure::new(FailureKind::Environment, message).hint(hint), None)
         }
         RunError::Journal(JournalError::Failed(source)) => match source.downcast::<StoreError>() {
             Ok(gone) if matches!(*gone, StoreError::NoSuchRun(_)) => ((*gone).into(), None),
@@ -252,10 +256,10 @@ fn explained(error: RunError, run: &Run, explain: Explain) -> (Failure, Option<S
     }
 }
 
-/// Failure to show the user for an error of a node.
+/// Converts an error of a graph node to the failure that users see.
 fn of_node(node: &str, source: NodeSource, explain: Explain) -> NodeFailure {
     let of_graph = |error: RunError| match error {
-        // A graph within the node.
+        // The node executed a nested graph, and a node of the nested graph failed.
         RunError::Node { node, source, .. } => of_node(node, source, explain),
         error => Failure::from_error(FailureKind::Internal, &error).into(),
     };
@@ -266,6 +270,6 @@ fn of_node(node: &str, source: NodeSource, explain: Explain) -> NodeFailure {
         .or_else(|source| source.downcast::<RunError>().map(|error| of_graph(*error)))
         .or_else(explain)
         .unwrap_or_else(|source| {
-            Failure::new(FailureKind::Internal, format!("`{node}` failed: {source}")).into()
+            Failure::new(FailureKind::Internal, format!("step `{node}` failed: {source}")).into()
         })
 }

@@ -1,4 +1,4 @@
-//! Errors of the store.
+//! Errors of the store of runs.
 
 use assize_types::{Failure, FailureKind};
 use std::path::PathBuf;
@@ -17,17 +17,17 @@ pub enum StoreError {
     Fenced(RunId),
     #[error("the run `{0}` is done")]
     Done(RunId),
-    /// The idempotency key was used before, for the same request (`same`) or for another one.
+    /// The idempotency key was used before, for the same request (`same` is true) or for a different request.
     #[error("this idempotency key was already used, for the run `{run}`")]
     AskedBefore { run: RunId, same: bool },
     #[error("cannot open the store `{path}`: {reason}")]
     Unopened { path: PathBuf, reason: String },
-    /// The store was created, but nothing was ever written to it.
+    /// The store file exists, but nothing was ever written to it.
     #[error("the store `{path}` is empty")]
     Empty { path: PathBuf },
     #[error("`{path}` is not a store: {reason}")]
     NotAStore { path: PathBuf, reason: String },
-    /// The store was created by a later version.
+    /// The store was created by a later version of assize.
     #[error("the store `{path}` has format {found}, but this version of assize supports {known}")]
     Newer { path: PathBuf, found: u32, known: u32 },
     #[error("the store `{path}` is damaged: {reason}")]
@@ -43,26 +43,27 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Hint: what the user can do about the error.
+    /// Hint for the user: how to resolve the error.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             StoreError::NotAStore { .. } => {
-                Some("set `store.path` to another file; this file was not changed")
+                Some("set `store.path` to another file; the file named here was not changed")
             }
-            StoreError::Newer { .. } => {
-                Some("use the newer version of assize that wrote it, or another store")
-            }
+            StoreError::Newer { .. } => Some(
+                "use the newer version of assize that created the store, or set `store.path` to \
+                 another file",
+            ),
             StoreError::Damaged { .. } => Some(
-                "keep a copy of the file; `sqlite3 FILE .recover` may recover its content. To \
-                 continue, move the file away or set `store.path` to another file",
+                "keep a copy of the store file; `sqlite3 FILE .recover` may recover its content. \
+                 To continue, move the file away or set `store.path` to another file",
             ),
             StoreError::Full { .. } => {
                 Some("free some disk space and try again; runs already in the store are kept")
             }
-            StoreError::ReadOnly { .. } => {
-                Some("make the file and its folder writable, or set `store.path` to another file")
-            }
-            StoreError::Busy { .. } => Some("wait for the other process, or stop it"),
+            StoreError::ReadOnly { .. } => Some(
+                "make the store file and its folder writable, or set `store.path` to another file",
+            ),
+            StoreError::Busy { .. } => Some("wait until the other process ends, or stop it"),
             _ => None,
         }
     }
@@ -88,9 +89,10 @@ impl From<StoreError> for Failure {
         let hint = match &error {
             StoreError::Done(id) => Some(match id.kind().is_some_and(RunKind::can_be_forked) {
                 true => format!(
-                    "`assize runs show {id}` shows its result, `assize runs fork {id}` repeats failed calls"
+                    "`assize runs show {id}` prints the result of the run; `assize runs fork {id}` \
+                     starts a new run that repeats the failed calls"
                 ),
-                false => format!("`assize runs show {id}` shows its result"),
+                false => format!("`assize runs show {id}` prints the result of the run"),
             }),
             error => error.hint().map(str::to_owned),
         };

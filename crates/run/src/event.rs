@@ -1,6 +1,6 @@
 //! Events of a run: their names and payloads. Event names are defined only here.
 //!
-//! `docs/reference/events.md` lists them for clients; a test compares both.
+//! `docs/reference/events.md` lists the events for clients. A test compares that page with this file.
 
 use assize_graph::GraphEvent;
 use assize_types::Failure;
@@ -10,15 +10,15 @@ use serde_json::{Map, Value, json};
 
 use crate::run::RunStatus;
 
-/// Something that happened in a run, as its clients see it.
+/// Event of a run, as the store and the event streams represent it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "name", content = "payload", rename_all = "snake_case")]
 pub enum RunEvent {
-    /// The run ended. A run that is resumed ends again.
+    /// The run ended. A run that is resumed emits this event again at its next end.
     RunEnded {
         status: RunStatus,
         error: Option<String>,
-        /// Failure to show the user.
+        /// Failure that users see; `None` if the run did not fail.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(with = "Option<Value>")]
         failure: Option<Failure>,
@@ -26,10 +26,11 @@ pub enum RunEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         resumable: Option<bool>,
     },
-    /// Model calls of earlier epochs have no recorded answer.
+    /// The run was resumed, and model calls that were sent in its earlier epochs have no recorded answer. `calls` is
+    /// their number, and `at_most_usd` is an upper bound of their cost in US dollars.
     CallsLost { calls: u64, at_most_usd: f64 },
 
-    /// The model's answer contained a program, or none (`error`).
+    /// The model answered a request for a program. If the answer contains no program, `error` is the reason.
     CodeGenerated {
         attempt: u32,
         candidate: Option<u32>,
@@ -40,7 +41,7 @@ pub enum RunEvent {
     },
     /// A sandbox starts to run a program.
     ExecutionStarted { attempt: u32, candidate: Option<u32> },
-    /// A program ended.
+    /// A program ended in its sandbox.
     ExecutionComplete {
         attempt: u32,
         candidate: Option<u32>,
@@ -52,9 +53,9 @@ pub enum RunEvent {
         duration_ms: f64,
         error: Option<String>,
     },
-    /// The critic answered.
+    /// The critic answered with its critique of a program.
     CodeCriticised { attempt: u32, critique: Option<Value> },
-    /// The run makes no more attempts.
+    /// A code run has finished its last attempt.
     CodeFinished { success: bool, attempts: u32 },
 
     /// A layer of a consultation starts.
@@ -67,72 +68,72 @@ pub enum RunEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         total_policies_scored: Option<usize>,
     },
-    /// An agent starts.
+    /// An agent of a consultation starts.
     AgentStart { layer: u32, agent_id: String, persona: String },
-    /// The documents of an agent are written.
+    /// An agent of a consultation has written its documents.
     AgentComplete { layer: u32, agent_id: String, output: Vec<String>, titles: Vec<String> },
-    /// A warning about one move, such as a debate without a sandbox.
+    /// Warning about one move of a consultation, for example that the move was debated without a sandbox.
     Warning {
         #[serde(rename = "move")]
         move_id: String,
         message: String,
     },
-    /// A consultation is ranked.
+    /// A consultation has ranked its moves. Both lists contain ids of moves, best first.
     PipelineComplete { recommended: Vec<String>, other: Vec<String> },
-    /// A consultation ended before it was ranked.
+    /// A consultation failed before it ranked its moves.
     PipelineFailed { error: String },
     /// A consultation was cancelled.
     PipelineCancelled { reason: String },
 
-    /// A role of a debate has answered, or its call failed.
+    /// A role of a debate answered, or the model call of the role failed.
     SandboxRound {
         #[serde(rename = "move")]
         move_id: String,
         round: u32,
         status: RoundStatus,
         next: RoundStep,
-        /// Name of the conversation, if the event belongs to one.
+        /// Name of the debate's conversation that the event belongs to; `None` if the event belongs to no single one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         log: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// All judges have scored.
+    /// All judges of a debate have scored its move.
     SandboxScored {
         #[serde(rename = "move")]
         move_id: String,
         score: u32,
-        /// Scores by judge.
+        /// Scores of the move, by judge.
         breakdown: Map<String, Value>,
-        /// Whether a conversation ended early.
+        /// Whether a conversation of the debate ended early.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         partial: bool,
-        /// Judges whose calls failed, and that count with a neutral score.
+        /// Ids of the judges whose model calls failed. Each of them counts with a neutral score.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         neutral: Vec<String>,
     },
 
-    /// The worker called a tool.
+    /// The agent of a work run called a tool.
     ToolCalled { step: u32, tool: String, path: Option<String>, failed: bool },
-    /// A draft was submitted.
+    /// An agent submitted a draft.
     #[serde(rename = "DRAFT_READY")]
     DraftReady { task_id: String, submission: Value, message_id: Value },
-    /// A draft was applied.
+    /// A draft was accepted and applied to the workspace.
     #[serde(rename = "DRAFT_ACCEPTED")]
     DraftAccepted { task_id: String, submission: Value, reasons: Value },
-    /// A draft was rejected.
+    /// A draft was rejected, with the reasons.
     #[serde(rename = "DRAFT_REJECTED")]
     DraftRejected { task_id: String, submission: Value, reasons: Value },
     /// A reviewer must decide on a draft.
     #[serde(rename = "DRAFT_ESCALATED")]
     DraftEscalated { task_id: String, submission: Value, reasons: Value },
-    /// The worker continues without tools.
+    /// The agent of a work run continues without tool calls, for the reason in `why`.
     ModeChanged { mode: String, why: String },
-    /// The worker has finished.
+    /// The agent of a work run has finished.
     WorkFinished { outcome: Value, steps: u32, limit_reached: bool },
 }
 
-/// A layer of a consultation: numbered, or its debates.
+/// Layer of a consultation: a numbered layer, or the named layer that runs the debates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ConsultLayer {
@@ -141,7 +142,7 @@ pub enum ConsultLayer {
 }
 
 impl ConsultLayer {
-    /// The layer of the debates.
+    /// The layer of a consultation that runs the debates.
     pub const DEBATES: ConsultLayer = ConsultLayer::Named(NamedConsultLayer::Sandbox);
 }
 
@@ -151,14 +152,14 @@ impl From<u32> for ConsultLayer {
     }
 }
 
-/// A layer without a number.
+/// Layer of a consultation that has a name instead of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NamedConsultLayer {
     Sandbox,
 }
 
-/// Status of a layer.
+/// Status of a layer of a consultation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerStatus {
@@ -166,7 +167,7 @@ pub enum LayerStatus {
     Done,
 }
 
-/// Latest step in a round of a debate.
+/// The step of a debate round that has just ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RoundStatus {
@@ -175,7 +176,7 @@ pub enum RoundStatus {
     Failed,
 }
 
-/// Next step in a conversation of a debate.
+/// The step that follows next in a conversation of a debate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RoundStep {
@@ -193,13 +194,13 @@ impl From<RunEvent> for GraphEvent {
 }
 
 impl RunEvent {
-    /// Name of [`RunEvent::RunEnded`], to find the end of a run without reading payloads.
+    /// Event name of [`RunEvent::RunEnded`], to find the end of a run without parsing payloads.
     pub const RUN_ENDED: &str = "run_ended";
 
-    /// Name of [`RunEvent::SandboxScored`].
+    /// Event name of [`RunEvent::SandboxScored`], to find the scores of a debate without parsing payloads.
     pub const SANDBOX_SCORED: &str = "sandbox_scored";
 
-    /// Parses a stored event; `None` if this version does not know the event.
+    /// Parses a stored event. Returns `None` if this version of assize does not have the event.
     pub fn read(name: &str, payload: &Value) -> Option<RunEvent> {
         serde_json::from_value(json!({"name": name, "payload": payload})).ok()
     }

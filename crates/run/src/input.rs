@@ -1,4 +1,4 @@
-//! The part of a run's input that the runner reads. Each job reads the rest.
+//! The fields of a run's input that all kinds of runs share. The other fields are defined by the job of each kind.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 
 use crate::run::Run;
 
-/// The part of a run's input that all kinds of runs share.
+/// The fields of a run's input that all kinds of runs share.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(default)]
 pub struct RunInput {
     /// Provider that the run was started with.
     pub provider: String,
     pub model: String,
-    /// Requested sandbox isolation. A resumed run keeps it, unless the user requests another.
+    /// Requested sandbox backend. A resumed run uses the same backend, unless the user requests another one.
     pub isolation: Option<String>,
     /// Region of the workers that may execute the run.
     pub region: Option<String>,
-    /// Labels that a worker must have.
+    /// Labels that a worker must have to execute the run.
     pub needs: BTreeMap<String, String>,
     pub limits: Option<SandboxMemory>,
     /// Folder whose files the run edits.
@@ -32,11 +32,11 @@ pub struct RunInput {
 /// Memory limit of the run's sandboxes, which decides which workers can execute the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct SandboxMemory {
-    /// In bytes.
+    /// Memory limit of one sandbox, in bytes.
     pub memory: u64,
 }
 
-/// Stored form of a run's budget.
+/// Budget of a run, in the form that is stored in the run's input.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 struct Budget {
     max_cost: Option<f64>,
@@ -44,13 +44,13 @@ struct Budget {
 }
 
 impl RunInput {
-    /// Reads the common part of a run's input.
+    /// Parses the fields of a run's input that all kinds of runs share.
     ///
     /// # Errors
-    /// When another version of assize wrote it.
+    /// When another version of assize wrote the input in a different format.
     pub fn of(run: &Run) -> Result<RunInput, Failure> {
         RunInput::deserialize(&run.input).map_err(|error| {
-            let message = format!("cannot read the input of `{}`: {error}", run.id);
+            let message = format!("cannot read the stored input of `{}`: {error}", run.id);
             Failure::new(FailureKind::Environment, message)
         })
     }
@@ -63,7 +63,7 @@ impl RunInput {
         }
     }
 
-    /// Adds budget and labels to the input of a new run.
+    /// Adds the budget and the required worker labels to the input of a new run.
     pub(crate) fn extend(
         input: &mut Value,
         budget: BudgetLimits,

@@ -16,8 +16,8 @@ use crate::output::LiveOutput;
 use crate::run::{NewRun, Run};
 use crate::store::Store;
 
-/// A job of one kind: a program, an evaluation, a debate, a consultation, or file edits. The [`Runner`](crate::Runner)
-/// does everything that all kinds share.
+/// The code that executes one kind of run: a code run, an evaluation, a debate, a consultation, or file edits. The
+/// [`Runner`](crate::Runner) does everything that all kinds of runs share.
 #[async_trait]
 pub trait Job: Sized + Send + Sync + 'static {
     const KIND: RunKind;
@@ -25,37 +25,38 @@ pub trait Job: Sized + Send + Sync + 'static {
     /// Whether the job needs resources of this machine, so that no worker of a cluster can execute it.
     const LOCAL_ONLY: bool = false;
 
-    /// The user's request, new or restored from a stored run, with the services that the job needs.
+    /// The user's request, either new or restored from a stored run, with the services that the job needs.
     type Request: Send + Sync;
 
-    /// Resources that the executing process must provide, such as sandboxes.
+    /// Resources that the process that executes the run must provide, such as sandboxes.
     type Local: Send + Sync;
 
     /// Result of a completed run.
     type Report: Serialize + DeserializeOwned + Send;
 
-    /// Chooses the models, and returns the job with the run to be stored.
+    /// Chooses the models for the request. Returns the job, and the run that the runner then stores.
     async fn plan(
         request: Self::Request,
         plan: &PlanContext<'_>,
     ) -> Result<(Self, NewRun), Failure>;
 
-    /// Fails if the job needs something that a worker of a cluster cannot access.
+    /// Returns an error if the job needs a resource that a worker of a cluster cannot access.
     fn check_remote(&self) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Prepares the resources that the run needs in this process, such as sandboxes. Called before the run is claimed.
+    /// Prepares the resources that the run needs in this process, such as sandboxes. The runner calls this before it
+    /// claims the lease of the run.
     async fn prepare(&mut self) -> Result<Self::Local, Failure>;
 
-    /// Executes the run in this process, and returns its report.
+    /// Executes the run in this process, and returns the report of the completed run.
     async fn execute(
         &mut self,
         local: Self::Local,
         execution: ExecutionContext<'_>,
     ) -> Result<Self::Report, ExecuteError>;
 
-    /// The stored form of a report.
+    /// Converts a report to the JSON value that is stored as the result of the run.
     fn result(report: &Self::Report) -> Value {
         json!(report)
     }
@@ -65,42 +66,42 @@ pub trait Job: Sized + Send + Sync + 'static {
         run.read_result()
     }
 
-    /// Converts an error of one of the job's nodes to a failure; returns unknown errors as `Err`.
+    /// Converts an error of one of the job's graph nodes to a failure. Returns unknown errors unchanged as `Err`.
     fn explain(source: NodeSource) -> Result<NodeFailure, NodeSource> {
         Err(source)
     }
 
-    /// Whether a fork inherits the record with this key from its parent run.
+    /// Whether a fork inherits the journal record with this key from its parent run.
     fn inherits(_request: &Self::Request, _origin: &RunOrigin, _key: &EffectKey) -> bool {
         true
     }
 
-    /// Live output of the job's programs, if it runs any.
+    /// Live output of the programs that the job runs; `None` if the job runs no programs.
     fn live_output(&self) -> Option<&Arc<LiveOutput>> {
         None
     }
 }
 
-/// Placement shown to users for a run that a worker executes.
-pub const REMOTE: &str = "by a worker of the cluster";
+/// Text that a run's summary shows if a worker of the cluster executed the run.
+pub const REMOTE: &str = "executed by a worker of the cluster";
 
 /// Origin of a run: new, resumed or forked.
 #[derive(Debug, Clone)]
 pub enum RunOrigin {
     New,
-    /// An earlier run that is resumed; with `take_over` even if another process holds its lease.
+    /// An earlier run that is resumed. With `take_over`, the run is resumed even if another process holds its lease.
     Resumed {
         run: Box<Run>,
         take_over: bool,
     },
-    /// A new run that starts from an earlier one.
+    /// A new run that starts from the records of an earlier run, its parent.
     Fork {
         parent: Box<Run>,
     },
 }
 
 impl RunOrigin {
-    /// The run that is resumed.
+    /// The run that is resumed; `None` if the run is new or a fork.
     pub fn resumed(&self) -> Option<&Run> {
         match self {
             RunOrigin::Resumed { run, .. } => Some(run),
@@ -108,12 +109,12 @@ impl RunOrigin {
         }
     }
 
-    /// Whether the lease may be taken from another process.
+    /// Whether to resume the run even if another process holds its lease.
     pub fn takes_over(&self) -> bool {
         matches!(self, RunOrigin::Resumed { take_over: true, .. })
     }
 
-    /// The run that a fork starts from.
+    /// The run that a fork starts from; `None` if the run is not a fork.
     pub fn parent(&self) -> Option<&Run> {
         match self {
             RunOrigin::Fork { parent } => Some(parent),
@@ -126,9 +127,9 @@ impl RunOrigin {
 #[derive(Debug)]
 pub struct PlanContext<'a> {
     pub origin: &'a RunOrigin,
-    /// Accounts for all calls of the run.
+    /// Ledger that accounts for the cost and tokens of all model calls of the run.
     pub ledger: Arc<dyn BudgetLedger>,
-    /// Records that a fork inherits from its parent.
+    /// Journal records that a fork inherits from its parent run.
     pub inherited: &'a [EffectRecord],
 }
 
@@ -137,6 +138,6 @@ pub struct PlanContext<'a> {
 pub struct ExecutionContext<'a> {
     pub run: &'a Run,
     pub store: &'a Arc<dyn Store>,
-    /// Journal, observer and cancellation of the run's graph.
+    /// Options of the graph that the job executes: the journal, the observer and the cancellation token.
     pub options: RunOptions,
 }

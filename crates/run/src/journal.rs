@@ -1,4 +1,4 @@
-//! Journal of one run, as the graph engine uses it.
+//! Journal of one run in the store. The graph engine reads and writes the run's effects through this journal.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,8 +12,9 @@ use crate::{Ending, Store};
 
 /// Journal of a run whose lease this process holds.
 ///
-/// Earlier records are read once, when the journal is opened: a run looks up every key it reaches, and
-/// most of them do not exist yet. It looks up each key once, so records written later need no lookup.
+/// The records of earlier epochs are read once, when the journal is opened, because a run looks up every key that it
+/// reaches and most of these keys have no record yet. Records written later are not needed for lookups, because a run
+/// looks up each key only once.
 #[derive(Debug)]
 pub struct RunJournal {
     store: Arc<dyn Store>,
@@ -22,7 +23,7 @@ pub struct RunJournal {
 }
 
 impl RunJournal {
-    /// Opens the journal of an existing run and reads its records.
+    /// Opens the journal of a resumed run and reads the records of its earlier epochs.
     pub async fn open(store: Arc<dyn Store>, lease: Lease) -> Result<RunJournal, StoreError> {
         let earlier = store.records(&lease.run).await?;
         let earlier = earlier.into_iter().map(|record| (record.key.clone(), record)).collect();
@@ -34,17 +35,17 @@ impl RunJournal {
         RunJournal { store, lease, earlier: HashMap::new() }
     }
 
-    /// Epoch of the lease, counted from 1.
+    /// Epoch of the lease that this process holds on the run, counted from 1.
     pub fn life(&self) -> u64 {
         self.lease.epoch
     }
 
-    /// Reads the current state of the run from the store. Another process may hold its lease by now.
+    /// Reads the current state of the run from the store. Another process may have claimed the run in the meantime.
     pub async fn run(&self) -> Result<Run, StoreError> {
         self.store.run(&self.lease.run).await
     }
 
-    /// Stores how the run ended.
+    /// Stores how the run ended, with the last events of the run. Returns the ids of these events.
     pub async fn finish(
         &self,
         ending: Ending,

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr};
 
-/// Kind of a run. Its name is the command that starts it, and the first part of a [`RunId`](crate::RunId).
+/// Kind of a run. The kind's name is the command that starts the run, and the first part of a [`RunId`](crate::RunId).
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -12,21 +12,21 @@ use strum::{Display, EnumString, IntoStaticStr};
 #[derive(Display, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "snake_case", parse_err_ty = UnknownRunKind, parse_err_fn = unknown)]
 pub enum RunKind {
-    /// A program that a model writes, and that is run, criticised and retried.
+    /// A model writes a program for a task; the program is run in a sandbox, criticised and retried.
     #[serde(rename = "run")]
     #[strum(serialize = "run")]
     Code,
-    /// A company's options, debated and ranked.
+    /// Models propose moves of a company; the moves are debated and ranked.
     Consult,
-    /// One move, debated and scored.
+    /// Models debate one move of a company and score it.
     Debate,
-    /// File edits that a model drafts, behind the gate.
+    /// An agent edits files as drafts, and the gate decides on the drafts.
     Work,
-    /// Problems with known answers, solved by a model.
+    /// Models solve problems whose answers are known, to measure how many they solve.
     Eval,
 }
 
-/// Error for an unknown kind of run.
+/// Error for a name that is not the name of a kind of run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown kind of run `{0}`")]
 pub struct UnknownRunKind(String);

@@ -1,4 +1,4 @@
-//! Lease holder of a run, as the store holds it with the run.
+//! Lease holder of a run: the description of the process that claimed the run. The store stores it with the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,48 +9,49 @@ use crate::error::StoreError;
 use crate::run::{Run, RunId, RunStatus};
 use crate::store::Store;
 
-/// Role of the process that holds a lease.
+/// Role of the process that holds the lease on a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// A command that executes one run.
+    /// The process is a command that executes one run.
     #[default]
     Command,
-    /// A server, which resumes its runs when it restarts.
+    /// The process is a server, which resumes its runs when it restarts.
     Server,
-    /// A worker, which executes jobs of a cluster.
+    /// The process is a worker, which executes jobs of a cluster.
     Worker,
 }
 
-/// A process that holds the lease on a run.
+/// Description of the process that holds, or last held, the lease on a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseHolder {
     host: String,
-    /// Boot id of the machine: it changes with every boot, but not with the host name.
+    /// Boot id of the machine. It changes with every boot, but not when the host name changes.
     boot: String,
-    /// PID namespace. Process ids are unique only within it.
+    /// PID namespace of the process. Process ids are unique only within a PID namespace.
     name_space: String,
     pub pid: u32,
-    /// Start time of the process in clock ticks since boot, because process ids are reused.
+    /// Start time of the process in clock ticks since boot. It tells apart two processes that got the same process id.
     started: u64,
     #[serde(default)]
     pub role: Role,
-    /// Whether the process has released the lease.
+    /// Whether the process has released the lease, so that another process may claim the run.
     #[serde(default)]
     released: bool,
-    /// Node of the cluster, if any. In a cluster, another worker resumes the run of a dead process.
+    /// Name of the cluster node; `None` outside of a cluster. In a cluster, another worker resumes the run if the
+    /// process dies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Number of records when the process claimed the lease.
+    /// Number of journal records that the run had when the process claimed the lease, without those of lost calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<usize>,
-    /// Number of consecutive lease holders that died without progress.
+    /// Number of consecutive lease holders that died without adding a record to the run's journal.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub deaths: u64,
-    /// Nodes that could not start the run.
+    /// Names of the cluster nodes that could not start the run.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub refused: BTreeSet<String>,
-    /// Settings given when the run was queued again. They apply until it ends.
+    /// Settings that the user set when the run was queued. They apply until the run ends.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub asked: BTreeMap<String, String>,
 }
@@ -60,7 +61,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl LeaseHolder {
-    /// Describes this process; in a worker, as a node of its cluster.
+    /// Creates the description of this process. In a worker, `node` is the name of its cluster node.
     pub fn this_process(role: Role, node: Option<&str>) -> LeaseHolder {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let name_space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
@@ -86,12 +87,12 @@ impl LeaseHolder {
         LeaseHolder::last(run).is_some_and(|last| last.released && last.node.is_some())
     }
 
-    /// Stored form: JSON.
+    /// Serializes the lease holder to JSON, the form in which it is stored.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// This lease holder after it has released the lease.
+    /// Returns this lease holder, marked as having released the lease.
     #[must_use]
     pub fn released(self) -> LeaseHolder {
         LeaseHolder { released: true, ..self }
@@ -117,8 +118,8 @@ impl LeaseHolder {
         serde_json::from_str(holder).ok()
     }
 
-    /// The lease holder of a run, unless it has released the lease or is known to be dead. Holders on other machines
-    /// or in other containers count as alive.
+    /// The lease holder of a run; `None` if it has released the lease or is known to be dead. A lease holder on another
+    /// machine or in another container counts as alive.
     pub fn of(run: &Run) -> Option<LeaseHolder> {
         let holder = LeaseHolder::last(run).filter(|holder| !holder.released)?;
         if holder.node.is_some() {
@@ -128,7 +129,7 @@ impl LeaseHolder {
         let gone = match (holder.boot == us.boot, holder.name_space == us.name_space) {
             (true, true) => started(holder.pid) != Some(holder.started),
             (true, false) => false,
-            // The same machine, rebooted since.
+            // Another boot id: the lease holder is dead if it ran on this machine before the last reboot.
             (false, _) => holder.host == us.host,
         };
         (!gone).then_some(holder)
@@ -147,7 +148,7 @@ impl fmt::Display for LeaseHolder {
     }
 }
 
-/// Releases the lease of a run that has not ended, because it is resumed later or its end could not be stored.
+/// Releases the lease that this process holds on a run, if the run has not ended. Another process can then resume it.
 pub async fn release(store: &dyn Store, id: &RunId, epoch: u64) {
     let release = async {
         let run = store.run(id).await?;
@@ -160,14 +161,15 @@ pub async fn release(store: &dyn Store, id: &RunId, epoch: u64) {
     };
     match release.await {
         Ok(()) | Err(StoreError::NoSuchRun(_) | StoreError::Fenced(_)) => {}
-        Err(error) => tracing::warn!(run = %id, %error, "cannot release the lease"),
+        Err(error) => tracing::warn!(run = %id, %error, "cannot release the lease on the run"),
     }
 }
 
-/// Start time of a process in clock ticks since boot; `None` if it does not exist or is a zombie.
+/// Start time of a process in clock ticks since boot; `None` if the process does not exist or is a zombie.
 fn started(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The program name, in parentheses, may contain any character: the fields follow the last `)`.
+    // The second field of `/proc/PID/stat` is the program name in parentheses. It may contain spaces and `)`, so the
+    // other fields are those after the last `)`.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
     if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }

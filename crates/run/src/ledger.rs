@@ -1,8 +1,8 @@
-//! Ledger of a run: cost and tokens of its model calls, stored with the run.
+//! Ledger of a run: cost and tokens of the run's model calls, stored with the run.
 //!
-//! The ledger stores the maximum cost of a call before the call is sent, and the actual cost afterwards. When a process
-//! dies, its calls in flight count as spent once the run is resumed. If that process turns out to be alive, the costs
-//! that it stores later correct the total.
+//! The ledger stores the maximum cost of a call before the call is sent, and the actual cost when the call has ended.
+//! When a run is resumed after its process died, the calls that the process had in flight count as spent at their
+//! maximum cost. If that process is alive after all and stores actual costs later, the total is corrected.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,41 +25,41 @@ use crate::event::RunEvent;
 use crate::run::{Lease, Run, RunId};
 use crate::store::Store;
 
-/// First segment of the journal key that records lost calls, once for each epoch.
+/// First segment of the journal keys under which lost calls are recorded. The second segment is the epoch.
 const LOST: &str = "lost-calls";
 
-/// Calls of earlier epochs without a recorded answer: they may have been paid for.
+/// Totals of the lost calls: model calls of earlier epochs that may have been paid for but have no recorded answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Lost {
     calls: u64,
-    /// Upper bound.
+    /// Upper bound of the tokens that the lost calls used.
     tokens: u64,
-    /// Upper bound.
+    /// Upper bound of what the lost calls cost.
     cost: Money,
 }
 
-/// Epoch in whose key the record reports lost calls of the epochs before; `None` for other records.
+/// Epoch in the key of a record of lost calls; `None` for other records. The record counts calls of earlier epochs.
 fn epoch_of_loss(record: &EffectRecord) -> Option<u64> {
     let mut parts = record.key.segments();
     (parts.next() == Some(LOST)).then(|| parts.next()?.parse().ok()).flatten()
 }
 
-/// Whether a record is a step of the run, and not a record of lost calls.
+/// Whether a journal record is a step of the run, and not a record of lost calls.
 pub(crate) fn is_step(record: &EffectRecord) -> bool {
     record.key.segments().next() != Some(LOST)
 }
 
-/// Number of records that are progress of a run: all but those of lost calls.
+/// Number of journal records that show progress of a run. Records of lost calls do not count as progress.
 pub fn progress(records: &[EffectRecord]) -> usize {
     records.iter().filter(|record| epoch_of_loss(record).is_none()).count()
 }
 
-/// The model's response in a record, if the record has one.
+/// The model's response that a journal record contains; `None` if the record contains none.
 pub fn answer(record: &EffectRecord) -> Option<ModelResponse> {
     read(record)
 }
 
-/// Parses the outcome of a record as a `T`, if possible.
+/// Parses the outcome of a journal record as a `T`; `None` if the effect failed or has another type.
 fn read<T: DeserializeOwned>(record: &EffectRecord) -> Option<T> {
     match &record.outcome {
         EffectOutcome::Done(text) => serde_json::from_str(text).ok(),
@@ -67,7 +67,8 @@ fn read<T: DeserializeOwned>(record: &EffectRecord) -> Option<T> {
     }
 }
 
-/// Totals of the calls that a run made itself, computed from its records without the inherited ones.
+/// Totals of the model calls that a run made itself, computed from its records. Records that the run inherited from its
+/// parent run do not count.
 pub fn answered(own: &[EffectRecord], inherited: &[EffectRecord]) -> BudgetTotals {
     let inherited: HashMap<&EffectKey, &EffectRecord> =
         inherited.iter().map(|record| (&record.key, record)).collect();
@@ -91,7 +92,8 @@ pub fn answered(own: &[EffectRecord], inherited: &[EffectRecord]) -> BudgetTotal
     totals
 }
 
-/// Records that a run may have inherited from the run that it was forked from; empty if that run no longer exists.
+/// All records of a run's parent, which the run may have inherited. Empty if the run is not a fork, or if the parent no
+/// longer exists.
 pub async fn inherited(store: &dyn Store, run: &Run) -> Result<Vec<EffectRecord>, StoreError> {
     let Some(parent) = &run.parent else { return Ok(Vec::new()) };
     match store.records(parent).await {
@@ -101,14 +103,15 @@ pub async fn inherited(store: &dyn Store, run: &Run) -> Result<Vec<EffectRecord>
 }
 
 impl Lost {
-    /// Lost calls according to the latest record of them.
+    /// Totals of the lost calls according to the latest record of lost calls in the journal.
     fn recorded(records: &[EffectRecord]) -> Option<Lost> {
         let losses = records.iter().filter_map(|record| Some((epoch_of_loss(record)?, record)));
         losses.max_by_key(|(epoch, _)| *epoch).and_then(|(_, record)| read(record))
     }
 
-    /// Calls lost before an epoch: all calls sent, minus those whose answers are recorded. `answered` must not contain
-    /// answers inherited from another run, because this run never made those calls.
+    /// Computes the totals of the calls lost before an epoch: all calls that were sent, minus the calls whose answers
+    /// are recorded. `answered` must not contain answers inherited from another run, because this run never made those
+    /// calls.
     fn before(epoch: u64, calls: &[(u64, StoredCall)], answered: &BudgetTotals) -> Lost {
         let mut all = Lost::default();
         let earlier = calls.iter().filter(|(of, _)| *of < epoch).map(|(_, noted)| noted);
@@ -133,24 +136,24 @@ impl Lost {
     }
 }
 
-/// Cost and tokens of a run before it was resumed.
+/// Cost and tokens that a run had spent before it was resumed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SpentBefore {
     pub cost: Money,
     pub tokens: u64,
 }
 
-/// The ledger of one run, in one of its epochs.
+/// The ledger of one run during one of its epochs.
 #[derive(Debug)]
 pub struct RunLedger {
     store: Arc<dyn Store>,
     lease: OnceLock<Lease>,
     next: AtomicU64,
-    /// Calls answered in earlier epochs.
+    /// Totals of the model calls that were answered in earlier epochs.
     answered: BudgetTotals,
-    /// Calls that currently count as lost.
+    /// Totals of the calls that currently count as lost.
     lost: Mutex<Lost>,
-    /// Lost calls according to the run's records.
+    /// Totals of the lost calls according to the run's journal when the run was resumed.
     recorded: Lost,
     pub spent_before: SpentBefore,
     inner: MemoryBudgetLedger,
@@ -171,7 +174,7 @@ impl RunLedger {
         }
     }
 
-    /// Creates the ledger of a resumed run. Its earlier spending counts against its budget, and calls of earlier
+    /// Creates the ledger of a resumed run. What the run spent earlier counts against its budget, and calls of earlier
     /// epochs without a recorded answer count as lost.
     pub(crate) async fn resumed(
         store: &Arc<dyn Store>,
@@ -199,7 +202,7 @@ impl RunLedger {
         *self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the lost calls of earlier epochs, and allows calls from now on.
+    /// Records the lost calls of earlier epochs in the journal, and then allows calls with this lease.
     pub(crate) async fn begin(&self, lease: Lease) -> Result<(), StoreError> {
         let lost = self.lost();
         if lost != self.recorded {
@@ -224,8 +227,8 @@ impl RunLedger {
         self.store.append(lease, record, events).await.map(drop)
     }
 
-    /// Reloads the calls and returns by how much the lost ones shrank: a lease holder that was thought dead may have
-    /// stored the outcome of its calls since.
+    /// Reads the calls of the run from the store again, and returns by how much the totals of the lost calls decreased.
+    /// They decrease when an earlier lease holder, which was presumed dead, has stored the outcome of its calls.
     async fn reconciled(&self) -> Result<Lost, StoreError> {
         let Some(lease) = self.lease.get() else { return Ok(Lost::default()) };
         let calls = self.store.calls(&lease.run).await?;
@@ -236,10 +239,10 @@ impl RunLedger {
         Ok(less)
     }
 
-    /// Stores the end of a call in the background. If that fails, the call counts as lost.
+    /// Stores the end of a model call in the background. If that fails, the call counts as lost.
     fn note_end(&self, number: u64, noted: StoredCall) {
         let Some(lease) = self.lease.get().cloned() else { return };
-        // Without a runtime the process is exiting, and the call stays stored as sent.
+        // Without a Tokio runtime the process is exiting. The stored call then keeps the state `Sent`.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let store = self.store.clone();
         runtime.spawn(async move {
@@ -250,7 +253,7 @@ impl RunLedger {
     }
 }
 
-/// Drop guard that stores a call as free if it is dropped before the call is sent.
+/// Drop guard of a model call: stores the call as free of charge if the guard is dropped before the call is sent.
 struct UnsentCall<'a>(Option<(&'a RunLedger, u64)>);
 
 impl Drop for UnsentCall<'_> {
@@ -263,7 +266,7 @@ impl Drop for UnsentCall<'_> {
     }
 }
 
-/// Error for a call that the store could not record.
+/// Creates the error for a model call that is not sent because the store could not record it.
 fn not_noted(error: StoreError) -> BudgetError {
     let hint = error.hint().map(str::to_owned);
     BudgetError::NotNoted { why: error.to_string(), hint }
@@ -280,7 +283,7 @@ impl BudgetLedger for RunLedger {
         if less != Lost::default() {
             self.inner.allow_more(less.cost, less.tokens);
         }
-        // A concurrent call may have raised the allowance already, so reserve again even if nothing was regained here.
+        // Reserve again even if `less` is zero: a concurrent call may have raised the limits already.
         self.inner.reserve(worst).await.map_err(|_| refused)
     }
 
@@ -291,7 +294,7 @@ impl BudgetLedger for RunLedger {
         let lease = self.lease.get().ok_or_else(not_begun)?;
         let CallMaximum { tokens, cost } = worst;
         let noted = StoredCall { how: CallState::Sent, tokens, cost };
-        // If the caller drops this future during the write, the call is not made.
+        // If the caller drops this future during the write, the guard stores that the call was not sent.
         let mut unsent = UnsentCall(Some((self, number)));
         self.store.note_call(lease, number, noted).await.map_err(not_noted)?;
         unsent.0 = None;

@@ -1,8 +1,8 @@
-//! Runs of every kind and their lifecycle, independent of the store.
+//! Runs of every kind and their lifecycle, independent of the database that stores them.
 //!
-//! A [`Run`] has a [`RunKind`], an input, a [`RunStatus`] and a [`Lease`], whose holder alone may write to it. A
-//! [`Store`] stores runs with their journals ([`RunJournal`]), events, artifacts and the audit log. Calls to models are
-//! effects of a run ([`JournaledModel`]). The [`Runner`] starts, resumes and forks runs.
+//! A [`Run`] has a [`RunKind`], an input, a [`RunStatus`] and a [`Lease`]. Only the holder of the lease may write to
+//! the run. A [`Store`] stores runs with their journals ([`RunJournal`]), events, artifacts and the audit log. Calls to
+//! models are effects of a run ([`JournaledModel`]). The [`Runner`] starts, resumes and forks runs.
 
 mod artifact;
 mod audit;

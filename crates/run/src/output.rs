@@ -1,4 +1,5 @@
-//! Live output of programs, for clients that watch a run. It is not stored: the outcome contains the whole output.
+//! Live output of programs, for clients that watch a run. Live output is not stored, because the outcome of the program
+//! contains the whole output.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,11 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-/// Maximum live output of one program, in bytes. The rest is in the outcome, once the program has ended.
+/// Maximum live output of one program, in bytes. Output above the maximum is only in the outcome of the program.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// Identifies a program of a run by its attempt and, if several run in parallel, its candidate number. Displayed as
-/// the prefix of its journal keys, such as `attempt-2/candidate-1`.
+/// Id of a program of a run: the number of its attempt and, if several programs run in parallel, its candidate number.
+/// The text form is the prefix of the program's journal keys, such as `attempt-2/candidate-1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProgramId {
     pub attempt: u32,
@@ -35,21 +36,21 @@ pub enum OutputStream {
 /// A piece of output of a program, or the notice that the program started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputChunk {
-    /// Sequence number, counted from 1 over all programs of the run.
+    /// Sequence number of the chunk, counted from 1 over all programs of the run.
     #[serde(skip)]
     pub number: u64,
     pub attempt: u32,
     pub candidate: Option<u32>,
-    /// Stream of the output; `None` in the notice that the program started.
+    /// Stream that the program wrote to; `None` in the notice that the program started.
     pub stream: Option<OutputStream>,
     pub text: String,
-    /// Whether the output is truncated here: later output of this program is not sent.
+    /// Whether the live output is truncated after this chunk, so that later output of the program is not sent.
     pub cut: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Output of the programs of the latest attempt.
+    /// Chunks of output from the programs of the latest attempt.
     wrote: Vec<OutputChunk>,
     programs: BTreeMap<ProgramId, Program>,
     last: u64,
@@ -58,7 +59,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Program {
     bytes_sent: usize,
-    /// First bytes of a UTF-8 character whose other bytes have not arrived yet, by stream.
+    /// For each stream, the first bytes of a UTF-8 character whose other bytes have not arrived yet.
     incomplete: [Vec<u8>; 2],
 }
 
@@ -66,7 +67,7 @@ struct Program {
 #[derive(Debug)]
 pub struct LiveOutput {
     state: Mutex<State>,
-    /// Sequence number of the latest piece.
+    /// Sequence number of the latest chunk.
     last: watch::Sender<u64>,
 }
 
@@ -81,7 +82,7 @@ impl LiveOutput {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a program that starts, and drops its earlier output and that of earlier attempts.
+    /// Registers a program that starts. Drops earlier output of the same program and all output of earlier attempts.
     pub fn begin(&self, id: ProgramId) {
         let mut state = self.state();
         let same = |one: &OutputChunk| (one.attempt, one.candidate) == (id.attempt, id.candidate);
@@ -91,7 +92,7 @@ impl LiveOutput {
         self.push(&mut state, id, None, String::new(), false);
     }
 
-    /// Adds output of a program, up to the maximum.
+    /// Adds output of a program, up to the maximum live output of one program.
     pub fn wrote(&self, id: ProgramId, output: OutputStream, bytes: &[u8]) {
         let mut state = self.state();
         let Some(program) = state.programs.get_mut(&id).filter(|one| one.bytes_sent < MAX_BYTES)
@@ -102,7 +103,7 @@ impl LiveOutput {
         let mut bytes = [std::mem::take(incomplete).as_slice(), bytes].concat();
         let cut = program.bytes_sent + bytes.len() > MAX_BYTES;
         bytes.truncate(MAX_BYTES - program.bytes_sent);
-        // A character may be split between two writes.
+        // A UTF-8 character may be split between two writes.
         let whole = match std::str::from_utf8(&bytes) {
             Err(error) if error.error_len().is_none() && !cut => error.valid_up_to(),
             _ => bytes.len(),
@@ -130,8 +131,8 @@ impl LiveOutput {
         self.last.send_replace(number);
     }
 
-    /// Adds output of programs that run on another node. The notice that a program started drops its earlier output
-    /// and that of earlier attempts.
+    /// Adds output of programs that run on another node. The notice that a program started drops the earlier output of
+    /// the same program and all output of earlier attempts.
     pub fn pass_on(&self, more: Vec<OutputChunk>) {
         let mut state = self.state();
         for one in more {
@@ -146,12 +147,12 @@ impl LiveOutput {
         self.last.send_replace(state.last);
     }
 
-    /// All pieces with a sequence number above `number`.
+    /// All chunks with a sequence number above `number`.
     pub fn after(&self, number: u64) -> Vec<OutputChunk> {
         self.state().wrote.iter().filter(|one| one.number > number).cloned().collect()
     }
 
-    /// Subscribes to the sequence number of the latest piece.
+    /// Subscribes to the sequence number of the latest chunk, which changes when output arrives.
     pub fn last(&self) -> watch::Receiver<u64> {
         self.last.subscribe()
     }
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn split_utf8_characters_are_joined() {
+    fn live_output_joins_utf8_characters_that_are_split_between_writes() {
         let live = LiveOutput::default();
         live.begin(FIRST);
         let euro = "€".as_bytes();
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn output_above_the_maximum_is_truncated_once() {
+    fn live_output_above_the_maximum_is_truncated_and_marked_once() {
         let live = LiveOutput::default();
         live.begin(FIRST);
         for _ in 0..3 {
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn restarted_program_drops_its_earlier_output() {
+    fn live_output_of_a_restarted_program_and_of_earlier_attempts_is_dropped() {
         let live = LiveOutput::default();
         let other = ProgramId { attempt: 1, candidate: Some(2) };
         live.begin(FIRST);

@@ -1,4 +1,5 @@
-//! Follows a run that a worker of the cluster executes, for the process that started the run.
+//! Client side of a run that a worker of the cluster executes. The process that queued the run reads the run's events
+//! and records from the store, forwards them to its observer, and waits for the end of the run.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,45 +17,45 @@ use crate::ledger::{answer, is_step};
 use crate::run::{Run, RunFilter, RunId, RunStatus};
 use crate::store::{EventQuery, Store, StoreLog};
 
-/// Interval at which the records are read, if there is an observer, and the status is checked.
+/// Interval at which the status of the run is checked and, if there is an observer, the run's records are read.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Minimum time between two reads of the events.
+/// Minimum time between two reads of the run's events.
 const MIN_EVENT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Number of events read at a time.
+/// Maximum number of events that one read of the store returns.
 const EVENT_BATCH: usize = 500;
 
-/// Reservation for calls that the worker made: this process reserved nothing for them.
+/// Empty budget reservation, for model calls that the worker made and for which this process reserved nothing.
 const NO_RESERVATION: CallMaximum = CallMaximum { tokens: 0, cost: Cost::Known(Money::ZERO) };
 
-/// A run that a worker executes.
+/// A run that a worker of the cluster executes.
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteRun {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) id: RunId,
-    /// NATS servers of the cluster.
+    /// Addresses of the cluster's NATS servers.
     pub(crate) servers: String,
-    /// Id of the last event before the run was queued. Only later events are forwarded.
+    /// Id of the last event in the store before the run was queued. Only later events are forwarded.
     pub(crate) after: u64,
 }
 
-/// How far the run has been followed.
+/// Position in the remote run up to which events and records have been forwarded.
 struct Cursor<'a> {
     event: u64,
     records: HashSet<EffectKey>,
     polled: Instant,
-    /// Failure in the latest end event, and whether the run can be resumed.
+    /// Failure in the latest `run_ended` event, and whether the run can be resumed.
     failed: Option<(Failure, bool)>,
-    /// Counts the cost of the worker's calls.
+    /// Ledger that counts the cost of the model calls that the worker made.
     ledger: &'a dyn BudgetLedger,
 }
 
 impl RemoteRun {
-    /// Follows the run to its end, and counts the cost of its calls.
+    /// Waits for the end of the run, forwards its events and records to the observer, and counts the cost of its calls.
     ///
-    /// Cancelling this cancels the run on its worker, except with [`CancelReason::Paused`]: a server that shuts down
-    /// leaves the run running.
+    /// If `cancel` is triggered, the run is cancelled on its worker too. The exception is [`CancelReason::Paused`]: the
+    /// worker continues the run of a server that shuts down.
     pub(crate) async fn follow(
         &self,
         observer: Option<RunObserver>,
@@ -103,7 +104,8 @@ impl RemoteRun {
         observer: Option<&RunObserver>,
     ) -> Result<Run, StoreError> {
         loop {
-            // Get the last event id before reading, so that a later event ends the wait below.
+            // Get the last event id before the events are read, so that an event written after the read ends the wait
+            // below.
             let newest = self.store.last_event().await?;
             let mut ended = false;
             if observer.is_none() || cursor.polled.elapsed() >= POLL_INTERVAL {
@@ -120,7 +122,7 @@ impl RemoteRun {
                 self.forward_answers(cursor, observer).await?;
                 return self.store.run(&self.id).await;
             }
-            // This process may follow many runs, and events of any of them end the wait below.
+            // Pause, because events of any run of the store end the wait below and this process may wait for many runs.
             let pause = if observer.is_some() { MIN_EVENT_INTERVAL } else { POLL_INTERVAL };
             tokio::time::sleep(pause).await;
             tokio::select! {
@@ -138,7 +140,7 @@ impl RemoteRun {
             .ok_or_else(|| StoreError::NoSuchRun(self.id.clone()))
     }
 
-    /// Passes new events to the observer. Returns whether the run has ended.
+    /// Passes new events of the run to the observer. Returns whether the run has ended.
     async fn forward_events(
         &self,
         cursor: &mut Cursor<'_>,
@@ -155,7 +157,7 @@ impl RemoteRun {
                 let event = RunEvent::read(&stored.name, &stored.payload);
                 if let Some(RunEvent::RunEnded { failure, resumable, .. }) = event {
                     cursor.failed = failure.map(|failure| (failure, resumable == Some(true)));
-                    // The run may have been resumed since.
+                    // The run may have been resumed after this event.
                     ended = self.store.run(&self.id).await?.status != RunStatus::Running;
                 }
                 let event = GraphEvent { name: stored.name, payload: stored.payload };
@@ -169,7 +171,7 @@ impl RemoteRun {
         }
     }
 
-    /// Passes new records to the observer, and counts their cost.
+    /// Passes new records of the run to the observer, and counts the cost of the model calls in them.
     async fn forward_answers(
         &self,
         cursor: &mut Cursor<'_>,
@@ -191,7 +193,7 @@ impl RemoteRun {
         Ok(())
     }
 
-    /// Converts an ended run to the caller's result.
+    /// Converts a run that has ended to the result for the caller: the run if it is done, or else its failure.
     fn ended(&self, run: Run, failed: Option<(Failure, bool)>) -> Result<Run, RunFailure> {
         let why = || run.error.clone().unwrap_or_else(|| run.status.name().to_owned());
         let resume = Some(self.how_to_resume());

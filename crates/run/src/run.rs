@@ -1,4 +1,4 @@
-//! Runs as the store holds them: id, input, status, lease and ending.
+//! Runs in the form that the store uses: id, input, status, lease and ending.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,10 +24,10 @@ assize_types::serde_as_text!(RunId);
 pub struct InvalidRunId(String);
 
 impl RunId {
-    /// Letters and digits that are not easily confused.
+    /// Characters of the random suffix: letters and digits that are not easily confused with one another.
     const ALPHABET: &[u8] = b"abcdefghjkmnpqrstuvwxyz23456789";
 
-    /// Generates a random id.
+    /// Generates an id with a random suffix for a run of this kind.
     pub fn random(kind: RunKind) -> RunId {
         let letter = || char::from(Self::ALPHABET[fastrand::usize(..Self::ALPHABET.len())]);
         let tail: String = std::iter::repeat_with(letter).take(8).collect();
@@ -38,7 +38,7 @@ impl RunId {
         &self.0
     }
 
-    /// The kind of run that the id starts with.
+    /// The kind of run whose name the id starts with.
     pub(crate) fn kind(&self) -> Option<RunKind> {
         self.0.split('-').next()?.parse().ok()
     }
@@ -62,28 +62,28 @@ impl FromStr for RunId {
     }
 }
 
-/// A run to be created.
+/// Content of a run that is not created yet. The store adds the id, the times and the status.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewRun {
     pub kind: RunKind,
     /// One line that describes the run to users.
     pub title: String,
-    /// The run that it was forked from.
+    /// Id of the run that the new run is forked from.
     pub parent: Option<RunId>,
-    /// Everything needed to repeat the run, except for large data, which is in `artifacts`.
+    /// All data needed to repeat the run, except for large data, which is in `artifacts`.
     pub input: Value,
-    /// Large parts of the input, by name. They are stored atomically with the run.
+    /// Large parts of the run's input, by name. They are stored atomically with the run.
     pub artifacts: Vec<(String, Vec<u8>)>,
-    /// Idempotency key of the request.
+    /// Idempotency key of the request that creates the run.
     pub once: Option<IdempotencyKey>,
 }
 
 /// Key that a client sends with a request, so that repeating the request creates no second run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyKey {
-    /// Chosen by the client, and unique for each intended run.
+    /// The key itself. The client chooses a unique key for each run that it wants to create.
     pub key: String,
-    /// Fingerprint of the whole request.
+    /// Fingerprint of the whole request, to detect another request with the same key.
     pub request: Fingerprint,
 }
 
@@ -98,22 +98,23 @@ pub struct Run {
     pub title: String,
     pub status: RunStatus,
     pub parent: Option<RunId>,
-    /// Milliseconds since 1970.
+    /// Time of creation, in milliseconds since 1970.
     pub created: u64,
+    /// Time of the last change, in milliseconds since 1970.
     pub updated: u64,
-    /// Number of times the lease was claimed.
+    /// Number of times that a process has claimed the lease on the run.
     pub epoch: u64,
-    /// The last lease holder: a [`LeaseHolder`](crate::LeaseHolder) as JSON.
+    /// The last lease holder of the run: a [`LeaseHolder`](crate::LeaseHolder) as JSON.
     pub holder: Option<String>,
     pub input: Value,
-    /// Result, once the run is done.
+    /// Result of the run; `None` until the run is done.
     pub result: Option<Value>,
-    /// Why the run ended, if it failed or was cancelled.
+    /// Error message of a failed run, or the reason why a run was cancelled.
     pub error: Option<String>,
 }
 
 impl Run {
-    /// Parses the result of the run.
+    /// Parses the stored result of the run.
     ///
     /// # Errors
     /// When another version of assize wrote the result, or the run is not done.
@@ -122,7 +123,7 @@ impl Run {
     }
 }
 
-/// Parses the result of a run.
+/// Parses the stored result of a run.
 ///
 /// # Errors
 /// When another version of assize wrote the result.
@@ -132,7 +133,7 @@ pub fn read_result<T: DeserializeOwned>(result: Value) -> Result<T, Failure> {
     })
 }
 
-/// Stored status of a run. A run whose process was killed is still `Running`.
+/// Stored status of a run. A run whose process was killed keeps the status `Running`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[derive(Display, EnumString, IntoStaticStr)]
@@ -158,17 +159,17 @@ impl RunStatus {
 pub struct RunFilter {
     pub kind: Option<RunKind>,
     pub status: Option<RunStatus>,
-    /// Prefix of the id.
+    /// Return only runs whose id starts with this text.
     pub prefix: Option<String>,
-    /// Text in the title, case-insensitive.
+    /// Return only runs whose title contains this text, ignoring case.
     pub title: Option<String>,
-    /// Only runs with a smaller sequence number.
+    /// Return only runs with a sequence number below this number.
     pub before: Option<u64>,
-    /// Maximum number of runs; 0 for no limit.
+    /// Maximum number of runs to return; 0 for no limit.
     pub limit: usize,
 }
 
-/// The right to write to a run, until another process claims the run.
+/// The right of a process to write to a run. It ends when another process claims the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     pub run: RunId,

@@ -25,53 +25,53 @@ use crate::store::Store;
 /// Where a runner executes runs.
 #[derive(Debug, Clone)]
 pub enum Placement {
-    /// In this process; in a worker, as this node of its cluster.
+    /// The runner executes runs in this process. In a worker, `node` is the name of its cluster node.
     Local { node: Option<String> },
-    /// By a worker of the cluster.
+    /// The runner puts runs on the queue of a cluster, and a worker executes them.
     Cluster(Arc<dyn Dispatch>),
 }
 
-/// Hands runs to the workers of a cluster.
+/// Queue through which runs are sent to the workers of a cluster.
 #[async_trait]
 pub trait Dispatch: std::fmt::Debug + Send + Sync {
-    /// Puts a run on the queue, at most once for each epoch of the run.
+    /// Puts a run on the queue of the cluster, at most once for each epoch of the run.
     async fn enqueue(&self, run: &Run) -> Result<(), StoreError>;
 
     /// Node name of this process in the cluster.
     fn node(&self) -> &str;
 
-    /// Addresses of the NATS servers, in the format of `--cluster`.
+    /// Addresses of the cluster's NATS servers, in the format of the option `--cluster`.
     fn servers(&self) -> String;
 }
 
 /// Request to resume an earlier run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResumeRequest {
-    /// Id of the run, or a unique prefix of it.
+    /// Id of the run to resume, or a unique prefix of the id.
     pub run: String,
-    /// Whether to resume even if another process holds, or may hold, the lease.
+    /// Whether to resume the run even if another process holds, or may hold, its lease.
     pub take_over: bool,
 }
 
-/// Starts, resumes and forks runs in one store, with one placement and one budget.
+/// Runner: starts, resumes and forks runs in one store, with one placement and one budget.
 #[derive(Debug, Clone)]
 pub struct Runner {
     pub store: Arc<dyn Store>,
     pub placement: Placement,
     pub role: Role,
     pub reporter: Arc<dyn Reporter>,
-    /// Budget of a run. A resumed run keeps each limit that it was started with, unless it is set here.
+    /// Budget of each run. A limit that is not set here has, in a resumed run, the value that the run was started with.
     pub budget: BudgetLimits,
     /// Idempotency key of the client's request.
     pub idempotency_key: Option<IdempotencyKey>,
     /// Labels that a worker must have to execute the run.
     pub labels: BTreeMap<String, String>,
-    /// Settings given with this request. In a cluster, they apply until the run ends.
+    /// Settings that the user set for this request. In a cluster, they apply until the run ends.
     pub overrides: BTreeMap<String, String>,
 }
 
 impl Runner {
-    /// Finds the run to be resumed, and checks its kind and its lease.
+    /// Finds the run to resume, and checks that it has the given kind and that no other process holds its lease.
     pub async fn resumable(
         &self,
         request: &ResumeRequest,
@@ -84,7 +84,7 @@ impl Runner {
             return Err(Failure::new(FailureKind::Usage, message).hint(hint));
         }
         if !request.take_over {
-            let instead = "wait for that process, stop it, or add `--take-over`";
+            let instead = "wait until that process ends, stop it, or add `--take-over`";
             refuse_if_held(&run, "resumed", instead)?;
         }
         let origin =
@@ -92,7 +92,7 @@ impl Runner {
         Ok((run, origin))
     }
 
-    /// Finds the run to be forked, and checks its kind.
+    /// Finds the run to fork, and checks that it has the given kind.
     pub async fn forkable(&self, name: &str, kind: RunKind) -> Result<(Run, RunOrigin), Failure> {
         let parent = find(&*self.store, name).await?;
         if parent.kind != kind {
@@ -128,7 +128,7 @@ impl Runner {
         Ok(PlannedRun { runner: self.clone(), job, origin, new, ledger, inherited })
     }
 
-    /// Plans a run, and creates or claims it.
+    /// Plans a run, and then creates it in the store, or claims the run that is resumed.
     pub async fn start<J: Job>(
         &self,
         request: J::Request,
@@ -137,7 +137,7 @@ impl Runner {
         self.plan::<J>(request, origin).await?.open().await
     }
 
-    /// Records that a fork inherits from its parent run.
+    /// Reads the journal records that a fork inherits from its parent run; none if the run is not a fork.
     async fn inherited<J: Job>(
         &self,
         request: &J::Request,
@@ -155,14 +155,16 @@ impl Runner {
                 .filter(|record| J::inherits(request, origin, &record.key))
                 .collect()),
             Err(StoreError::NoSuchRun(_)) => {
-                self.reporter.warn(&format!("the parent run `{parent}` no longer exists"));
+                self.reporter.warn(&format!(
+                    "the parent run `{parent}` no longer exists; none of its answers are reused"
+                ));
                 Ok(Vec::new())
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Claims the run that is resumed, or creates one.
+    /// Claims the run that is resumed, or creates a new run in the store.
     async fn claim(
         &self,
         origin: &RunOrigin,
@@ -171,7 +173,7 @@ impl Runner {
     ) -> Result<(Run, Lease), Failure> {
         let holder = holder.to_text();
         if let RunOrigin::Resumed { run, take_over } = origin {
-            // Fails if another process has claimed the run since it was read, unless `take_over` is set.
+            // The claim fails if another process has claimed the run since `run` was read, unless `take_over` is set.
             let seen = (!take_over).then_some(run.epoch);
             let lease = self.store.claim(&run.id, &holder, seen).await?;
             return Ok((self.store.run(&run.id).await?, lease));
@@ -182,7 +184,7 @@ impl Runner {
         Ok(self.store.create_run(new, &holder).await?)
     }
 
-    /// Creates or claims a run, to execute it in this process.
+    /// Creates or claims a run that this process executes, and opens its journal.
     async fn claim_locally(
         &self,
         origin: &RunOrigin,
@@ -206,7 +208,7 @@ impl Runner {
         Ok((run, Arc::new(journal)))
     }
 
-    /// Creates or claims a run, and puts it on the queue for the workers.
+    /// Creates or claims a run, and puts it on the queue for the workers of the cluster.
     async fn enqueue(
         &self,
         origin: &RunOrigin,
@@ -225,7 +227,8 @@ impl Runner {
         let mut holder = LeaseHolder::this_process(self.role, Some(dispatch.node())).released();
         holder.asked.clone_from(&self.overrides);
         let (run, _) = self.claim(origin, new, &holder).await?;
-        // If this process dies here, a worker still finds the run: workers regularly search for unqueued runs.
+        // If this process dies before the run is queued, a worker still finds the run: workers regularly search the
+        // store for runs that should be queued but are not.
         dispatch.enqueue(&run).await?;
         let (store, id) = (self.store.clone(), run.id.clone());
         Ok((run, RemoteRun { store, id, servers: dispatch.servers(), after }))
@@ -249,7 +252,7 @@ impl<J: Job> PlannedRun<J> {
         self.origin.resumed().is_none()
     }
 
-    /// Creates or claims the run.
+    /// Creates the run in the store or claims it, so that it is ready to be executed.
     pub async fn open(self) -> Result<Trial<J>, Failure> {
         let PlannedRun { mut job, runner, origin, new, ledger, inherited } = self;
         let (run, executor) = match &runner.placement {
@@ -263,7 +266,7 @@ impl<J: Job> PlannedRun<J> {
                     Placement::Local { node } => node.as_deref(),
                     Placement::Cluster(_) => None,
                 };
-                // Checked again: a message on the queue can name any run.
+                // A worker repeats the checks of the sender, because a message on the queue can name any run.
                 if node.is_some() {
                     if J::LOCAL_ONLY {
                         let message =
@@ -291,14 +294,14 @@ pub struct Trial<J: Job> {
     executor: Executor<J::Local>,
 }
 
-/// What executes a trial: this process or a worker of the cluster.
+/// The executor of a trial: this process or a worker of the cluster.
 #[derive(Debug)]
 enum Executor<L> {
     Local {
         journal: Arc<RunJournal>,
-        /// Records inherited from the parent run, if the run is a fork.
+        /// Journal records inherited from the parent run, if the run is a fork.
         inherited: Vec<EffectRecord>,
-        /// The job's local resources; `None` once the run is executed.
+        /// Resources that the job prepared in this process; `None` once the run is executed.
         local: Option<L>,
     },
     Remote(RemoteRun),
@@ -310,17 +313,17 @@ impl<J: Job> Trial<J> {
         matches!(self.executor, Executor::Remote(_))
     }
 
-    /// Totals of the run's calls in this epoch.
+    /// Totals of the model calls that the run made in this epoch.
     pub fn totals(&self) -> BudgetTotals {
         self.ledger.totals()
     }
 
-    /// Cost and tokens of the run before it was resumed.
+    /// Cost and tokens that the run had spent before it was resumed.
     pub fn spent_before(&self) -> SpentBefore {
         self.ledger.spent_before
     }
 
-    /// Executes the run and stores how it ended, or follows the worker that does.
+    /// Executes the run and stores how the run ended. If a worker of the cluster executes the run, waits for its end.
     pub async fn execute(
         &mut self,
         observer: Option<RunObserver>,
@@ -343,7 +346,7 @@ impl<J: Job> Trial<J> {
         };
         let options =
             RunOptions { journal: Some(graph_journal), observer, cancel, ..RunOptions::default() };
-        let twice = || Failure::new(FailureKind::Internal, "the trial was already executed");
+        let twice = || Failure::new(FailureKind::Internal, "this run was already executed");
         let local = local.ok_or_else(twice)?;
         match job.execute(local, ExecutionContext { run, store, options }).await {
             Ok(report) => {
@@ -355,18 +358,18 @@ impl<J: Job> Trial<J> {
     }
 }
 
-/// A trial of any kind, for processes that execute many at once.
+/// A trial of any kind of run, for processes that execute many trials at once.
 #[async_trait]
 pub trait AnyTrial: Send {
     fn run(&self) -> &Run;
 
-    /// Ledger of the run's calls.
+    /// Ledger that accounts for the run's model calls.
     fn ledger(&self) -> Arc<dyn BudgetLedger>;
 
-    /// Live output of the run's programs, if it runs any.
+    /// Live output of the run's programs; `None` if the run has no programs.
     fn live_output(&self) -> Option<&Arc<LiveOutput>>;
 
-    /// Executes the run and stores how it ended.
+    /// Executes the run and stores how the run ended.
     async fn execute(&mut self, cancel: Cancel) -> Result<(), RunFailure>;
 }
 
@@ -385,7 +388,7 @@ impl<J: Job> AnyTrial for Trial<J> {
     }
 
     async fn execute(&mut self, cancel: Cancel) -> Result<(), RunFailure> {
-        // If the report cannot be stored, the run counts as failed here: it has not ended, and can be resumed.
+        // If the report cannot be stored, this returns a failure: the stored run has not ended and can be resumed.
         let finished = Trial::execute(self, None, cancel).await?;
         finished.stored.map_err(|error| Failure::from(error).into())
     }

@@ -1,4 +1,4 @@
-//! Lookup of runs by name, and the run state that users see.
+//! Lookup of runs by id or prefix, and the state of a run that users see.
 
 use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
@@ -9,10 +9,10 @@ use crate::lease::LeaseHolder;
 use crate::run::{Run, RunFilter, RunId, RunStatus};
 use crate::store::Store;
 
-/// Alias for the run that was created last.
+/// Name that users can enter instead of a run id, for the run that was created last.
 const LATEST: &str = "latest";
 
-/// Finds a run by its id, by a unique prefix of the id, or as `latest`.
+/// Finds a run by its id or by a unique prefix of its id. The name `latest` finds the run that was created last.
 pub async fn find(store: &dyn Store, name: &str) -> Result<Run, Failure> {
     if name == LATEST {
         let mut runs = store.runs(RunFilter { limit: 1, ..RunFilter::default() }).await?;
@@ -30,29 +30,29 @@ pub async fn find(store: &dyn Store, name: &str) -> Result<Run, Failure> {
             let names: Vec<&str> = runs.iter().take(5).map(|run| run.id.as_str()).collect();
             let more = if runs.len() > 5 { ", …" } else { "" };
             let message = format!("`{name}` matches {} runs", runs.len());
-            let hint = format!("specify one of them: {}{more}", names.join(", "));
+            let hint = format!("specify one of these runs: {}{more}", names.join(", "));
             Err(Failure::new(FailureKind::Usage, message).hint(hint))
         }
     }
 }
 
-/// Failure for a run that does not exist.
+/// Creates the failure for a run that does not exist.
 pub fn no_such_run(name: &str) -> Failure {
     Failure::new(FailureKind::Usage, format!("there is no run `{name}`"))
         .hint("`assize runs list` lists all runs")
 }
 
-/// State of a run, as users see it. Unlike [`RunStatus`], it depends on whether the lease holder is alive.
+/// State of a run that users see. Unlike [`RunStatus`], the state depends on whether the lease holder is alive.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum RunState {
-    /// Queued for a worker of the cluster.
+    /// The run is queued for a worker of the cluster.
     Waiting,
     Running,
-    /// Not ended, but the lease holder has exited.
+    /// The run has not ended, but its lease holder has exited or released the lease.
     Stopped,
     Done,
     Failed,
@@ -71,7 +71,7 @@ impl RunState {
         }
     }
 
-    /// Status that the store has for runs in this state.
+    /// The stored status that runs in this state have.
     pub fn status(self) -> RunStatus {
         match self {
             RunState::Waiting | RunState::Running | RunState::Stopped => RunStatus::Running,
@@ -86,8 +86,8 @@ impl RunState {
     }
 }
 
-/// Fails if another process holds the lease of a run. `what` is the participle of the refused operation, such as
-/// `removed`; `instead` is the hint.
+/// Returns a failure if a process holds the lease of a run. `what` is the past participle of the refused operation,
+/// such as `removed`, for the message. `instead` is the hint of the failure.
 pub fn refuse_if_held(run: &Run, what: &str, instead: &str) -> Result<(), Failure> {
     match LeaseHolder::of(run) {
         None => Ok(()),
@@ -98,7 +98,7 @@ pub fn refuse_if_held(run: &Run, what: &str, instead: &str) -> Result<(), Failur
     }
 }
 
-/// Message that names the command to resume a run; `flags` are appended to the command.
+/// Message with the command that resumes a run. `flags` are appended to the command.
 pub fn how_to_resume(kind: RunKind, id: &RunId, flags: &str) -> String {
     let command = if kind == RunKind::Debate { "debate --resume" } else { "runs resume" };
     format!("saved as {id}; resume with `assize {command} {id}{flags}`")

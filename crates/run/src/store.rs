@@ -1,11 +1,11 @@
 //! Trait that every store of runs implements.
 //!
-//! A [`Store`] holds runs and their journals, the events that clients follow, content-addressed artifacts, and the
-//! audit log. A database or message log can implement it if it has records that are created once, ids that increase,
-//! and an epoch that fences the holders of older leases.
+//! A [`Store`] stores runs and their journals, the events that clients subscribe to, content-addressed artifacts, and
+//! the audit log. A database or message log can implement the trait if it can create a record at most once, assign ids
+//! that increase, and refuse writes that have an older epoch than the run.
 //!
-//! A process claims the lease of a run before it works on it. A later claim invalidates every earlier one: the earlier
-//! lease holder gets [`StoreError::Fenced`] at its next write, and stops.
+//! A process claims the lease of a run before it executes the run. A later claim invalidates every earlier lease: the
+//! earlier lease holder gets [`StoreError::Fenced`] at its next write, and stops.
 
 use std::time::Duration;
 
@@ -19,37 +19,37 @@ use crate::call::StoredCall;
 use crate::error::StoreError;
 use crate::run::{Ending, IdempotencyKey, Lease, NewRun, Run, RunFilter, RunId};
 
-/// An event in the store.
+/// An event of a run in the store.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct StoredEvent {
-    /// Increases with every event of the store, over all runs, with gaps.
+    /// Id of the event. Ids increase with every event of the store, over all runs, and may have gaps.
     pub id: u64,
     pub run: RunId,
-    /// Milliseconds since 1970.
+    /// Time of the event, in milliseconds since 1970.
     pub at: u64,
     pub name: String,
     pub payload: Value,
 }
 
-/// Filter for events.
+/// Filter for reading events of runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EventQuery {
-    /// Only events of these runs; of all runs if empty. Runs that do not exist are ignored.
+    /// Return only events of these runs; if empty, of all runs. Runs that do not exist are ignored.
     pub runs: Vec<RunId>,
-    /// Only events with a larger id.
+    /// Return only events with an id above this number.
     pub after: u64,
-    /// Maximum number of events, earliest first; 0 for no limit.
+    /// Maximum number of events to return, earliest first; 0 for no limit.
     pub limit: usize,
 }
 
 impl EventQuery {
-    /// All events of one run.
+    /// Query for all events of one run.
     pub fn of_run(run: &Run) -> EventQuery {
         EventQuery { runs: vec![run.id.clone()], ..EventQuery::default() }
     }
 }
 
-/// A log of the store that [`Store::grown`] can wait for.
+/// Log of the store whose next entry [`Store::grown`] can wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreLog {
     Events,
@@ -59,11 +59,12 @@ pub enum StoreLog {
 /// Persistent store of runs. All methods are safe to call from many tasks and processes at once.
 #[async_trait]
 pub trait Store: std::fmt::Debug + Send + Sync {
-    /// Creates a run with a new id and claims its lease for `holder`. Fails if its idempotency key was used before
-    /// ([`StoreError::AskedBefore`]).
+    /// Creates a run with a new id and claims its lease for `holder`. If the idempotency key of the run was used
+    /// before, returns the error [`StoreError::AskedBefore`].
     async fn create_run(&self, run: NewRun, holder: &str) -> Result<(Run, Lease), StoreError>;
 
-    /// Finds the run that was created with an idempotency key, and whether its request was the same.
+    /// Finds the run that was created with an idempotency key. The returned `bool` is whether the request that created
+    /// the run was the same request.
     async fn asked_before(
         &self,
         once: &IdempotencyKey,
@@ -71,16 +72,16 @@ pub trait Store: std::fmt::Debug + Send + Sync {
 
     async fn run(&self, id: &RunId) -> Result<Run, StoreError>;
 
-    /// Runs that match the filter, latest first.
+    /// Returns the runs that match the filter, latest first.
     async fn runs(&self, filter: RunFilter) -> Result<Vec<Run>, StoreError>;
 
-    /// Claims the lease of a run: from now on only this lease allows adding to its journal and finishing it.
-    /// With `seen`, only if the run still has that epoch.
+    /// Claims the lease of a run and invalidates earlier leases. Only the returned lease allows writing to the journal
+    /// of the run and finishing the run. With `seen`, the claim succeeds only if the run still has that epoch.
     async fn claim(&self, id: &RunId, holder: &str, seen: Option<u64>)
     -> Result<Lease, StoreError>;
 
-    /// Writes a record and the events of its step atomically. If the key already has a record, writes nothing and
-    /// returns the existing record.
+    /// Writes a journal record and the events of its step atomically. If the journal already has a record with the same
+    /// key, writes nothing and returns the existing record.
     async fn append(
         &self,
         claim: &Lease,
@@ -88,14 +89,15 @@ pub trait Store: std::fmt::Debug + Send + Sync {
         events: Vec<GraphEvent>,
     ) -> Result<Appended, StoreError>;
 
-    /// All records of a run, in the order in which they were written.
+    /// Returns all journal records of a run, in the order in which they were written.
     async fn records(&self, id: &RunId) -> Result<Vec<EffectRecord>, StoreError>;
 
-    /// Stores the state of a model call under its number in this epoch: before it is sent, and when it has ended. If
-    /// the process dies, the next lease holder knows which calls may have been paid for without a recorded answer.
+    /// Stores the state of a model call, under the number of the call in this epoch: once before the call is sent, and
+    /// once when the call has ended. If the process dies, the next lease holder can then compute which calls may have
+    /// been paid for without a recorded answer.
     ///
-    /// A call about to be sent is refused if the lease is outdated ([`StoreError::Fenced`]). The end of a call is
-    /// stored in any case.
+    /// If the lease is outdated, a call that is about to be sent is refused with [`StoreError::Fenced`]. The end of a
+    /// call is stored even if the lease is outdated.
     async fn note_call(
         &self,
         claim: &Lease,
@@ -103,15 +105,16 @@ pub trait Store: std::fmt::Debug + Send + Sync {
         noted: StoredCall,
     ) -> Result<(), StoreError>;
 
-    /// All model calls of a run, each with its epoch; empty if the run does not exist.
+    /// Returns all model calls of a run, each with its epoch. The list is empty if the run does not exist.
     async fn calls(&self, id: &RunId) -> Result<Vec<(u64, StoredCall)>, StoreError>;
 
-    /// Total time since the store was opened during which nothing could be written.
+    /// Total time since the store was opened during which the store could not be written to.
     fn away(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Stores how a run ended, with its last events. The run can be claimed again, unless it is done.
+    /// Stores how a run ended, with the last events of the run, and returns the ids of these events. The run can be
+    /// claimed again, unless it is done.
     async fn finish(
         &self,
         claim: &Lease,
@@ -119,8 +122,8 @@ pub trait Store: std::fmt::Debug + Send + Sync {
         events: Vec<GraphEvent>,
     ) -> Result<Vec<u64>, StoreError>;
 
-    /// Cancels a running run in any process, if it still has the epoch in `seen`. Later writes of the lease holder are
-    /// refused.
+    /// Cancels a run that has the status `Running`, even if another process holds its lease. Later writes of the lease
+    /// holder are refused. The run is cancelled only if it still has the epoch in `seen`.
     async fn stop(
         &self,
         seen: &Lease,
@@ -128,20 +131,20 @@ pub trait Store: std::fmt::Debug + Send + Sync {
         events: Vec<GraphEvent>,
     ) -> Result<(), StoreError>;
 
-    /// Events that match the query, by ascending id.
+    /// Returns the events that match the query, by ascending id.
     async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError>;
 
-    /// Upper bound of the ids of all events written so far; 0 if there never was one.
+    /// Returns an upper bound of the ids of all events written so far; 0 if no event was ever written.
     async fn last_event(&self) -> Result<u64, StoreError>;
 
-    /// Waits until the log has an entry with an id above `beyond`, written by any process.
+    /// Waits until a log of the store has an entry with an id above `beyond`, written by any process.
     async fn grown(&self, log: StoreLog, beyond: u64) -> Result<(), StoreError>;
 
-    /// Removes a run and everything that no other run uses, and writes an audit entry; only if the run still has the
-    /// epoch in `seen`.
+    /// Removes a run with its journal and events, and the artifacts that no other run uses, and writes an audit entry.
+    /// The run is removed only if it still has the epoch in `seen`.
     async fn remove_run(&self, seen: &Lease) -> Result<(), StoreError>;
 
-    /// Stores an artifact for a run under a name, replacing an earlier one of that name.
+    /// Stores an artifact of a run under a name. It replaces an earlier artifact of the run with the same name.
     async fn put_artifact(
         &self,
         run: &RunId,
@@ -151,15 +154,16 @@ pub trait Store: std::fmt::Debug + Send + Sync {
 
     async fn artifact(&self, id: ArtifactId) -> Result<Vec<u8>, StoreError>;
 
-    /// The artifacts of a run, by name.
+    /// Returns the artifacts of a run, sorted by name.
     async fn artifacts(&self, run: &RunId) -> Result<Vec<ArtifactUse>, StoreError>;
 
-    /// Adds an entry to the audit log, chained to the previous one.
+    /// Adds an entry to the audit log. The entry contains the hash of the previous entry.
     async fn audit(&self, entry: NewAuditEntry) -> Result<AuditEntry, StoreError>;
 
-    /// Entries of the audit log, oldest first.
+    /// Returns the entries of the audit log that match the query, oldest first.
     async fn audit_log(&self, query: AuditQuery) -> Result<Vec<AuditEntry>, StoreError>;
 
-    /// Id of the last audit entry ever written, stored separately from the entries; 0 if there is none.
+    /// Returns the id of the last audit entry ever written; 0 if there is none. The id is stored separately from the
+    /// entries, so that removed entries at the end of the log are detected.
     async fn audit_head(&self) -> Result<u64, StoreError>;
 }

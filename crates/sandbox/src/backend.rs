@@ -1,4 +1,4 @@
-//! The [`Backend`] trait: what every isolation technology implements.
+//! The [`Backend`] trait, which every isolation technology (jail, Docker, microVM) implements.
 
 use std::fmt;
 
@@ -12,30 +12,31 @@ use crate::error::SandboxError;
 use crate::interpreter::Language;
 use crate::spec::SandboxSpec;
 
-/// An isolation technology that creates sandboxes.
+/// Isolation technology that starts sandboxes: jail, Docker or microVM.
 #[async_trait]
 pub trait Backend: fmt::Debug + Send + Sync {
     fn isolation(&self) -> Isolation;
 
-    /// Rejects a spec that this backend can never satisfy.
+    /// Checks a sandbox spec. Returns an error if this backend can never satisfy the spec.
     fn check(&self, _spec: &SandboxSpec) -> Result<(), SandboxError> {
         Ok(())
     }
 
-    /// Starts a sandbox. It is not registered: only the calling process knows about it.
+    /// Starts a sandbox without adding it to the sandbox registry, so that only the calling process can use it.
     async fn start(
         &self,
         identity: &SandboxIdentity,
         spec: &SandboxSpec,
     ) -> Result<StartedSandbox, SandboxError>;
 
-    /// Determines properties that only a trial shows, such as whether KVM works. Returns a description of how
-    /// sandboxes run on this machine, or `None` if there is only one way.
+    /// Tests properties of this machine that show only when a sandbox is started, such as whether KVM works. Returns a
+    /// description of the result for users, or `None` if this backend has nothing to test.
     async fn settle(&self) -> Result<Option<String>, SandboxError> {
         Ok(None)
     }
 
-    /// The interpreter of a language: its path in the sandbox, or a name that the guest agent looks up in the image.
+    /// Returns the interpreter of a language: its path in the sandbox, or a program name that the guest agent looks up
+    /// in `PATH` inside the sandbox.
     fn interpreter(&self, language: Language) -> Result<String, SandboxError> {
         let names = language.programs().first();
         names
@@ -43,12 +44,13 @@ pub trait Backend: fmt::Debug + Send + Sync {
             .ok_or(SandboxError::NoInterpreter(language, self.isolation()))
     }
 
-    /// Maximum number of idle sandboxes with a pre-started interpreter, which takes much memory on some backends.
+    /// Maximum number of idle sandboxes in one pool that have a pre-started interpreter. On some backends, a
+    /// pre-started interpreter needs much memory.
     fn waiting_interpreters(&self) -> usize {
         usize::MAX
     }
 
-    /// Number of idle sandboxes that a warm pool keeps when `wanted` are configured.
+    /// Number of idle sandboxes that a warm pool of this backend keeps if the settings request `wanted` sandboxes.
     fn pool_size(&self, wanted: usize) -> usize {
         wanted
     }
@@ -58,24 +60,25 @@ pub trait Backend: fmt::Debug + Send + Sync {
         32 << 20
     }
 
-    /// Whether the time limit is fixed when the sandbox is created and cannot be changed for an idle one.
+    /// Whether the time limit of a sandbox is fixed when the sandbox is created. An idle sandbox then cannot serve a
+    /// request with another time limit.
     fn fixes_wall(&self) -> bool {
         false
     }
 
-    /// How each limit is enforced on this machine.
+    /// Describes for users how this backend enforces each limit on this machine.
     fn enforcement(&self) -> Enforcement;
 
-    /// Removes the remains of a process (`maker`) that created sandboxes and died.
+    /// Removes all containers, cgroups and other remains of the sandboxes that the dead process `maker` created.
     async fn clean_up(&self, maker: &str) -> Result<(), SandboxError>;
 }
 
-/// Identity of a sandbox, by which its remains (containers, cgroups) are found after a crash.
+/// Identity of a sandbox, which is part of the names of its containers and cgroups. They are found by it after a crash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxIdentity {
-    /// Name of the process that created the sandbox; never reused.
+    /// Random name of the process that created the sandbox. No other process has the same name.
     pub maker: String,
-    /// Unique among the sandboxes of that process.
+    /// Id of the sandbox, unique among the sandboxes that the same process created.
     pub id: String,
 }
 
@@ -85,7 +88,7 @@ impl fmt::Display for SandboxIdentity {
     }
 }
 
-/// How each limit is enforced, as text for users.
+/// Description for users of how each sandbox limit is enforced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Enforcement {
     pub memory: String,
@@ -99,36 +102,36 @@ pub struct Enforcement {
     pub files: String,
 }
 
-/// A sandbox that a backend has started.
+/// A started sandbox: the channel to its guest agent, and the backend's handle on its isolation.
 #[derive(Debug)]
 pub struct StartedSandbox {
     pub(crate) channel: Channel,
     pub(crate) cell: Box<dyn SandboxHandle>,
 }
 
-/// Handle of a backend on the isolation of one sandbox, such as its container or VM.
+/// A backend's handle on the isolation of one sandbox: its jail, container or microVM.
 #[async_trait]
 pub(crate) trait SandboxHandle: fmt::Debug + Send + Sync {
-    /// Id of the sandbox in another program, such as a container id.
+    /// Id of the sandbox in an external program, such as the container id in Docker; `None` if it has none.
     fn external_id(&self) -> Option<&str> {
         None
     }
 
-    /// Resource usage so far, as measured outside the sandbox.
+    /// Returns the memory usage of the sandbox so far, measured from outside the sandbox.
     async fn account(&self) -> ResourceUsage;
 
-    /// Kills everything inside and waits until it is removed.
+    /// Kills all processes in the sandbox and waits until the sandbox is removed.
     async fn end(&self);
 
-    /// Diagnostic output of the guest agent (stderr or VM console), if any.
+    /// Returns the diagnostic output of the guest agent (stderr or VM console), if there is any.
     async fn last_words(&self) -> Option<String>;
 }
 
-/// Resource usage of a sandbox.
+/// Memory usage of a sandbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ResourceUsage {
-    /// Peak memory use in bytes, if it is measured.
+    /// Peak memory use of the sandbox in bytes; `None` if the backend does not measure it.
     pub(crate) peak_memory: Option<u64>,
-    /// Number of out-of-memory kills.
+    /// Number of out-of-memory kills in the sandbox so far.
     pub(crate) out_of_memory: u64,
 }

@@ -1,7 +1,7 @@
 //! Host side of the channel to a guest agent: many streams multiplexed on one connection.
 //!
-//! Input from the guest agent is untrusted. Bytes decode to frames or to an error; data beyond the granted credit
-//! and malformed replies end the connection; frames of unknown streams are dropped. Buffers are limited by windows.
+//! Input from the guest agent is untrusted. Invalid frames, malformed replies, and data beyond the granted credit close
+//! the connection. Frames of unknown streams are dropped. Flow-control windows limit the size of receive buffers.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,24 +18,24 @@ use tokio_util::sync::CancellationToken;
 /// Timeout for requests that the guest agent should answer at once.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Error of a closed channel: why it closed.
+/// Error of an operation on a closed channel. The text is the reason why the channel was closed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct ChannelClosed(pub(crate) String);
 
-/// A chunk of a program's output or of a file.
+/// Received chunk of a program's output or of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StreamChunk {
     pub(crate) port: u8,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The connection to one guest agent. Clones share the connection; it closes with the last clone.
+/// Connection to one guest agent. Clones share the connection, which is closed when the last clone is dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct Channel {
     shared: Arc<Shared>,
     outgoing: mpsc::UnboundedSender<Vec<u8>>,
-    /// Ends the send and receive tasks when the last clone is dropped.
+    /// Stops the send task and the receive task when the last clone of the channel is dropped.
     _open: Arc<tokio_util::sync::DropGuard>,
 }
 
@@ -53,21 +53,23 @@ struct State {
     gone: Option<ChannelClosed>,
 }
 
-/// Receive buffer of one stream.
+/// State of one stream: received data, flow control, and the reply.
 #[derive(Debug)]
 struct Inbox {
-    /// Port and length of each chunk, in order of arrival. Alternating writes on two ports may give one-byte chunks.
+    /// Port and length of each received chunk, in order of arrival. A program that writes alternately to two ports may
+    /// cause chunks of one byte.
     order: VecDeque<(u8, u32)>,
     bytes: [VecDeque<u8>; port::COUNT],
-    /// Bytes that the guest agent may still send on each port.
+    /// Number of bytes that the guest agent may still send on each port.
     windows: [u32; port::COUNT],
-    /// Bytes that the host may still send on each port.
+    /// Number of bytes that the host may still send on each port.
     credit: [u32; port::COUNT],
     reply: Option<GuestReply>,
     wakers: Arc<Wakers>,
 }
 
-/// Wakes the receiver (`arrived`) and the sender (`room`) of a stream.
+/// Notifications of a stream: `arrived` wakes the receiver when data arrives, `room` wakes the sender when it has
+/// credit.
 #[derive(Debug, Default)]
 struct Wakers {
     arrived: Notify,
@@ -86,7 +88,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes the channel with a reason and wakes every waiting task.
+    /// Marks the channel as closed for this reason and wakes all tasks that wait for it.
     fn fail(&self, reason: String) {
         let mut state = self.lock();
         state.gone.get_or_insert(ChannelClosed(reason));
@@ -103,14 +105,14 @@ impl Shared {
             let welcome: Welcome = frame.message().map_err(|error| error.to_string())?;
             if welcome.version != VERSION {
                 let theirs = welcome.version;
-                return Err(format!("protocol version {theirs}, expected {VERSION}"));
+                return Err(format!("unsupported protocol version {theirs} (expected {VERSION})"));
             }
             state.welcome = Some(welcome);
             drop(state);
             self.changed.notify_waiters();
             return Ok(());
         }
-        // The stream was dropped, or never existed.
+        // Frames of a stream that was dropped or never opened are ignored.
         let Some(inbox) = state.streams.get_mut(&frame.stream) else { return Ok(()) };
         match frame.kind {
             FrameKind::Data => {
@@ -129,7 +131,7 @@ impl Shared {
                 inbox.reply = Some(frame.message().map_err(|error| error.to_string())?);
                 inbox.wakers.wake_both();
             }
-            // Guest agents do not send these.
+            // Frames of all other kinds are ignored, because a guest agent never sends them.
             FrameKind::Hello
             | FrameKind::Open
             | FrameKind::Close
@@ -144,15 +146,20 @@ impl Shared {
 
 impl Inbox {
     fn push(&mut self, port: u8, bytes: &[u8]) -> Result<(), String> {
-        let window = self.windows.get_mut(usize::from(port)).ok_or("data for an unknown port")?;
+        let window = self
+            .windows
+            .get_mut(usize::from(port))
+            .ok_or("data for an unknown port of a stream")?;
         if bytes.is_empty() {
             return Ok(());
         }
         let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        *window = window.checked_sub(size).ok_or("more data than the window allows")?;
+        *window =
+            window.checked_sub(size).ok_or("more data than the flow-control window allows")?;
         self.bytes[usize::from(port)].extend(bytes);
         match self.order.back_mut() {
-            // Merged, so that many small frames take no more memory than one large one.
+            // Consecutive chunks of one port are merged, so that many small frames need no more memory than one large
+            // frame.
             Some((last, count)) if *last == port => *count += size,
             _ => self.order.push_back((port, size)),
         }
@@ -168,7 +175,7 @@ impl Inbox {
 }
 
 impl Channel {
-    /// Sends the hello on a connection and starts the background tasks that send and receive.
+    /// Opens a channel on a connection: sends `Hello` and starts the background tasks that send and receive frames.
     pub(crate) fn over<C>(connection: C, hello: &Hello) -> Channel
     where
         C: AsyncRead + AsyncWrite + Send + 'static,
@@ -178,7 +185,7 @@ impl Channel {
         let open = CancellationToken::new();
         let (input, output) = tokio::io::split(connection);
         let mut first = Vec::new();
-        // Fails only for a message above the frame limit; a hello is short.
+        // Encoding fails only for a message above the maximum frame size, and `Hello` is far smaller.
         let _ = Frame::put_message(&mut first, FrameKind::Hello, 0, hello);
         let _ = outgoing.send(first);
         tokio::spawn(receive(input, Arc::clone(&shared), open.clone()));
@@ -186,7 +193,7 @@ impl Channel {
         Channel { shared, outgoing, _open: Arc::new(open.drop_guard()) }
     }
 
-    /// Waits for the guest agent's reply to the hello.
+    /// Waits for the guest agent's reply to `Hello`.
     pub(crate) async fn welcome(&self) -> Result<Welcome, ChannelClosed> {
         let answer = || {
             let state = self.shared.lock();
@@ -234,12 +241,12 @@ impl Channel {
     }
 }
 
-/// Runs a check now and after each change, until it returns a value.
+/// Calls `check` now and after each notification of `changed`, until `check` returns a value.
 pub(crate) async fn until<T>(changed: &Notify, mut check: impl FnMut() -> Option<T>) -> T {
     loop {
         let next = changed.notified();
         tokio::pin!(next);
-        // Subscribed before the check, so that no change in between is missed.
+        // Subscribe to notifications before the check, so that no change after the check is missed.
         next.as_mut().enable();
         if let Some(found) = check() {
             return found;
@@ -254,7 +261,7 @@ async fn receive<R: AsyncRead>(input: R, shared: Arc<Shared>, open: Cancellation
     let mut buffer = vec![0; 64 * 1024];
     let reason = 'receive: loop {
         let count = tokio::select! {
-            () = open.cancelled() => break "closed".to_owned(),
+            () = open.cancelled() => break "the host has closed the channel".to_owned(),
             read = input.read(&mut buffer) => match read {
                 Ok(0) => break CONNECTION_LOST.to_owned(),
                 Ok(count) => count,
@@ -281,7 +288,7 @@ const CONNECTION_LOST: &str = "lost the connection to the guest agent";
 
 fn io_failure(error: &std::io::Error) -> String {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
-    // The peer closed the connection with unread data left.
+    // The guest agent closed the connection before it had read all data.
     if matches!(error.kind(), BrokenPipe | ConnectionReset) {
         return CONNECTION_LOST.to_owned();
     }
@@ -316,13 +323,13 @@ async fn send<W: AsyncWrite>(
     let _ = output.shutdown().await;
 }
 
-/// A request in progress. Dropping it before the reply cancels the request.
+/// Stream of a request in progress. Dropping the stream before the reply arrives cancels the request.
 #[derive(Debug)]
 pub(crate) struct RequestStream {
     endpoint: Arc<Endpoint>,
 }
 
-/// Sending half of a stream, for one port.
+/// Sender for one port of a stream.
 #[derive(Debug, Clone)]
 pub(crate) struct StreamSender {
     endpoint: Arc<Endpoint>,
@@ -354,7 +361,7 @@ impl Endpoint {
     }
 }
 
-/// Next item of a stream.
+/// Item received on a stream: a chunk of data, or the final reply.
 #[derive(Debug)]
 pub(crate) enum StreamItem {
     Piece(StreamChunk),
@@ -366,7 +373,8 @@ impl RequestStream {
         self.endpoint.id
     }
 
-    /// The next chunk, or the reply after the last chunk. Cancel-safe: can be dropped and called again.
+    /// Waits for the next chunk, or for the reply after the last chunk. Cancel-safe: no data is lost if the future is
+    /// dropped.
     pub(crate) async fn next(&mut self) -> Result<StreamItem, ChannelClosed> {
         loop {
             {
@@ -374,7 +382,7 @@ impl RequestStream {
                 let gone = state.gone.clone();
                 let Some(inbox) = state.streams.get_mut(&self.endpoint.id) else {
                     return Err(
-                        gone.unwrap_or_else(|| ChannelClosed("the stream has ended".to_owned()))
+                        gone.unwrap_or_else(|| ChannelClosed("the request has ended".to_owned()))
                     );
                 };
                 if let Some(piece) = inbox.pop() {
@@ -394,24 +402,24 @@ impl RequestStream {
         }
     }
 
-    /// The reply to a request that returns no data.
+    /// Waits at most [`PATIENCE`] for the reply to a request that returns no data.
     pub(crate) async fn reply(&mut self) -> Result<GuestReply, ChannelClosed> {
         match tokio::time::timeout(PATIENCE, self.next()).await {
             Ok(Ok(StreamItem::Reply(reply))) => Ok(reply),
             Ok(Ok(StreamItem::Piece(_))) => {
-                Err(ChannelClosed("the guest agent sent unexpected data".to_owned()))
+                Err(ChannelClosed("the guest agent sent data instead of a reply".to_owned()))
             }
             Ok(Err(gone)) => Err(gone),
             Err(_) => Err(ChannelClosed("the guest agent does not respond".to_owned())),
         }
     }
 
-    /// Asks the guest agent to cancel the request; it still replies.
+    /// Sends a cancellation to the guest agent. The guest agent still replies to the request.
     pub(crate) fn cancel(&self) {
         self.endpoint.send(Frame::put_cancel);
     }
 
-    /// Sender for the input port.
+    /// Returns a sender for the input port of the stream.
     pub(crate) fn sender(&self) -> StreamSender {
         self.sender_on(port::IN)
     }
@@ -422,10 +430,10 @@ impl RequestStream {
 }
 
 impl StreamSender {
-    /// Sends bytes as credit allows. Returns `false` when the stream has ended.
+    /// Sends all bytes, and waits for flow-control credit when necessary. Returns `false` if the stream has ended.
     pub(crate) async fn send(&self, mut bytes: &[u8]) -> Result<bool, ChannelClosed> {
         while !bytes.is_empty() {
-            // Subscribed before the check, so that no credit in between is missed.
+            // Subscribe to notifications before the check, so that no credit after the check is missed.
             let room_notice = self.endpoint.wakers.room.notified();
             tokio::pin!(room_notice);
             room_notice.as_mut().enable();
@@ -455,7 +463,7 @@ impl StreamSender {
         Ok(true)
     }
 
-    /// Ends the input on this port.
+    /// Informs the guest agent that no more data follows on this port.
     pub(crate) fn close(&self) {
         self.endpoint.send(|out, id| Frame::put_close(out, id, self.port));
     }

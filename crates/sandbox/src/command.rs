@@ -13,23 +13,23 @@ use crate::interpreter::Language;
 pub struct ProgramCommand {
     pub(crate) run: CommandKind,
     pub args: Vec<String>,
-    /// Variables added to the sandbox's default environment.
+    /// Environment variables of the program, in addition to the default environment of the sandbox.
     pub env: BTreeMap<String, String>,
     pub cwd: Option<String>,
-    /// Whether standard input will be sent.
+    /// Whether the caller sends standard input. Otherwise the program's standard input is empty.
     pub stdin: bool,
-    /// Time limit that replaces the sandbox's limit if it is shorter.
+    /// Time limit of this program; ignored if it is longer than the time limit of the sandbox.
     pub wall: Option<Duration>,
-    /// Whether the program may exchange messages with the host.
+    /// Whether the program may send calls and events to the host.
     pub(crate) talk: bool,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum CommandKind {
     Program(String),
-    /// Code at [`Language::code_path`].
+    /// Runs the file at [`Language::code_path`] with the interpreter of this language.
     Code(Language),
-    /// Code at another path.
+    /// Runs the file at this path with the interpreter of this language.
     Script(Language, String),
 }
 
@@ -40,12 +40,12 @@ impl Default for CommandKind {
 }
 
 impl ProgramCommand {
-    /// A program, given by its path or by a name that is looked up in `PATH`.
+    /// Command that runs a program, given by its path or by a name that is looked up in `PATH`.
     pub fn new(program: impl Into<String>) -> ProgramCommand {
         ProgramCommand { run: CommandKind::Program(program.into()), ..ProgramCommand::default() }
     }
 
-    /// A script file in the sandbox, run by the interpreter of its language.
+    /// Command that runs a script file in the sandbox with the interpreter of its language.
     pub fn script(language: Language, path: impl Into<String>) -> ProgramCommand {
         ProgramCommand {
             run: CommandKind::Script(language, path.into()),
@@ -99,14 +99,14 @@ pub struct ProgramOutcome {
     #[serde(rename = "duration_ms", with = "millis")]
     #[schemars(with = "f64")]
     pub duration: Duration,
-    /// Peak memory use of the sandbox; of its largest process where the total is not measured.
+    /// Peak memory use of the sandbox in bytes, or of its largest process if the total is not measured.
     #[serde(rename = "peak_memory_bytes")]
     pub peak_memory: u64,
     /// The program ran in a pre-started interpreter.
     pub warm: bool,
 }
 
-/// Milliseconds with three decimal places, as durations are measured in microseconds.
+/// Converts a duration to milliseconds, rounded to three decimal places (microseconds).
 fn in_millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
@@ -132,7 +132,7 @@ mod millis {
 }
 
 impl ProgramOutcome {
-    /// Duration in milliseconds.
+    /// Duration of the program in milliseconds, rounded to three decimal places.
     pub fn duration_ms(&self) -> f64 {
         in_millis(self.duration)
     }
@@ -151,7 +151,7 @@ impl ProgramOutcome {
     }
 }
 
-/// Output stream of a program.
+/// Output stream of a program: standard output or standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramStream {
     Stdout,

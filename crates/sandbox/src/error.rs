@@ -31,7 +31,7 @@ pub enum SandboxError {
     /// A program violated the protocol for messages to the host and was killed.
     #[error("the program in the sandbox was killed for a protocol violation: {0}")]
     Overstepped(String),
-    /// A program kept running after it was cancelled and was killed.
+    /// A program did not end after its cancellation and was killed.
     #[error("the program did not end within {} s of its cancellation and was killed", .0.as_secs_f64())]
     IgnoredCancellation(std::time::Duration),
     /// The sandbox itself failed, independently of the program in it.
@@ -51,23 +51,25 @@ impl SandboxError {
         match self {
             SandboxError::Unavailable { hint, .. } => hint.as_deref(),
             SandboxError::Unsupported { hint, .. } => *hint,
-            SandboxError::Different(_) => Some("remove it first, or choose another name"),
+            SandboxError::Different(_) => {
+                Some("remove the sandbox with `assize sandbox rm`, or choose another name")
+            }
             SandboxError::NoInterpreter(language, Isolation::Jail) => Some(match language {
                 Language::Python => {
-                    "install Python 3 so that `python3` is in PATH, name one with the setting \
-                     `sandbox.python`, or use `--isolation docker`"
+                    "install Python 3 so that `python3` is in PATH, set the path of an interpreter with the \
+                     setting `sandbox.python`, or use `--isolation docker`"
                 }
                 Language::Bash => {
-                    "install Bash so that `bash` is in PATH, or name it with the setting `sandbox.bash`"
+                    "install Bash so that `bash` is in PATH, or set its path with the setting `sandbox.bash`"
                 }
                 Language::JavaScript => {
-                    "install Node.js so that `node` is in PATH, or name it with the setting \
+                    "install Node.js so that `node` is in PATH, or set its path with the setting \
                      `sandbox.node`"
                 }
             }),
             SandboxError::NotFound(_) => Some("list the sandboxes with `assize sandbox ls`"),
             SandboxError::Name(_) => Some(
-                "use lower-case letters, digits and `-`, 63 at most, as in `negotiate-nvda-m1`",
+                "use at most 63 lower-case letters, digits and `-`, for example `negotiate-nvda-m1`",
             ),
             _ => None,
         }
@@ -78,7 +80,7 @@ impl SandboxError {
         matches!(self, SandboxError::Broke(_) | SandboxError::Failed { .. })
     }
 
-    /// The guest agent's cause, if it rejected the request.
+    /// Cause that the guest agent reported, if the guest agent rejected the request.
     pub fn cause(&self) -> Option<GuestFailureCause> {
         match self {
             SandboxError::Refused(failure) => Some(failure.cause),

@@ -19,14 +19,15 @@ pub(crate) const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/assi
 pub(crate) struct GuestFile(Arc<File>);
 
 impl GuestFile {
-    /// Returns the file, created once per process: writing it takes as long as building a jail.
+    /// Returns the in-memory file. It is created once per process, because writing the binary takes as long as building
+    /// a jail.
     pub(crate) fn get() -> Result<GuestFile, SandboxError> {
         static FILE: OnceLock<GuestFile> = OnceLock::new();
         if let Some(file) = FILE.get() {
             return Ok(file.clone());
         }
         let file = GuestFile::write()
-            .map_err(|error| SandboxError::failed("writing the guest agent", error))?;
+            .map_err(|error| SandboxError::failed("writing the guest agent to memory", error))?;
         Ok(FILE.get_or_init(|| file).clone())
     }
 
@@ -41,7 +42,7 @@ impl GuestFile {
         Ok(GuestFile(Arc::new(file)))
     }
 
-    /// Path that a child of this process can execute.
+    /// Path at which a child process of this process can execute the file.
     pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
     }

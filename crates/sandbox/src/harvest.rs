@@ -1,4 +1,4 @@
-//! Collects the files that a program left in a sandbox. Their names, kinds, sizes and number are untrusted.
+//! Collects the files that a program created in a sandbox. Their names, kinds, sizes and number are untrusted.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Component, Path};
@@ -10,27 +10,31 @@ use assize_types::text::is_invisible;
 use crate::error::SandboxError;
 use crate::sandbox::Sandbox;
 
-/// Limits on the number of collected files, on the nesting of folders, and on the number of folders searched.
+/// Maximum number of collected files.
 const MAX_FILES: usize = 1000;
+
+/// Maximum nesting depth of the folders that are searched.
 const MAX_DEPTH: usize = 16;
+
+/// Maximum number of folders that are searched.
 const MAX_FOLDERS: usize = 1000;
 
-/// Folders that programs create in their home as a side effect; skipped silently.
+/// Folders that programs create in their home folder as a side effect. They are skipped without a message.
 const IGNORED: [&str; 4] = [".cache", ".config", ".local", ".npm"];
 
-/// Time limit of the search.
+/// Time limit for the collection of files from one sandbox.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Maximum number of skipped files that are listed.
+/// Maximum number of skipped files that are listed by name.
 const MAX_SKIPPED_LISTED: usize = 100;
 
 /// Files collected from a sandbox, and the files that were skipped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CollectedFiles {
-    /// Contents by path relative to the collected folder: plain names, without `..` or `\\`.
+    /// Path and contents of each collected file. Paths are relative to the collected folder, without `..` or `\\`.
     pub files: Vec<(String, Vec<u8>)>,
     skipped: Vec<String>,
-    /// Number of skipped files that are not listed.
+    /// Number of skipped files that are not listed by name.
     unlisted: usize,
 }
 
@@ -53,16 +57,16 @@ impl CollectedFiles {
         }
     }
 
-    /// One line for each skipped file with the reason, at most 101 lines.
+    /// Returns one line for each skipped file, with the reason; at most 101 lines.
     pub fn left(&self) -> Vec<String> {
-        let more = (self.unlisted > 0).then(|| format!("{} more were not copied", self.unlisted));
+        let more = (self.unlisted > 0).then(|| format!("more files not copied: {}", self.unlisted));
         self.skipped.iter().cloned().chain(more).collect()
     }
 }
 
 impl Sandbox {
     /// Collects the regular files of a folder except those in `except`, up to the size of the sandbox's disk. Files
-    /// that cannot be collected are skipped and not an error.
+    /// that cannot be collected are skipped without an error.
     pub async fn harvest(
         &self,
         from: &str,
@@ -73,8 +77,8 @@ impl Sandbox {
         Ok(harvest)
     }
 
-    /// Like [`Sandbox::harvest`], up to `bytes` bytes. If the sandbox ends meanwhile, the files read so far are
-    /// returned, and the folder is listed as skipped with the error.
+    /// Like [`Sandbox::harvest`], but collects at most `bytes` bytes in total. If the sandbox ends meanwhile, the files
+    /// read so far are returned, and the folder is listed as skipped with the error.
     pub async fn harvest_at_most(
         &self,
         from: &str,
@@ -83,7 +87,7 @@ impl Sandbox {
     ) -> CollectedFiles {
         let mut harvest = CollectedFiles::default();
         if let Err(error) = self.harvest_into(&mut harvest, from, except, bytes).await {
-            harvest.leave(from, format!("cannot read its files: {error}"));
+            harvest.leave(from, format!("cannot read the remaining files: {error}"));
         }
         harvest
     }
@@ -147,29 +151,31 @@ fn join(folder: &str, name: &str) -> String {
     if name.is_empty() { folder.to_owned() } else { format!("{folder}/{name}") }
 }
 
-/// Checks whether an entry may be collected; the error is the reason why not.
+/// Checks whether a folder entry may be collected. The error is the reason why the entry is skipped.
 fn check(entry: &FolderEntry, name: &str, room: u64, count: usize) -> Result<(), String> {
     let plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
     if entry.name.starts_with('.') {
-        // Configuration of shells, editors and version control, which takes effect without being looked at.
-        return Err("its name begins with a dot".to_owned());
+        // Hidden files may configure shells, editors or version control, and would take effect unnoticed.
+        return Err("the name begins with a dot".to_owned());
     }
     let visible = |c: char| !c.is_control() && !is_invisible(c) && c != char::REPLACEMENT_CHARACTER;
-    // A shell or program would take these names for options, home folders or paths.
+    // A shell or a program could interpret a name with these characters as an option, a home folder or a path.
     let ambiguous = entry.name.starts_with(['-', '~']) || entry.name.contains(['/', '\\']);
     if !plain || ambiguous || !entry.name.chars().all(visible) {
-        return Err("its name is unsafe".to_owned());
+        return Err("the name contains unsafe characters".to_owned());
     }
     match entry.kind {
         FolderEntryKind::Folder if name.matches('/').count() >= MAX_DEPTH => {
-            Err("it is nested too deeply".to_owned())
+            Err("the folder is nested too deeply".to_owned())
         }
         FolderEntryKind::Folder => Ok(()),
-        FolderEntryKind::File if count >= MAX_FILES => Err(format!("more than {MAX_FILES} files")),
-        FolderEntryKind::File if entry.size > room => Err("it is too large".to_owned()),
+        FolderEntryKind::File if count >= MAX_FILES => {
+            Err(format!("at most {MAX_FILES} files are copied"))
+        }
+        FolderEntryKind::File if entry.size > room => Err("the file is too large".to_owned()),
         FolderEntryKind::File => Ok(()),
-        FolderEntryKind::Link => Err("it is a symbolic link".to_owned()),
-        FolderEntryKind::Other => Err("it is not a regular file".to_owned()),
+        FolderEntryKind::Link => Err("symbolic links are not copied".to_owned()),
+        FolderEntryKind::Other => Err("only regular files are copied".to_owned()),
     }
 }
 

@@ -31,7 +31,7 @@ impl Language {
         self.into()
     }
 
-    /// Language of a file, by its extension.
+    /// Returns the language of a file, which its extension determines.
     pub fn of_file(path: &Path) -> Option<Language> {
         match path.extension()?.to_str()? {
             "py" => Some(Language::Python),
@@ -41,7 +41,7 @@ impl Language {
         }
     }
 
-    /// Path of the code to run in a sandbox. The program cannot change, replace or delete this file.
+    /// Path, inside the sandbox, of the file with the code to run. The program cannot change, replace or delete it.
     pub fn code_path(self) -> &'static str {
         let [python, bash, javascript] = assize_protocol::CODE;
         match self {
@@ -51,7 +51,7 @@ impl Language {
         }
     }
 
-    /// Program names of the interpreter, the usual one first.
+    /// Possible program names of the interpreter, the most common name first.
     pub fn programs(self) -> &'static [&'static str] {
         match self {
             Language::Python => &["python3", "python"],
@@ -60,7 +60,8 @@ impl Language {
         }
     }
 
-    /// Interpreter arguments before the file. For Python: no user site-packages, no compiled files next to the code.
+    /// Flags of the interpreter, placed before the script path. For Python, the flags disable the user's site-packages
+    /// and the writing of `.pyc` files.
     pub(crate) fn flags(self) -> &'static [&'static str] {
         match self {
             Language::Python => &["-s", "-B"],
@@ -79,14 +80,14 @@ impl fmt::Display for Language {
     }
 }
 
-/// An interpreter on this machine, with the files that it needs in a jail.
+/// Interpreter on this machine, with the files that a jail must mount for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interpreter {
     pub language: Language,
     pub program: PathBuf,
-    /// Folders and files that it needs in addition to the system folders.
+    /// Folders and files that the interpreter needs in addition to the system folders.
     pub pieces: Vec<PathBuf>,
-    /// Symlinks between the program's path and the real file, each with its target.
+    /// Symbolic links that lead from the program's path to the real file: path and target of each link.
     pub links: Vec<(PathBuf, PathBuf)>,
 }
 
@@ -95,10 +96,11 @@ pub(crate) const SYSTEM: [&str; 7] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
 impl Interpreter {
-    /// Finds an interpreter in the folders of `search`, or uses the program `named`.
+    /// Returns the interpreter at the path `named`, or if `named` is `None`, the first interpreter in the folders of
+    /// `search` (a list in the format of `PATH`).
     ///
     /// # Errors
-    /// When there is none, with where it was searched.
+    /// When no interpreter is found. The error is a message for users.
     pub fn find(
         language: Language,
         named: Option<&Path>,
@@ -108,7 +110,7 @@ impl Interpreter {
             Some(program) => {
                 let program = std::path::absolute(program).map_err(|error| error.to_string())?;
                 if !is_program(&program) {
-                    return Err(format!("`{}` is not a program", program.display()));
+                    return Err(format!("`{}` is not an executable file", program.display()));
                 }
                 program
             }
@@ -129,10 +131,12 @@ impl Interpreter {
     fn at(language: Language, program: PathBuf) -> Result<Interpreter, String> {
         let program =
             if is_script(&program) { behind_script(language, &program)? } else { program };
-        let real =
-            program.canonicalize().map_err(|error| format!("`{}`: {error}", program.display()))?;
+        let real = program
+            .canonicalize()
+            .map_err(|error| format!("cannot resolve `{}`: {error}", program.display()))?;
         let mut pieces = Vec::new();
-        // A virtual environment is recognized at the symlink; its interpreter is at the symlink's target.
+        // In a virtual environment, the program is a symbolic link. The file `pyvenv.cfg` is near the link, and the
+        // libraries of the interpreter are near the target of the link.
         let environment = program.parent().and_then(Path::parent);
         if environment.is_some_and(|folder| folder.join("pyvenv.cfg").is_file()) {
             pieces.extend(pieces_of(&program));
@@ -143,7 +147,8 @@ impl Interpreter {
         Ok(Interpreter::of(language, program, pieces))
     }
 
-    /// An interpreter with these files, without those below [`SYSTEM`].
+    /// Creates an interpreter that needs these files. Files in the [`SYSTEM`] folders are omitted, because every jail
+    /// mounts these folders.
     pub(crate) fn of(
         language: Language,
         program: PathBuf,
@@ -157,7 +162,8 @@ impl Interpreter {
     }
 }
 
-/// A program and the libraries next to it. Never its whole parent folder, which may be a home folder.
+/// Returns the files that a program needs: the program and the libraries of its installation, but never the whole
+/// folder of the installation, which may be a home folder.
 pub(crate) fn pieces_of(program: &Path) -> Vec<PathBuf> {
     // Packages in these stores refer to each other, so the whole store is needed.
     for store in ["/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"] {
@@ -167,14 +173,14 @@ pub(crate) fn pieces_of(program: &Path) -> Vec<PathBuf> {
     }
     let home = program.parent().filter(|folder| folder.ends_with("bin")).and_then(Path::parent);
     let Some(home) = home else { return vec![program.to_owned()] };
-    // Without libraries next to it, `bin` is not an installation: only the program itself is needed.
+    // If there are no libraries next to the folder `bin`, the program needs no other files.
     let parts = ["lib", "lib64", "libexec", "pyvenv.cfg"].map(|name| home.join(name));
     let mut pieces: Vec<PathBuf> = parts.into_iter().filter(|part| part.exists()).collect();
     pieces.push(if pieces.is_empty() { program.to_owned() } else { home.join("bin") });
     pieces
 }
 
-/// Symlinks followed when an absolute path is resolved, including symlinked parent folders.
+/// Returns all symbolic links that are followed when an absolute path is resolved, including those of parent folders.
 pub(crate) fn links_to(path: &Path) -> Vec<(PathBuf, PathBuf)> {
     const MAX_LINKS: usize = 40;
     let reversed = |path: &Path| -> Vec<OsString> {
@@ -188,7 +194,7 @@ pub(crate) fn links_to(path: &Path) -> Vec<(PathBuf, PathBuf)> {
             at.pop();
             continue;
         }
-        // If the target of a symlink is absolute, its first component resets the path to the root.
+        // If the target of a link is absolute, its first component `/` sets the path back to the root.
         let next = at.join(part);
         match std::fs::read_link(&next) {
             Ok(to) if links.len() < MAX_LINKS => {
@@ -216,14 +222,14 @@ pub(crate) fn is_script(path: &Path) -> bool {
         && &start == b"#!"
 }
 
-/// The interpreter behind a wrapper script, such as a version manager's shim. Runs the script to find out.
+/// Finds the interpreter that a wrapper script starts, such as the shim of a version manager, by running the script.
 fn behind_script(language: Language, script: &Path) -> Result<PathBuf, String> {
     let print_path: &[&str] = match language {
         Language::Python => &["-I", "-c", "import sys; print(sys.executable)"],
         Language::JavaScript => &["-p", "process.execPath"],
         Language::Bash => return Ok(script.to_owned()),
     };
-    let unknown = || format!("cannot tell which interpreter `{}` starts", script.display());
+    let unknown = || format!("cannot determine which interpreter `{}` starts", script.display());
     let output = Command::new(script)
         .args(print_path)
         .stdin(Stdio::null())
@@ -271,7 +277,7 @@ mod tests {
         let made = parts("project/.venv", &["bin", "pyvenv.cfg"]);
         assert_eq!(environment.pieces, [made, installed].concat());
 
-        // A program in a home folder includes no other files of it.
+        // For a program in a home folder, no other file of the home folder is included.
         let alone = root.join("alice/bin/python3");
         program(&alone, "\x7fELF");
         std::fs::create_dir_all(root.join("alice/.ssh")).unwrap();
@@ -282,7 +288,7 @@ mod tests {
         program(&shim, &format!("#!/bin/sh\necho {}\n", own.display()));
         assert_eq!(find(shim.parent().unwrap()).unwrap().program, own);
         program(&shim, "#!/bin/sh\nexit 1\n");
-        assert!(find(shim.parent().unwrap()).unwrap_err().contains("cannot tell which"));
+        assert!(find(shim.parent().unwrap()).unwrap_err().contains("cannot determine which"));
 
         assert!(find(Path::new("/nonexistent")).unwrap_err().contains("no `python3` in PATH"));
         let bash = Interpreter::find(Language::Bash, Some(Path::new("/bin/bash")), None).unwrap();

@@ -27,7 +27,7 @@ use crate::visit::{self, SandboxOwner};
 /// Default lifetime of a named sandbox.
 pub const TIME_TO_LIVE: Duration = Duration::from_secs(3600);
 
-/// Creates sandboxes of one backend, registered under this process.
+/// Creates sandboxes with one backend, under the name of this process in the registry.
 #[derive(Debug)]
 pub(crate) struct SandboxCreator {
     backend: Arc<dyn Backend>,
@@ -57,7 +57,7 @@ impl SandboxCreator {
     }
 }
 
-/// Manager of the sandboxes of this machine.
+/// Manager of the sandboxes of this user on this machine.
 #[derive(Debug)]
 pub struct SandboxManager {
     shared: Arc<Shared>,
@@ -71,7 +71,7 @@ struct Shared {
     own: Mutex<HashMap<String, Owned>>,
 }
 
-/// A named sandbox of this process: its record, and the sandbox once it is ready.
+/// Named sandbox that this process created: its registry record and its current state.
 #[derive(Debug, Clone)]
 struct Owned {
     record: SandboxRecord,
@@ -101,8 +101,8 @@ impl Shared {
 }
 
 impl SandboxManager {
-    /// Registers this process in the registry `folder` and cleans up after processes that died. The backends
-    /// `others` are used only for this cleanup.
+    /// Opens a manager: registers this process in the registry `folder` and cleans up after processes that died. The
+    /// backends `others` are used only for this cleanup.
     pub async fn open(
         folder: PathBuf,
         backend: Arc<dyn Backend>,
@@ -136,7 +136,7 @@ impl SandboxManager {
         Arc::clone(&self.shared.maker)
     }
 
-    /// Starts a warm pool of sandboxes of this spec.
+    /// Starts a warm pool of sandboxes with this spec.
     pub fn pool(&self, spec: SandboxSpec, options: PoolOptions) -> SandboxPool {
         self.pool_with(spec, options, Arc::default())
     }
@@ -151,7 +151,7 @@ impl SandboxManager {
         SandboxPool::start(Arc::clone(&self.shared.maker), spec, options, counters)
     }
 
-    /// Returns the sandbox of this name, or creates it.
+    /// Returns the sandbox with this name, or creates one if there is none.
     pub async fn create_if_not_exists(
         &self,
         key: &SandboxKey,
@@ -160,7 +160,7 @@ impl SandboxManager {
         self.create_from(key, spec, None).await
     }
 
-    /// Like [`SandboxManager::create_if_not_exists`], but takes an idle sandbox of the pool if one fits.
+    /// Like [`SandboxManager::create_if_not_exists`], but takes an idle sandbox from the pool if one matches.
     pub async fn create_from(
         &self,
         key: &SandboxKey,
@@ -173,12 +173,14 @@ impl SandboxManager {
         let Some((record, ready)) = self.reserve(key, &spec)? else {
             return match self.get(key).await? {
                 Some(found) => Ok(found),
-                None => Err(SandboxError::Broke("it ended before it could be used".to_owned())),
+                None => {
+                    Err(SandboxError::Broke("the sandbox ended before it could be used".to_owned()))
+                }
             };
         };
         let own = Owned { record: record.clone(), ready: ready.subscribe() };
         let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
-        // In the background: the caller may cancel while other callers wait for the same sandbox.
+        // A background task creates the sandbox, because the caller may cancel while other callers wait for it.
         self.tasks.spawn(async move {
             let made = match pool {
                 Some(pool) => pool.take(&spec).await,
@@ -198,7 +200,7 @@ impl SandboxManager {
         own.sandbox().await
     }
 
-    /// Reserves the name. Returns `None` if a matching sandbox has it already.
+    /// Reserves a name in the registry. Returns `None` if a sandbox with this name and a matching spec exists already.
     fn reserve(
         &self,
         key: &SandboxKey,
@@ -232,7 +234,7 @@ impl SandboxManager {
         Ok(Some((record, ready)))
     }
 
-    /// Opens the socket through which other processes use the named sandboxes of this one, if it is not open yet.
+    /// Opens the socket through which other processes use the named sandboxes of this process, unless it is open.
     fn listen(&self) -> Result<(), SandboxError> {
         let socket = self.shared.registry().door();
         if socket.exists() {
@@ -255,7 +257,7 @@ impl SandboxManager {
                         let host = Arc::clone(&shared) as Arc<dyn SandboxOwner>;
                         tasks.spawn(visit::answer(host, connection, stop.clone()));
                     }
-                    // Too many open descriptors: retried, as some will close.
+                    // This process has too many open descriptors. Retry after a pause, as some will be closed.
                     Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
                 }
             }
@@ -267,7 +269,7 @@ impl SandboxManager {
         Ok(self.shared.registry().records()?.into_iter().find(|(record, _)| record.key == *key))
     }
 
-    /// The sandbox of this name, of this or another process.
+    /// Returns the sandbox with this name, created by this or another process; `None` if there is none.
     pub async fn get(&self, key: &SandboxKey) -> Result<Option<Sandbox>, SandboxError> {
         let Some((record, socket)) = self.find(key)? else { return Ok(None) };
         let own = self.shared.own().get(&record.id).cloned().filter(|own| own.record == record);
@@ -278,7 +280,7 @@ impl SandboxManager {
         sandbox.map(Some)
     }
 
-    /// The named sandboxes that have all these labels.
+    /// Returns the records of the named sandboxes that have all of these labels.
     pub fn list(
         &self,
         labels: &BTreeMap<String, String>,
@@ -287,7 +289,7 @@ impl SandboxManager {
         Ok(records.filter(|record| record.has_labels(labels)).collect())
     }
 
-    /// Ends a sandbox and releases its name. Returns `false` if it does not exist.
+    /// Ends a sandbox and releases its name. Returns `false` if there is no sandbox with this name.
     pub async fn delete(&self, key: &SandboxKey) -> Result<bool, SandboxError> {
         let Some((record, socket)) = self.find(key)? else { return Ok(false) };
         let own = self.shared.own().get(&record.id).cloned().filter(|own| own.record == record);
@@ -333,14 +335,14 @@ impl Drop for SandboxManager {
 type Reserved = (SandboxRecord, watch::Sender<State>);
 
 impl Owned {
-    /// Waits until the sandbox is ready.
+    /// Waits until the sandbox is ready, or its creation has failed.
     async fn sandbox(&self) -> Result<Sandbox, SandboxError> {
         let mut ready = self.ready.clone();
         match ready.wait_for(|state| !matches!(state, State::Starting)).await.as_deref() {
             Ok(State::Ready(sandbox)) => Ok(sandbox.clone()),
             Ok(State::Failed(error)) => Err(error.clone()),
             Ok(State::Starting) | Err(_) => {
-                Err(SandboxError::Broke("its creation was interrupted".to_owned()))
+                Err(SandboxError::Broke("the creation of the sandbox was interrupted".to_owned()))
             }
         }
     }
@@ -361,10 +363,11 @@ impl SandboxOwner for Shared {
     }
 }
 
-/// Time limit of a backend's cleanup after a dead process; the next process retries what is left.
+/// Time limit for one backend's cleanup after a dead process. After a timeout, the next process retries the cleanup.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Removes the remains of a dead process, if all backends that it used are available.
+/// Removes the sandboxes and the registry folder of a dead process, if all backends that the process used are
+/// available.
 async fn clean_up(gone: DeadOwner, backend: &Arc<dyn Backend>, others: &[Arc<dyn Backend>]) {
     for isolation in Isolation::ALL.into_iter().filter(|isolation| gone.used(*isolation)) {
         let mut known = others.iter().chain([backend]);
@@ -375,9 +378,9 @@ async fn clean_up(gone: DeadOwner, backend: &Arc<dyn Backend>, others: &[Arc<dyn
         let error = match cleaned {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("{isolation} timed out"),
+            Err(_) => format!("the {isolation} backend timed out"),
         };
-        tracing::warn!(error, maker = gone.maker, "cannot clean up after a dead process yet");
+        tracing::warn!(error, maker = gone.maker, "cannot clean up after a dead process");
         return gone.leave();
     }
     if let Err(error) = gone.forget() {
@@ -385,7 +388,7 @@ async fn clean_up(gone: DeadOwner, backend: &Arc<dyn Backend>, others: &[Arc<dyn
     }
 }
 
-/// Ends a sandbox when its lifetime is over, and removes its record when it has ended.
+/// Waits until a sandbox has ended or its lifetime is over. Then ends the sandbox and removes its registry record.
 async fn end_at_expiry(
     shared: Arc<Shared>,
     record: SandboxRecord,

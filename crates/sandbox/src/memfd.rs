@@ -6,14 +6,15 @@ use std::os::fd::AsRawFd;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
-/// Creates an in-memory file that is executable (`EXEC`) or never will be (`NOEXEC_SEAL`).
+/// Creates an in-memory file. `kind` is `EXEC` for an executable file, or `NOEXEC_SEAL` for a file that can never
+/// become executable.
 pub(crate) fn memory_file(name: &str, kind: MemfdFlags) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Newer kernels expect one of the two flags; older kernels reject both.
+    // Newer kernels expect either `EXEC` or `NOEXEC_SEAL`; older kernels reject both flags.
     Ok(memfd_create(name, flags | kind).or_else(|_| memfd_create(name, flags))?.into())
 }
 
-/// Creates an in-memory file for data.
+/// Creates an in-memory file for data, which can never become executable.
 pub(crate) fn data_file(name: &str) -> io::Result<File> {
     memory_file(name, MemfdFlags::NOEXEC_SEAL)
 }
@@ -24,7 +25,7 @@ pub(crate) fn seal(file: &File) -> io::Result<()> {
     Ok(fcntl_add_seals(file, seals)?)
 }
 
-/// Reopens the file read-only, at offset 0.
+/// Opens an in-memory file again, read-only and at offset 0.
 pub(crate) fn read_only(file: &File) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }

@@ -2,13 +2,13 @@
 
 use crate::cgroup;
 
-/// Bytes that can be used without swapping; `None` if the kernel does not report it.
+/// Number of bytes of memory that are available without swapping; `None` if the kernel does not report the number.
 pub fn available() -> Option<u64> {
     let groups = cgroup::own_memory().into_iter().filter_map(|group| group.available());
     groups.chain(meminfo("MemAvailable")).min()
 }
 
-/// A value of `/proc/meminfo` in bytes, such as `MemTotal`.
+/// Returns an entry of `/proc/meminfo`, such as `MemTotal`, in bytes.
 pub fn meminfo(name: &str) -> Option<u64> {
     let list = std::fs::read_to_string("/proc/meminfo").ok()?;
     entry(&list, name)

@@ -1,8 +1,9 @@
-//! Warm pool: idle sandboxes of one shape, with an interpreter pre-started in each or in the next to be taken.
+//! Warm pool of idle sandboxes of one shape (image, layers and limits). All idle sandboxes, or only the first ones in
+//! the queue, have a pre-started interpreter.
 //!
-//! A sandbox serves one execution and is discarded, so no state carries over between runs. A sandbox that is taken,
-//! or dies while idle, is replaced in the background. After a period without requests the pool ends all its
-//! sandboxes, and the next request starts cold.
+//! A sandbox serves one execution and is then discarded, so no state carries over between runs. A sandbox that is
+//! taken, or that dies while idle, is replaced in the background. After a period without requests the pool ends all its
+//! sandboxes, and the next request waits until a new sandbox has started.
 
 mod refill;
 
@@ -23,16 +24,17 @@ use crate::memory;
 use crate::sandbox::Sandbox;
 use crate::spec::SandboxSpec;
 
-/// Difference between monotonic and wall clock above which the clock was set or the machine was suspended.
+/// Maximum drift between the monotonic clock and the wall clock. A larger drift means that the wall clock was set or
+/// the machine was suspended.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// Size and idle timeout of a pool.
+/// Options of a pool: size, idle timeout and memory reserve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolOptions {
     pub size: usize,
     /// Time without a request after which the idle sandboxes are ended; [`Duration::MAX`] for never.
     pub idle: Duration,
-    /// Bytes of memory that must stay available: the pool is not refilled below this.
+    /// Bytes of memory that must stay available on this machine. The pool is not refilled if less would be left.
     pub memory_reserve: u64,
 }
 
@@ -42,36 +44,36 @@ impl Default for PoolOptions {
     }
 }
 
-/// Counters and state of a pool.
+/// Counters and current state of a pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct PoolMetrics {
     /// Number of idle sandboxes in a full pool.
     pub size: usize,
-    /// Idle sandboxes now.
+    /// Current number of idle sandboxes.
     pub idle: usize,
-    /// Requests served by an idle sandbox.
+    /// Number of requests that an idle sandbox served.
     pub hits: u64,
-    /// Requests for which a sandbox had to be created.
+    /// Number of requests for which a sandbox had to be created.
     pub misses: u64,
     /// Whether the pool is full.
     pub ready: bool,
-    /// Sandboxes created for the pool.
+    /// Number of sandboxes that were created to fill the pool.
     pub refills: u64,
-    /// Total time of all refills.
+    /// Total duration of all refills, in microseconds.
     pub refill_micros: u64,
-    /// Total time that requests waited for their sandbox.
+    /// Total time that requests waited for their sandbox, in microseconds.
     pub wait_micros: u64,
     /// Whether there is too little free memory to refill the pool.
     pub low_memory: bool,
 }
 
 impl PoolMetrics {
-    /// Mean time of a refill, if there was one.
+    /// Mean duration of a refill; `None` before the first refill.
     pub fn refill_time(&self) -> Option<Duration> {
         self.refill_micros.checked_div(self.refills).map(Duration::from_micros)
     }
 
-    /// Adds the idle sandboxes of a pool.
+    /// Adds the size and the number of idle sandboxes of a pool to these metrics.
     pub(crate) fn add_idle(&mut self, pool: &SandboxPool) {
         let (idle, low_memory) = pool.idle();
         self.size += pool.shared.options.size;
@@ -95,12 +97,12 @@ struct Shared {
     spec: SandboxSpec,
     options: PoolOptions,
     lane: Mutex<Lane>,
-    /// Notified when a sandbox is taken or added.
+    /// Notifies waiting tasks when a sandbox is taken from the pool or added to it.
     changed: Notify,
     counters: Arc<PoolCounters>,
 }
 
-/// Monotonic counters of one pool, or of several that are reported together.
+/// Monotonic counters of one pool, or of several pools whose metrics are reported together.
 #[derive(Debug, Default)]
 pub(crate) struct PoolCounters {
     hits: AtomicU64,
@@ -111,12 +113,12 @@ pub(crate) struct PoolCounters {
 }
 
 impl PoolCounters {
-    /// Counts a request whose sandbox is created outside of all pools.
+    /// Counts a miss: a request whose sandbox is created outside of all pools.
     pub(crate) fn count_miss(&self) {
         self.misses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Metrics with these counters and no idle sandboxes.
+    /// Returns metrics with the values of these counters and with no idle sandboxes.
     pub(crate) fn metrics(&self) -> PoolMetrics {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         PoolMetrics {
@@ -134,9 +136,9 @@ impl PoolCounters {
 #[derive(Debug)]
 struct Lane {
     idle: VecDeque<Sandbox>,
-    /// Time of the last request.
+    /// Time of the last request or refill, at which the idle timeout starts.
     used: Instant,
-    /// Why the last refill failed. Refilling resumes after the next request.
+    /// Error of the last refill, if the refill failed. The pool is refilled again only after the next request.
     trouble: Option<SandboxError>,
     /// Whether the pool should be filled; `false` after the idle timeout.
     wanted: bool,
@@ -145,11 +147,11 @@ struct Lane {
     /// Whether the sandboxes have no interpreter that could be pre-started.
     without_interpreter: bool,
     low_memory: bool,
-    /// Both clocks at the last comparison.
+    /// Readings of the monotonic clock and the wall clock when they were last compared.
     clocks: Clocks,
 }
 
-/// Monotonic clock (stops while the machine is suspended) and wall clock.
+/// Readings of the monotonic clock, which stops while the machine is suspended, and of the wall clock.
 type Clocks = (Instant, SystemTime);
 
 impl Shared {
@@ -159,7 +161,7 @@ impl Shared {
 }
 
 impl SandboxPool {
-    /// Starts a pool, which fills itself in the background.
+    /// Starts a pool, which a background task fills.
     pub(crate) fn start(
         maker: Arc<SandboxCreator>,
         spec: SandboxSpec,
@@ -172,13 +174,14 @@ impl SandboxPool {
         SandboxPool { shared, tasks, stop }
     }
 
-    /// Disables the idle timeout.
+    /// Disables the idle timeout of the pool.
     pub(crate) fn stay(&self) {
         self.shared.lane().stays = true;
         self.shared.changed.notify_waiters();
     }
 
-    /// Takes an unused sandbox with the limits of the request: an idle one if its shape matches, otherwise a new one.
+    /// Returns an unused sandbox with the limits of the request: an idle sandbox if one of the same shape is left,
+    /// otherwise a new sandbox.
     pub async fn take(&self, spec: &SandboxSpec) -> Result<Sandbox, SandboxError> {
         let begun = Instant::now();
         let idle = if self.shared.fits(spec) { self.shared.take() } else { None };
@@ -216,7 +219,7 @@ impl SandboxPool {
     /// Waits until the pool is full.
     pub async fn ready(&self) -> Result<(), SandboxError> {
         {
-            // Counts as a request: it ends a pause after the idle timeout.
+            // A call of `ready` counts as a request: a pool that the idle timeout has emptied is filled again.
             let mut lane = self.shared.lane();
             lane.wanted = true;
             lane.used = Instant::now();
@@ -237,7 +240,7 @@ impl SandboxPool {
         tokio::select! {
             biased;
             filled = until(&self.shared.changed, filled) => filled,
-            () = self.stop.cancelled() => Err(SandboxError::Broke("the pool is closed".to_owned())),
+            () = self.stop.cancelled() => Err(SandboxError::Broke("the warm pool is closed".to_owned())),
         }
     }
 
@@ -279,7 +282,7 @@ impl Shared {
         Shared { maker, spec, options, lane: Mutex::new(lane), changed: Notify::new(), counters }
     }
 
-    /// When the idle timeout expires; `None` for never.
+    /// Time at which the idle timeout expires; `None` if it never expires.
     fn idle_end(&self) -> Option<Instant> {
         let lane = self.lane();
         if lane.stays { None } else { lane.used.checked_add(self.options.idle) }
@@ -291,7 +294,7 @@ impl Shared {
         spec.shape() == self.spec.shape() && (wall || !self.maker.backend().fixes_wall())
     }
 
-    /// Takes an idle sandbox that is still alive.
+    /// Takes the first idle sandbox that is still alive from the queue.
     fn take(&self) -> Option<Sandbox> {
         let mut lane = self.lane();
         lane.used = Instant::now();
@@ -309,13 +312,13 @@ impl Shared {
         found
     }
 
-    /// Next step to fill the pool.
+    /// Determines the next step that is necessary to fill the pool.
     fn next(&self) -> Next {
         let mut lane = self.lane();
         if !lane.wanted || lane.trouble.is_some() {
             return Next::Nothing;
         }
-        // Removed from the queue meanwhile, so that no request takes it half prepared.
+        // The sandbox is removed from the queue while its interpreter starts, so that no request takes it too early.
         if let Some(index) = lane.first_without(self.interpreters())
             && let Some(sandbox) = lane.idle.remove(index)
         {
@@ -324,7 +327,7 @@ impl Shared {
         if lane.idle.len() < self.options.size { Next::Make } else { Next::Nothing }
     }
 
-    /// Whether the pool should be filled further.
+    /// Whether the pool lacks a sandbox or a pre-started interpreter, and should be filled.
     fn lacks(&self) -> bool {
         let lane = self.lane();
         let few = lane.idle.len() < self.options.size;
@@ -340,7 +343,7 @@ impl Shared {
         dead
     }
 
-    /// Whether there is memory for one more idle sandbox. Logs a change of the answer.
+    /// Whether there is enough memory for one more idle sandbox. Logs when the result differs from the last one.
     fn has_memory(&self) -> bool {
         let needed = self.options.memory_reserve.saturating_add(self.maker.backend().idle_memory());
         let low = memory::available().is_some_and(|available| available < needed);
@@ -352,7 +355,9 @@ impl Shared {
                 needed_bytes = needed,
                 "too little free memory, not refilling the warm pool"
             ),
-            (true, false) => tracing::info!(%isolation, "resuming refills of the warm pool"),
+            (true, false) => {
+                tracing::info!(%isolation, "enough free memory again, refilling the warm pool")
+            }
             _ => return !low,
         }
         self.changed.notify_waiters();
@@ -375,17 +380,20 @@ impl Lane {
         self.idle.iter().filter(|sandbox| !sandbox.is_gone()).count()
     }
 
-    /// Ends the idle sandboxes if the clock was set or the machine was suspended: a microVM gets the time when it
-    /// starts, and would then have a wrong one.
+    /// Ends all idle sandboxes if the clock was set or the machine was suspended. A microVM receives the time only when
+    /// it starts, so the clock of an idle microVM would then be wrong.
     fn compare_clocks(&mut self) {
         let now = (Instant::now(), SystemTime::now());
         if is_off(std::mem::replace(&mut self.clocks, now), now) {
-            tracing::info!("the clock has changed, replacing the idle sandboxes");
+            tracing::info!(
+                "the clock was set or the machine was suspended, replacing idle sandboxes"
+            );
             self.idle.clear();
         }
     }
 
-    /// Index of the first sandbox without a pre-started interpreter, among the first `interpreters` in the queue.
+    /// Index of the first sandbox without a pre-started interpreter, among the first `interpreters` sandboxes of the
+    /// queue.
     fn first_without(&self, interpreters: usize) -> Option<usize> {
         if self.without_interpreter {
             return None;
@@ -411,7 +419,7 @@ mod tests {
     use crate::jail::Jail;
     use crate::manager::SandboxManager;
 
-    /// State of a pool without its refill task, with the manager and folder that it needs.
+    /// Creates the state of a pool without a refill task, and the manager and the temporary folder that the pool needs.
     async fn unfilled(options: PoolOptions) -> (Arc<Shared>, SandboxManager, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let backend = Arc::new(Jail::new(Vec::new()));
@@ -423,7 +431,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dead_idle_sandbox_is_not_handed_out() {
+    async fn pool_does_not_return_a_dead_idle_sandbox() {
         let (shared, manager, _folder) = unfilled(PoolOptions::default()).await;
         let [dead, alive] =
             [manager.make(SandboxSpec::default()), manager.make(SandboxSpec::default())];
@@ -437,7 +445,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn idle_sandboxes_end_in_time_even_when_memory_is_low() {
+    async fn idle_timeout_ends_sandboxes_even_when_memory_is_low() {
         let idle = Duration::from_millis(10);
         let (shared, manager, _folder) =
             unfilled(PoolOptions { size: 2, idle, memory_reserve: u64::MAX }).await;
@@ -453,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn clock_change_is_detected() {
+    fn change_of_the_wall_clock_is_detected() {
         let before = (Instant::now(), SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
         let after = |ran: u64, passed: i64| {
             let time = before.1.checked_add(Duration::from_secs(passed.unsigned_abs()));
@@ -463,7 +471,7 @@ mod tests {
         };
         assert!(!is_off(before, after(300, 300)));
         assert!(!is_off(before, after(300, 301)));
-        // Suspended for an hour; set back by a minute.
+        // The machine was suspended for an hour; the wall clock was set back by a minute.
         assert!(is_off(before, after(5, 3605)));
         assert!(is_off(before, after(5, -60)));
     }

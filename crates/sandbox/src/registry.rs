@@ -1,8 +1,9 @@
 //! Registry of the sandboxes of this machine and of the processes that created them.
 //!
-//! Every process that creates sandboxes (a *maker*) has one folder in the registry. It contains a lock file that the
-//! process holds while it lives, a socket through which other processes use its sandboxes, and a record of each named
-//! sandbox. A process that finds a folder with a free lock cleans up after the dead process.
+//! Every process that creates sandboxes (a *maker*) has one folder in the registry. The folder contains a lock file,
+//! which the process holds as long as it lives, a socket through which other processes use its sandboxes, and a record
+//! of each named sandbox. If a process finds a folder whose lock is free, the owner is dead, and the process cleans up
+//! after the owner.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,14 +22,14 @@ use crate::spec::SandboxSpec;
 
 const LOCK: &str = "lock";
 const SOCKET: &str = "door";
-/// Name prefix of a folder that is being created.
+/// Name prefix of a registry folder that is being created.
 const UNFINISHED: &str = ".new-";
-/// Name prefix of the folder of a dead process that is being cleaned up, or whose cleanup failed.
+/// Name prefix of the registry folder of a dead process, while it is being cleaned up or if the cleanup failed.
 const GONE: &str = ".gone-";
-/// Age after which an unfinished folder counts as abandoned.
+/// Age after which an unfinished registry folder counts as abandoned.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 
-/// Key of a named sandbox. Runs never share a sandbox, even under the same name.
+/// Key of a named sandbox: its run and its name. Two runs never share a sandbox, even if they use the same name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SandboxKey {
     /// The run that the sandbox belongs to; `None` for sandboxes that users create directly.
@@ -37,7 +38,7 @@ pub struct SandboxKey {
 }
 
 impl SandboxKey {
-    /// A key with a valid name: 1 to 63 lower-case letters, digits and inner `-`.
+    /// Creates a key if the name is valid: 1 to 63 lower-case letters, digits and inner `-`.
     pub fn new(run: Option<&str>, name: &str) -> Result<SandboxKey, SandboxError> {
         let fits = (1..=63).contains(&name.len())
             && name
@@ -60,14 +61,15 @@ pub struct SandboxRecord {
     pub id: String,
     pub isolation: Isolation,
     pub spec: SandboxSpec,
-    /// The process that created the sandbox.
+    /// Process id of the process that created the sandbox.
     pub pid: u32,
     pub made: u64,
     pub expires: u64,
 }
 
 impl SandboxRecord {
-    /// Whether the sandbox matches a request; labels, region and lifetime are ignored.
+    /// Whether the sandbox has the requested isolation, image, layers and limits. Labels, region and lifetime are not
+    /// compared.
     pub fn is(&self, spec: &SandboxSpec, isolation: Isolation) -> bool {
         let SandboxSpec { image, layers, limits, .. } = spec;
         let same =
@@ -89,19 +91,19 @@ fn failed(what: &str, path: &Path) -> impl FnOnce(io::Error) -> SandboxError {
     move |error| SandboxError::failed(what, error)
 }
 
-/// The registry of this machine, joined by this process.
+/// The sandbox registry of this user, with the folder of this process in it.
 #[derive(Debug)]
 pub(crate) struct SandboxRegistry {
     root: PathBuf,
     own: Own,
 }
 
-/// The folder of this process.
+/// Registry folder of this process. It is removed when this value is dropped.
 #[derive(Debug)]
 struct Own {
     maker: String,
     folder: PathBuf,
-    /// Held as long as this process lives.
+    /// Lock file of the folder. The lock is held as long as this process lives.
     _lock: File,
 }
 
@@ -111,7 +113,8 @@ impl Drop for Own {
     }
 }
 
-/// A dead process whose folder this process has locked for cleanup and renamed, so that others ignore it.
+/// Registry folder of a dead process. This process has locked the folder for cleanup and renamed it, so that other
+/// processes ignore it.
 #[derive(Debug)]
 pub(crate) struct DeadOwner {
     pub(crate) maker: String,
@@ -120,7 +123,7 @@ pub(crate) struct DeadOwner {
 }
 
 impl DeadOwner {
-    /// Whether the dead process created sandboxes with a backend.
+    /// Whether the dead process created sandboxes with this backend.
     pub(crate) fn used(&self, isolation: Isolation) -> bool {
         self.folder.join(isolation.name()).exists()
     }
@@ -138,8 +141,8 @@ impl SandboxRegistry {
     /// Creates and locks the folder of this process in the registry `root`.
     pub(crate) fn join(root: &Path) -> Result<SandboxRegistry, SandboxError> {
         let mut builder = fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(root).map_err(failed("making", root))?;
-        // Records in this folder are trusted, and its sockets receive files and programs.
+        builder.recursive(true).mode(0o700).create(root).map_err(failed("creating", root))?;
+        // The owner is checked, because records in this folder are trusted and its sockets receive files and programs.
         let owner = fs::metadata(root).map_err(failed("inspecting", root))?.uid();
         if owner != rustix::process::geteuid().as_raw() {
             let foreign = io::Error::other("the folder belongs to another user");
@@ -147,15 +150,16 @@ impl SandboxRegistry {
         }
         let maker: String = std::iter::repeat_with(fastrand::alphanumeric).take(10).collect();
         let maker = maker.to_lowercase();
-        // Renamed to its final name only once it is locked, so that it never looks like that of a dead process.
+        // The folder gets its final name only after it is locked, so that it never looks like the folder of a dead
+        // process.
         let unfinished = root.join(format!("{UNFINISHED}{maker}"));
-        builder.recursive(false).create(&unfinished).map_err(failed("making", &unfinished))?;
+        builder.recursive(false).create(&unfinished).map_err(failed("creating", &unfinished))?;
         let path = unfinished.join(LOCK);
-        let lock = File::create_new(&path).map_err(failed("making", &path))?;
+        let lock = File::create_new(&path).map_err(failed("creating", &path))?;
         flock(&lock, FlockOperation::LockExclusive)
             .map_err(|error| failed("locking", &path)(error.into()))?;
         let folder = root.join(&maker);
-        fs::rename(&unfinished, &folder).map_err(failed("making", &folder))?;
+        fs::rename(&unfinished, &folder).map_err(failed("creating", &folder))?;
         Ok(SandboxRegistry { root: root.to_owned(), own: Own { maker, folder, _lock: lock } })
     }
 
@@ -163,12 +167,12 @@ impl SandboxRegistry {
         &self.own.maker
     }
 
-    /// Path of the socket through which other processes use the sandboxes of this one.
+    /// Path of the socket through which other processes use the sandboxes of this process.
     pub(crate) fn door(&self) -> PathBuf {
         self.own.folder.join(SOCKET)
     }
 
-    /// Locks the registry: no other process can reserve a name until the file is dropped.
+    /// Locks the registry. No other process can reserve a sandbox name until the returned file is dropped.
     pub(crate) fn hold(&self) -> Result<File, SandboxError> {
         let path = self.root.join(LOCK);
         let file = fs::OpenOptions::new()
@@ -212,7 +216,7 @@ impl SandboxRegistry {
         Ok(named.filter(|(_, path)| path.is_dir()).collect())
     }
 
-    /// Locks the folders of all dead processes for cleanup.
+    /// Finds the folders of all dead processes and locks them for cleanup.
     pub(crate) fn gone(&self) -> Result<Vec<DeadOwner>, SandboxError> {
         let mut gone = Vec::new();
         for (name, folder) in self.folders()? {
@@ -220,7 +224,7 @@ impl SandboxRegistry {
                 continue;
             }
             let Ok(lock) = File::open(folder.join(LOCK)) else {
-                // The folder was never finished, or is being removed by another process.
+                // There is no lock file: the folder was never finished, or another process is removing it.
                 if is_old(&folder) {
                     let _ = fs::remove_dir_all(&folder);
                 }
@@ -244,7 +248,8 @@ impl SandboxRegistry {
         folders.retain(|(name, folder)| {
             let is_alive = || {
                 let lock = File::open(folder.join(LOCK));
-                // The owner holds an exclusive lock; a check takes a shared one, so that checks do not collide.
+                // The owner holds an exclusive lock. The check requests a shared lock, so that concurrent checks of
+                // several processes do not disturb each other.
                 lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
             };
             *name == self.own.maker || (!name.starts_with('.') && is_alive())
@@ -260,7 +265,7 @@ impl SandboxRegistry {
                 fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
             for file in files.filter(|file| file.extension().is_some_and(|ending| ending == "json"))
             {
-                // Removed meanwhile.
+                // The record may have been removed after the folder was listed.
                 let Ok(text) = fs::read(&file) else { continue };
                 match serde_json::from_slice::<SandboxRecord>(&text) {
                     Ok(record) => records.push((record, folder.join(SOCKET))),
@@ -280,7 +285,8 @@ fn is_old(path: &Path) -> bool {
     changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > ABANDONED_AFTER))
 }
 
-/// Short path of a socket, through a descriptor of its folder: the kernel accepts at most 107 bytes.
+/// Short path of a Unix socket, through a descriptor of its folder. The kernel accepts at most 107 bytes in the path of
+/// a socket.
 pub(crate) struct ShortSocketPath {
     path: PathBuf,
     _folder: File,
@@ -305,13 +311,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dead_process_is_found_and_live_process_is_ignored() {
+    fn registry_finds_dead_processes_and_ignores_live_processes() {
         let folder = tempfile::tempdir().unwrap();
         let ours = SandboxRegistry::join(folder.path()).unwrap();
         let other = SandboxRegistry::join(folder.path()).unwrap();
         other.note_use(Isolation::Docker).unwrap();
         assert_eq!(ours.gone().unwrap().len(), 0);
-        // Simulates a kill: the lock is released, the folder stays.
+        // Simulate a killed process: its lock is released, but its folder remains.
         let SandboxRegistry { own, .. } = other;
         let maker = own.maker.clone();
         rustix::fs::flock(&own._lock, FlockOperation::Unlock).unwrap();
@@ -319,7 +325,7 @@ mod tests {
         let gone = ours.gone().unwrap().pop().unwrap();
         assert_eq!(gone.maker, maker);
         assert!(gone.used(Isolation::Docker) && !gone.used(Isolation::Jail));
-        // Only one process cleans up at a time, and a failed cleanup is found again.
+        // While the folder is being cleaned up, it is not found again. After a failed cleanup, it is found again.
         assert_eq!(ours.gone().unwrap().len(), 0);
         gone.leave();
         let gone = ours.gone().unwrap().pop().unwrap();

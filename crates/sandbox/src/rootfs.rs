@@ -1,7 +1,7 @@
-//! Builds the root file system of Docker and microVM sandboxes: a small Debian with Python, made only of packages.
+//! Builds the root file system of Docker and microVM sandboxes: a small Debian with Python, built only from packages.
 //!
 //! The archive that [`build`] creates is plain Debian, so it stays valid when the guest agent changes. The backends
-//! add the guest agent and its files (`additions`) to this and to any other image.
+//! add the guest agent and its files (function `additions`) to every image.
 
 use assize_types::{Failure, FailureKind};
 use std::io;
@@ -22,18 +22,18 @@ pub(crate) const GUEST: &str = "/.assize/guest";
 /// Target of the `/workspace` symlink, on the only writable disk.
 pub(crate) const WORKSPACE_FOLDER: &str = "/tmp/workspace";
 
-/// Version of the layout of the added files; raised when the layout changes.
+/// Version of the layout of the files that are added to every image. It is raised when the layout changes.
 const LAYOUT: u32 = 1;
 
-/// Script that finishes the new root before it is packed: compiles Python files so that they are not checked against
-/// their source, adds the user that programs run as, and removes documentation and package-manager files (of Perl,
-/// only the base stays).
+/// Shell script that finishes a new root file system before it is packed. It compiles the Python files in a mode in
+/// which Python does not compare them with their sources, adds the user that programs run as, and removes
+/// documentation, package-manager files and most of Perl.
 const FINISH: &str = include_str!("finish_rootfs.sh");
 
-/// Timestamp of all files in an image, so that the same packages give the same image.
+/// Fixed Unix timestamp of all files in an image, so that the same packages give the same image.
 pub(crate) const MADE: u64 = 1_704_067_200;
 
-/// Packages in addition to the base system.
+/// Command-line option with the packages that are installed in addition to the base system.
 const PACKAGES: &str = "--include=python3,tzdata";
 
 /// Error of building a root file system.
@@ -41,7 +41,7 @@ const PACKAGES: &str = "--include=python3,tzdata";
 pub enum RootfsError {
     #[error("neither `mmdebstrap` nor `debootstrap` is installed")]
     NoTool,
-    #[error("`debootstrap` needs root")]
+    #[error("`debootstrap` must run as root")]
     NeedsRoot,
     #[error("`{tool}` failed: {words}")]
     Failed { tool: &'static str, words: String },
@@ -53,9 +53,9 @@ impl RootfsError {
     /// Hint for the user, if there is one.
     pub fn hint(&self) -> Option<&str> {
         match self {
-            RootfsError::NoTool => Some("install it: `sudo apt install mmdebstrap`"),
+            RootfsError::NoTool => Some("install `mmdebstrap`: `sudo apt install mmdebstrap`"),
             RootfsError::NeedsRoot => {
-                Some("install `mmdebstrap`, which needs no root, or run this with `sudo`")
+                Some("install `mmdebstrap`, which needs no root, or run this command with `sudo`")
             }
             RootfsError::Failed { words, .. }
                 if ["chroot mode", "newuidmap", "subuid"]
@@ -63,7 +63,8 @@ impl RootfsError {
                     .any(|word| words.contains(word)) =>
             {
                 Some(
-                    "without root it needs the package `uidmap` and lines for this user in /etc/subuid and /etc/subgid",
+                    "without root, `mmdebstrap` needs the package `uidmap` and lines for this user in /etc/subuid \
+                     and /etc/subgid",
                 )
             }
             _ => None,
@@ -98,10 +99,10 @@ async fn with_mmdebstrap(
         std::fs::File::create(out).map_err(|error| RootfsError::File(out.into(), error))?;
     let mut command = Command::new("mmdebstrap");
     command.env("SOURCE_DATE_EPOCH", MADE.to_string());
-    // Without `apt`: no packages are ever installed in a sandbox.
+    // The variant `essential` has no `apt`, because no packages are ever installed in a sandbox.
     command.args(["--variant=essential", PACKAGES, "--customize-hook", FINISH, "--format=tar"]);
     let sources = sources();
-    // This machine's APT sources determine the release; without any, mmdebstrap uses its default mirror.
+    // This machine's APT sources determine the Debian release. If it has none, mmdebstrap uses its default mirror.
     command.arg(if sources.is_empty() { "stable" } else { "" }).arg("-").args(sources);
     run("mmdebstrap", command.stdout(archive), progress).await
 }
@@ -115,7 +116,7 @@ async fn with_debootstrap(
     let mut command = Command::new(TOOL);
     command.args(["--variant=minbase", PACKAGES, &release()]).arg(&root);
     let made = match run(TOOL, &mut command, progress).await {
-        // `/usr/sbin` is not in the PATH of every user.
+        // `debootstrap` is in `/usr/sbin`, which is not in the PATH of every user.
         Err(RootfsError::NoTool) => {
             let mut command = Command::new("/usr/sbin/debootstrap");
             command.args(["--variant=minbase", PACKAGES, &release()]).arg(&root);
@@ -125,7 +126,7 @@ async fn with_debootstrap(
     };
     let packed = match made {
         Ok(()) => {
-            progress("packing");
+            progress("packing the root file system");
             let mut finish = Command::new("sh");
             finish.args(["-c", FINISH, "sh"]).arg(&root);
             let mut pack = Command::new("tar");
@@ -169,7 +170,7 @@ async fn run(
         while let Ok(Some(line)) = lines.next_line().await {
             match line.strip_prefix("I: ") {
                 Some(step) if step.starts_with("running --customize-hook") => {
-                    progress("cleaning up")
+                    progress("cleaning up the root file system")
                 }
                 Some(step) => progress(step),
                 None => errors.push(line),
@@ -184,7 +185,7 @@ async fn run(
     Err(failed(if last.is_empty() { status.to_string() } else { last.join("\n") }))
 }
 
-/// The APT source files of this machine.
+/// Finds the files with APT sources of this machine.
 fn sources() -> Vec<PathBuf> {
     let folder = std::fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = folder
@@ -202,14 +203,14 @@ fn sources() -> Vec<PathBuf> {
     files
 }
 
-/// Code name of the release that this machine runs.
+/// Code name of the Debian release of this machine, or `stable` if it is unknown.
 fn release() -> String {
     let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
     name.map_or("stable", |name| name.trim_matches('"')).to_owned()
 }
 
-/// The files that are added to every image, as a tar archive to unpack at its root.
+/// Returns the files that are added to every image, as a tar archive to unpack at the root of the image.
 pub(crate) fn additions() -> io::Result<Vec<u8>> {
     if guest::PROGRAM.is_empty() {
         return Err(io::Error::other("this assize was built without the guest agent"));
@@ -234,7 +235,7 @@ pub(crate) fn additions() -> io::Result<Vec<u8>> {
     archive.into_inner()
 }
 
-/// Header of an entry that is owned by root and has the timestamp 0.
+/// Returns the header of a tar entry that is owned by root and has the timestamp 0.
 pub(crate) fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
     let mut header = tar::Header::new_ustar();
     header.set_entry_type(kind);
@@ -246,7 +247,7 @@ pub(crate) fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header 
     header
 }
 
-/// Twelve hex digits that identify the added files: they change with the guest agent and its files.
+/// Digest of the files that are added to every image, as twelve hex digits. It changes with the guest agent.
 pub(crate) fn digest() -> &'static str {
     static DIGEST: OnceLock<String> = OnceLock::new();
     DIGEST.get_or_init(|| {
@@ -277,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn additions_are_complete_and_owned_by_root() {
+    fn image_additions_are_complete_and_owned_by_root() {
         let bytes = additions().unwrap();
         let mut archive = tar::Archive::new(bytes.as_slice());
         let mut seen = Vec::new();

@@ -34,16 +34,17 @@ pub(crate) const PYTHON_FILES: [(&str, &str); 2] = [
     ("assize_gate.py", include_str!("python/assize_gate.py")),
 ];
 
-/// How long after a program's time limit the host waits for the guest agent's report before it ends the sandbox.
+/// Time after a program's time limit in which the guest agent must report the program's end. Then the host ends the
+/// sandbox.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A sandbox. Clones share the sandbox; dropping the last clone ends it.
+/// Running sandbox. Clones share one sandbox, which ends when the last clone is dropped.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
     inner: Arc<Inner>,
 }
 
-/// Default environment of every program in a sandbox. `PATH` has these folders before the usual ones.
+/// Returns the default environment of every program in a sandbox. In `PATH`, `folders` precede the usual folders.
 pub(crate) fn environment(folders: &[String]) -> BTreeMap<String, String> {
     const USUAL: [&str; 6] =
         ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
@@ -65,12 +66,12 @@ struct Inner {
     backend: Arc<dyn Backend>,
     spec: SandboxSpec,
     made: Instant,
-    /// Whether an interpreter is pre-started in it.
+    /// Whether an interpreter is pre-started in the sandbox.
     prepared: AtomicBool,
 }
 
 impl Sandbox {
-    /// Starts a sandbox.
+    /// Checks the limits of a spec and starts a sandbox with a backend.
     pub async fn start(
         backend: Arc<dyn Backend>,
         identity: &crate::backend::SandboxIdentity,
@@ -102,7 +103,7 @@ impl Sandbox {
         record: &SandboxRecord,
         backend: Arc<dyn Backend>,
     ) -> Result<Sandbox, SandboxError> {
-        // The limits were set when the sandbox was created.
+        // Limits and environment are empty here, because they were set when the sandbox was created.
         let hello = Hello {
             version: VERSION,
             limits: GuestLimits::default(),
@@ -131,7 +132,7 @@ impl Sandbox {
         self.inner.isolation
     }
 
-    /// Id of the sandbox: the container id with Docker, otherwise an id that is unique on this machine.
+    /// Id of the sandbox: the container id for Docker, otherwise an id that is unique on this machine.
     pub fn id(&self) -> &str {
         &self.inner.id
     }
@@ -157,7 +158,7 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Whether an interpreter is pre-started.
+    /// Whether an interpreter is pre-started in the sandbox and not used yet.
     pub(crate) fn is_prepared(&self) -> bool {
         self.inner.prepared.load(Ordering::Acquire)
     }
@@ -165,7 +166,7 @@ impl Sandbox {
     /// Starts a program.
     ///
     /// # Errors
-    /// When the interpreter is missing or the sandbox has ended. A missing program is reported by [`Running`].
+    /// When the interpreter is missing or the sandbox has ended. [`ProgramHandle::next`] reports a missing program.
     pub async fn exec(&self, command: ProgramCommand) -> Result<ProgramHandle, SandboxError> {
         let exec = self.exec_request(&command)?;
         let before = self.account().await;
@@ -178,8 +179,8 @@ impl Sandbox {
         Ok(ProgramHandle { sandbox: self.clone(), stream, deadline, before, begun, written, ended })
     }
 
-    /// Writes code to [`Language::code_path`] and runs it, without waiting between the two requests. All processes
-    /// that the code started are killed when it ends, so that no files change afterwards.
+    /// Writes code to [`Language::code_path`] and runs it; both requests are sent without waiting for a reply. When the
+    /// code ends, all processes that it started are killed, so that no files change afterwards.
     ///
     /// # Errors
     /// As [`Sandbox::exec`], and when the disk has no space for the code.
@@ -204,7 +205,7 @@ impl Sandbox {
             CommandKind::Program(program) => vec![program.clone()],
             CommandKind::Code(language) => {
                 if *language == Language::Python {
-                    // Python reads these variables only at startup: a pre-started interpreter would ignore them.
+                    // Python reads its own variables only at startup: a pre-started interpreter would ignore them.
                     let ready = self.inner.prepared.swap(false, Ordering::AcqRel);
                     prepared = ready && !command.env.keys().any(|name| name.starts_with("PYTHON"));
                 }
@@ -241,7 +242,7 @@ impl Sandbox {
         })
     }
 
-    /// Command line that runs a script; adds the variables that its interpreter needs to `env`.
+    /// Returns the command line that runs a script, and adds the variables that the interpreter needs to `env`.
     fn interpret(
         &self,
         language: Language,
@@ -252,7 +253,7 @@ impl Sandbox {
             env.insert("PYTHONPATH".to_owned(), format!("{PYTHON_FOLDER}:{WORKSPACE}"));
         }
         if self.inner.isolation != self.inner.backend.isolation() {
-            // A sandbox of another process with another backend: only that process knows its interpreters.
+            // The sandbox was created by another process with another backend, whose interpreters are unknown here.
             return Err(SandboxError::NoInterpreter(language, self.inner.isolation));
         }
         let program = self.inner.backend.interpreter(language)?;
@@ -285,7 +286,7 @@ impl Sandbox {
         let stream = self.open(&GuestRequest::Write { path: path.to_owned(), mode }).await?;
         let sender = stream.sender();
         match tokio::time::timeout(PATIENCE, sender.send(bytes)).await {
-            // If the guest agent refused before all was sent, its reply has the reason.
+            // If the guest agent rejected the request before all bytes were sent, its reply contains the reason.
             Ok(Ok(_)) => sender.close(),
             Ok(Err(gone)) => return Err(self.why_gone(gone.0).await),
             Err(_) => return Err(SandboxError::Broke(NO_RESPONSE.to_owned())),
@@ -303,7 +304,7 @@ impl Sandbox {
     /// Reads a file of at most `limit` bytes.
     ///
     /// # Errors
-    /// When the file is missing, larger, or not a regular file.
+    /// When the file is missing, larger than `limit`, or not a regular file.
     pub async fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, SandboxError> {
         let mut stream = self.open(&GuestRequest::Read { path: path.to_owned(), limit }).await?;
         let mut bytes = Vec::new();
@@ -316,7 +317,7 @@ impl Sandbox {
                 Ok(StreamItem::Piece(piece)) => {
                     bytes.extend_from_slice(&piece.bytes);
                     if bytes.len() as u64 > limit {
-                        let reason = "the guest agent sent more than the requested limit";
+                        let reason = "the guest agent sent more bytes of a file than requested";
                         return Err(SandboxError::Broke(reason.to_owned()));
                     }
                 }
@@ -326,7 +327,7 @@ impl Sandbox {
         }
     }
 
-    /// Entries of a folder, sorted by name.
+    /// Lists the entries of a folder, sorted by name.
     pub async fn list(&self, path: &str) -> Result<Vec<FolderEntry>, SandboxError> {
         match self.ask(&GuestRequest::List { path: path.to_owned() }).await? {
             GuestReply::Entries(entries) => Ok(entries),
@@ -339,7 +340,7 @@ impl Sandbox {
         self.ask(&GuestRequest::Remove { path: path.to_owned() }).await.map(drop)
     }
 
-    /// Kills everything in the sandbox and waits until it is removed.
+    /// Kills all processes in the sandbox and waits until the sandbox is removed.
     pub async fn end(&self) {
         self.inner.started.cell.end().await;
     }
@@ -350,7 +351,8 @@ impl Sandbox {
         async move { drop(closed.await) }
     }
 
-    /// Applies the time and output limits of a request of the same shape. `None` if the sandbox has other clones.
+    /// Applies the time and output limits of a request of the same shape. Returns `None` if the sandbox has other
+    /// clones.
     pub(crate) fn adapted(mut self, spec: &SandboxSpec) -> Option<Sandbox> {
         debug_assert_eq!(self.inner.spec.shape(), spec.shape());
         Arc::get_mut(&mut self.inner)?.spec = spec.clone();
@@ -368,7 +370,7 @@ impl Sandbox {
         self.reply(self.open(request).await?).await
     }
 
-    /// The error of a closed channel, with the guest agent's diagnostic output if there is any.
+    /// Returns the error for a closed channel, with the guest agent's diagnostic output if there is any.
     async fn why_gone(&self, reason: String) -> SandboxError {
         match self.inner.started.cell.last_words().await {
             Some(output) => SandboxError::Broke(format!("{reason}: {output}")),
@@ -387,7 +389,7 @@ fn read_reply(reply: GuestReply) -> Result<GuestReply, SandboxError> {
     }
 }
 
-/// A running program. Dropping it kills the program.
+/// Handle of a running program. Dropping the handle kills the program.
 #[derive(Debug)]
 pub struct ProgramHandle {
     sandbox: Sandbox,
@@ -395,10 +397,10 @@ pub struct ProgramHandle {
     deadline: tokio::time::Instant,
     before: ResourceUsage,
     begun: Instant,
-    /// Bytes that the program has written, by port.
+    /// Number of bytes that the program has written so far, by port.
     written: [u64; port::COUNT],
-    /// The guest agent's report of the program's end. Kept because a caller may drop [`Running::next`] while the
-    /// outcome is computed, and call it again.
+    /// The guest agent's report of the program's end. It is stored because a caller may drop the future of
+    /// [`ProgramHandle::next`] while the outcome is computed, and call the method again.
     ended: Option<ProgramExit>,
 }
 
@@ -406,13 +408,13 @@ pub struct ProgramHandle {
 #[derive(Debug)]
 pub enum ProgramEvent {
     Wrote(ProgramStream, Vec<u8>),
-    /// Bytes of messages to the host; only from a program started by [`Sandbox::work`].
+    /// Bytes of calls and events to the host. Only a program started by [`Sandbox::work`] can send them.
     Said(Vec<u8>),
     Ended(ProgramOutcome),
 }
 
 impl ProgramHandle {
-    /// The program's next output, or its end. Cancel-safe: no output is lost when the future is dropped.
+    /// Waits for the program's next output or its end. Cancel-safe: no output is lost if the future is dropped.
     pub async fn next(&mut self) -> Result<ProgramEvent, SandboxError> {
         if let Some(ended) = self.ended.clone() {
             return Ok(ProgramEvent::Ended(self.outcome(ended).await));
@@ -423,7 +425,7 @@ impl ProgramHandle {
             Ok(Ok(StreamItem::Piece(piece))) => {
                 let written = &mut self.written[usize::from(piece.port)];
                 *written += piece.bytes.len() as u64;
-                // The guest agent truncates the output; one that does not is compromised.
+                // The guest agent truncates output at the limit. A guest agent that sends more is compromised.
                 if piece.port != port::TALK && *written > self.sandbox.spec().limits.output {
                     self.sandbox.end().await;
                     let reason = "the guest agent sent more than the output limit";
@@ -444,14 +446,14 @@ impl ProgramHandle {
                 Err(SandboxError::Broke(UNEXPECTED_REPLY.to_owned()))
             }
             Ok(Err(gone)) => {
-                // When memory runs out and no other process is left, the kernel kills the guest agent.
+                // If memory runs out and no other process is left to kill, the kernel kills the guest agent.
                 if self.sandbox.account().await.out_of_memory > self.before.out_of_memory {
                     let ended = ProgramExit { signal: Some(9), ..ProgramExit::default() };
                     return Ok(ProgramEvent::Ended(self.outcome(ended).await));
                 }
                 Err(self.sandbox.why_gone(gone.0).await)
             }
-            // The guest agent failed to enforce the time limit.
+            // The guest agent did not enforce the time limit of the program.
             Err(_) => {
                 self.sandbox.end().await;
                 let micros = u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -486,7 +488,7 @@ impl ProgramHandle {
         self.finish_telling(|_, _| {}).await
     }
 
-    /// Like [`Running::finish`], and also passes each piece of output to a callback as it arrives.
+    /// Like [`ProgramHandle::finish`], and also passes each chunk of output to a callback as it arrives.
     pub async fn finish_telling(
         mut self,
         mut tell: impl FnMut(ProgramStream, &[u8]),
@@ -513,7 +515,7 @@ impl ProgramHandle {
     /// Passes the output to an async callback as it arrives; returns the outcome.
     ///
     /// # Errors
-    /// As [`Running::next`], and when `pass` fails, which kills the program.
+    /// As [`ProgramHandle::next`], and when `pass` fails, which kills the program.
     pub async fn follow<E: From<SandboxError>>(
         mut self,
         mut pass: impl AsyncFnMut(ProgramStream, &[u8]) -> Result<(), E>,
@@ -527,17 +529,17 @@ impl ProgramHandle {
         }
     }
 
-    /// Sender for messages to the program, for programs started by [`Sandbox::work`].
+    /// Returns a sender for messages from the host to a program that [`Sandbox::work`] started.
     pub(crate) fn talk(&self) -> StreamSender {
         self.stream.sender_on(port::TALK)
     }
 
-    /// Writer for the program's standard input, usable while its output is read.
+    /// Returns a writer for the program's standard input, which can be used while the output is read.
     pub fn stdin(&self) -> ProgramStdin {
         ProgramStdin(self.stream.sender())
     }
 
-    /// Copies a reader to the program's standard input in the background, until either side ends.
+    /// Copies a reader to the program's standard input in the background, until the reader or the program ends.
     pub fn feed(&self, mut from: impl AsyncRead + Unpin + Send + 'static) {
         let to = self.stdin();
         tokio::spawn(async move {
@@ -556,7 +558,7 @@ impl ProgramHandle {
         self.sandbox.ask(&GuestRequest::Signal { exec: self.stream.id(), signal }).await.map(drop)
     }
 
-    /// Kills the program and everything it started. [`Running::next`] still reports its end.
+    /// Kills the program and all processes that it started. [`ProgramHandle::next`] still reports its end.
     pub fn kill(&self) {
         self.stream.cancel();
     }
@@ -575,12 +577,12 @@ pub struct FinishedProgram {
 pub struct ProgramStdin(StreamSender);
 
 impl ProgramStdin {
-    /// Writes as fast as the program reads. Returns `false` when the program takes no more input.
+    /// Writes all bytes, as fast as the program reads them. Returns `false` if the program has ended.
     pub async fn write(&self, bytes: &[u8]) -> Result<bool, SandboxError> {
         Ok(self.0.send(bytes).await?)
     }
 
-    /// Ends the input.
+    /// Closes the program's standard input.
     pub fn close(self) {
         self.0.close();
     }

@@ -38,7 +38,7 @@ impl RunSettings {
         }
     }
 
-    /// Spec of the run's sandboxes.
+    /// Returns the sandbox spec with the image and the limits of the run.
     pub fn spec(&self) -> SandboxSpec {
         SandboxSpec {
             image: self.image.clone(),

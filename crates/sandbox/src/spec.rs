@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 pub struct SandboxLayer {
     pub digest: Fingerprint,
     pub from: PathBuf,
-    /// Mount path in the sandbox.
+    /// Path at which the layer is mounted in the sandbox.
     pub at: String,
 }
 
@@ -23,7 +23,7 @@ pub struct SandboxLayer {
 pub const LAYERS: &str = "/opt/layers";
 
 impl SandboxLayer {
-    /// Makes a layer of a folder's current contents. The folder must not change afterwards.
+    /// Creates a layer from the current contents of a folder. The folder must not change afterwards.
     pub fn of(folder: &Path) -> std::io::Result<SandboxLayer> {
         let from = folder.canonicalize()?;
         let mut hash = Sha256::new();
@@ -34,7 +34,7 @@ impl SandboxLayer {
     }
 }
 
-/// Hashes the names, kinds and contents below a folder, sorted by name.
+/// Adds the names, kinds and contents of all entries below a folder to a hash, sorted by name.
 fn digest(root: &Path, below: &Path, hash: &mut Sha256) -> std::io::Result<()> {
     let mut entries: Vec<_> =
         std::fs::read_dir(root.join(below))?.collect::<Result<Vec<_>, _>>()?;
@@ -77,21 +77,22 @@ pub struct SandboxSpec {
     pub layers: Vec<SandboxLayer>,
     pub limits: SandboxLimits,
     pub labels: BTreeMap<String, String>,
-    /// Preferred region, for a deployment with several.
+    /// Preferred region, for a deployment with several regions.
     pub region: Option<String>,
     /// Lifetime after which the sandbox is removed even if it is in use; the manager's default if `None`.
     pub time_to_live: Option<Duration>,
 }
 
 impl SandboxSpec {
-    /// The part of the spec that is fixed once the sandbox exists; an idle sandbox serves a request of the same
-    /// shape. Time and output limits are excluded: the host sends them with each execution.
+    /// Returns the shape of the spec: the part that cannot be changed after a sandbox is created. An idle sandbox can
+    /// serve any request of the same shape. Time and output limits are not part of the shape, because the host sends
+    /// them with each execution.
     pub(crate) fn shape(&self) -> SandboxSpec {
         let limits = SandboxLimits { wall: Duration::ZERO, output: 0, ..self.limits.clone() };
         SandboxSpec { limits, ..self.unlabelled() }
     }
 
-    /// The spec without labels, region and lifetime, which belong to a request and not to a sandbox.
+    /// Returns the spec without labels, region and lifetime, which belong to one request and not to a pooled sandbox.
     pub(crate) fn unlabelled(&self) -> SandboxSpec {
         let SandboxSpec { image, layers, limits, .. } = self.clone();
         SandboxSpec { image, layers, limits, ..SandboxSpec::default() }
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layer_digest_depends_on_contents_alone() {
+    fn layer_digest_depends_only_on_contents() {
         let make = |text: &str| {
             let folder = tempfile::tempdir().unwrap();
             std::fs::create_dir(folder.path().join("a")).unwrap();

@@ -1,17 +1,18 @@
-//! Python virtual environments and the files that a sandbox needs of them.
+//! Python virtual environments, and the files of them that a sandbox needs.
 
 use std::path::{Path, PathBuf};
 
 use crate::interpreter::{Interpreter, Language, is_program, is_script, is_system, pieces_of};
 
-/// A Python virtual environment. It is read, never run: it may come with an untrusted repository.
+/// Python virtual environment. Its files are only read and never executed on the host, because the environment may be
+/// part of an untrusted repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VirtualEnvironment {
-    /// Its folder, with all symlinks resolved.
+    /// Folder of the virtual environment, with all symbolic links resolved.
     pub folder: PathBuf,
-    /// The interpreter that it was created from, with all symlinks resolved.
+    /// Interpreter that the virtual environment was created from, with all symbolic links resolved.
     pub base: PathBuf,
-    /// The Python version of its packages, such as `python3.11`.
+    /// Python version of the installed packages, such as `python3.11`.
     pub version: String,
 }
 
@@ -26,7 +27,9 @@ impl VirtualEnvironment {
             true => path.parent().and_then(Path::parent).unwrap_or(path),
             false => path,
         };
-        let folder = named.canonicalize().map_err(|error| format!("`{shown}`: {error}"))?;
+        let folder = named
+            .canonicalize()
+            .map_err(|error| format!("cannot open the virtual environment `{shown}`: {error}"))?;
         if !folder.join("pyvenv.cfg").is_file() {
             return Err(format!("`{shown}` is not a virtual environment: it has no `pyvenv.cfg`"));
         }
@@ -35,36 +38,45 @@ impl VirtualEnvironment {
         let base = program
             .and_then(|program| program.canonicalize().ok())
             .filter(|base| !is_script(base))
-            .ok_or_else(|| format!("`{shown}` has no interpreter in `bin`"))?;
+            .ok_or_else(|| {
+                format!("the virtual environment `{shown}` has no interpreter in `bin`")
+            })?;
         let entries = std::fs::read_dir(folder.join("lib")).into_iter().flatten().flatten();
         let version = entries
             .filter(|entry| entry.path().join("site-packages").is_dir())
             .filter_map(|entry| entry.file_name().into_string().ok())
             .find(|name| name.starts_with("python3."))
-            .ok_or_else(|| format!("`{shown}` has no packages in `lib/python3.*/site-packages`"))?;
+            .ok_or_else(|| {
+                format!(
+                    "the virtual environment `{shown}` has no packages in `lib/python3.*/site-packages`"
+                )
+            })?;
         let environment = VirtualEnvironment { folder, base, version };
         for part in environment.parts() {
             let inside = part.canonicalize().is_ok_and(|to| to.starts_with(&environment.folder));
             if !inside {
-                return Err(format!("`{}` links outside the virtual environment", part.display()));
+                return Err(format!(
+                    "`{}` is a symbolic link to a path outside the virtual environment",
+                    part.display()
+                ));
             }
         }
         Ok(environment)
     }
 
-    /// The interpreter, with the files that a jail must mount.
+    /// Returns the interpreter, with the files that a jail must mount for it.
     pub fn interpreter(&self) -> Interpreter {
         let mut pieces = self.parts();
         pieces.extend(pieces_of(&self.base));
         Interpreter::of(Language::Python, self.folder.join("bin/python3"), pieces)
     }
 
-    /// The folder of its packages.
+    /// Folder of the installed packages.
     pub fn site_packages(&self) -> PathBuf {
         self.folder.join("lib").join(&self.version).join("site-packages")
     }
 
-    /// Whether its interpreter is a Python next to its standard library, and not some other program.
+    /// Whether the interpreter is a Python with its standard library nearby, and not another program.
     pub fn has_python_installation(&self) -> bool {
         let named = self
             .base
@@ -75,7 +87,7 @@ impl VirtualEnvironment {
         named && home.is_some_and(|home| library(home).is_file())
     }
 
-    /// Whether its interpreter belongs to the system.
+    /// Whether the interpreter is in a system folder, such as `/usr`.
     pub fn has_system_interpreter(&self) -> bool {
         is_system(&self.base)
     }
@@ -93,7 +105,7 @@ mod tests {
     use super::*;
     use crate::interpreter::links_to;
 
-    /// A folder with a virtual environment `.venv` whose interpreter is a program of the system.
+    /// Creates a folder with a virtual environment `.venv` whose interpreter is a program of the system.
     fn environment() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let venv = folder.path().join(".venv");
@@ -106,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn environment_is_read_by_folder_and_by_interpreter() {
+    fn virtual_environment_is_read_by_folder_and_by_interpreter() {
         let folder = environment();
         let venv = folder.path().join(".venv");
         let read = VirtualEnvironment::read(&venv).unwrap();
@@ -125,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn all_links_to_the_interpreter_are_recorded() {
+    fn virtual_environment_records_all_links_to_its_interpreter() {
         let folder = environment();
         let root = folder.path().canonicalize().unwrap();
         let installed = root.join("pythons/3.11.7");
@@ -145,13 +157,13 @@ mod tests {
         let expected = [program, root.join("pythons/3.11"), installed.join("bin/python3")];
         assert_eq!(links, expected);
         assert!(interpreter.pieces.contains(&installed.join("lib")));
-        // A symlink loop ends.
+        // A loop of symbolic links does not cause an endless search.
         symlink("loop", root.join("loop")).unwrap();
         assert!(links_to(&root.join("loop")).len() <= 40);
     }
 
     #[test]
-    fn hostile_environment_is_rejected_and_never_run() {
+    fn hostile_virtual_environment_is_rejected_and_never_run() {
         let refused = |spoil: &dyn Fn(&Path)| {
             let folder = environment();
             let venv = folder.path().join(".venv");
@@ -160,7 +172,7 @@ mod tests {
         };
         let why = refused(&|venv| std::fs::remove_file(venv.join("pyvenv.cfg")).unwrap());
         assert!(why.contains("no `pyvenv.cfg`"), "{why}");
-        // A script as the interpreter would have to be run to find the real interpreter.
+        // If the interpreter is a script, the script would have to be run to find the real interpreter.
         let why = refused(&|venv| {
             use std::os::unix::fs::PermissionsExt;
             let program = venv.join("bin/python3");
@@ -173,7 +185,7 @@ mod tests {
             std::fs::remove_file(venv.join("lib64")).unwrap();
             symlink("/etc", venv.join("lib64")).unwrap();
         });
-        assert!(why.contains("links outside"), "{why}");
+        assert!(why.contains("a path outside"), "{why}");
         let why = refused(&|venv| std::fs::remove_dir_all(venv.join("lib")).unwrap());
         assert!(why.contains("no packages"), "{why}");
     }

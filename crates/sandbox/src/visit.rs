@@ -1,7 +1,8 @@
-//! Use of a named sandbox from another process than the one that created it (its owner).
+//! Access to a named sandbox from a process (the *client*) that did not create it. The process that created the sandbox
+//! is its *owner*.
 //!
-//! A client connects to the owner's socket and sends its request as one line of JSON. To use a sandbox, it then speaks
-//! the guest agent's protocol on the same connection, and the owner relays each stream.
+//! A client connects to the owner's socket and sends its request as one line of JSON. After a request to use a sandbox,
+//! the client speaks the guest agent's protocol on the same connection, and the owner relays each stream.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ use crate::error::SandboxError;
 use crate::registry::ShortSocketPath;
 use crate::sandbox::Sandbox;
 
-/// Request of a client.
+/// Request from a client to the owner of a sandbox.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RemoteRequest {
@@ -37,7 +38,7 @@ pub(crate) enum RemoteRequest {
     End { id: String },
 }
 
-/// Reply of the owner.
+/// Reply from the owner of a sandbox to a client.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Answer {
@@ -46,18 +47,19 @@ enum Answer {
     No(String),
 }
 
-/// The sandboxes of an owner process.
+/// Access to the named sandboxes that this process owns.
 #[async_trait]
 pub(crate) trait SandboxOwner: Send + Sync + 'static {
-    /// Waits until the sandbox is ready and returns it.
+    /// Waits until a sandbox is ready and returns it; `None` if it has ended or could not be created.
     async fn sandbox(&self, id: &str) -> Option<Sandbox>;
     async fn end(&self, id: &str);
 }
 
-/// Maximum length of a request or reply line.
+/// Maximum length of a request line or reply line, in bytes.
 const MAX_LINE: u64 = 64 * 1024;
 
-/// Serves one client. A request read before `stop` is still answered: it may have caused the stop.
+/// Serves one client. A request that was read before `stop` is still answered, because the request may have caused the
+/// stop.
 pub(crate) async fn answer(
     host: Arc<dyn SandboxOwner>,
     connection: UnixStream,
@@ -107,13 +109,14 @@ pub(crate) async fn answer(
     }
 }
 
-/// A relayed stream of a client.
+/// Stream of a client that the owner relays to the guest agent.
 struct Relayed {
     /// Id of the stream on the channel to the guest agent.
     guest_stream: StreamId,
-    /// Input to relay; `None` marks its end. Never holds more than one window, as the client has no more credit.
+    /// Queue of input to relay; `None` marks the end of the input. The queue never contains more than one window of
+    /// bytes, because the client has no more credit.
     input: mpsc::UnboundedSender<Option<Vec<u8>>>,
-    /// The client's credit on each port.
+    /// Number of bytes that the client can still receive on each port.
     credit: [Arc<Semaphore>; port::COUNT],
     stop: CancellationToken,
 }
@@ -135,7 +138,7 @@ async fn relay(
     let mut streams: HashMap<StreamId, Relayed> = HashMap::new();
     let mut decoder = FrameDecoder::new();
     let mut buffer = vec![0; 64 * 1024];
-    // Requests still in progress are cancelled when the tasks are dropped at the end.
+    // Requests that are still in progress are cancelled when this function returns and drops the tasks.
     while let Ok(count @ 1..) = input.read(&mut buffer).await {
         decoder.push(&buffer[..count]);
         while let Ok(Some(frame)) = decoder.next_frame() {
@@ -169,7 +172,7 @@ async fn relay_frame(
             let request = match request {
                 // Only the owner can answer calls of a program to the host.
                 GuestRequest::Exec(exec) => GuestRequest::Exec(ExecRequest { talk: false, ..exec }),
-                // A signal names its program by the client's stream id.
+                // A signal request contains the client's stream id of the program, which is translated here.
                 GuestRequest::Signal { exec, signal } => {
                     let exec = streams.get(&exec).map_or(0, |stream| stream.guest_stream);
                     GuestRequest::Signal { exec, signal }
@@ -199,7 +202,7 @@ async fn relay_frame(
         }
         FrameKind::Data => {
             let (_, bytes) = frame.on_port().ok()?;
-            // Sent without waiting: the guest agent may be waiting for a frame behind this one.
+            // The data is queued without waiting, because the guest agent may need a later frame first.
             if let Some(stream) = streams.get(&id) {
                 let _ = stream.input.send(Some(bytes.to_vec()));
             }
@@ -222,7 +225,7 @@ async fn relay_frame(
     Some(())
 }
 
-/// Relays the client's input on a stream to the guest agent, and returns credit to the client.
+/// Relays the client's input on a stream to the guest agent, and grants new credit to the client.
 async fn relay_input(
     sender: StreamSender,
     id: StreamId,
@@ -299,7 +302,7 @@ async fn request(
     let mut line = serde_json::to_vec(request).map_err(|error| failed(error.into()))?;
     line.push(b'\n');
     connection.write_all(&line).await.map_err(failed)?;
-    // Read byte by byte: the bytes after the line belong to the guest agent's protocol.
+    // The reply is read byte by byte, because the bytes after its line belong to the guest agent's protocol.
     let mut answer = Vec::new();
     while answer.last() != Some(&b'\n') && (answer.len() as u64) < MAX_LINE {
         answer.push(connection.read_u8().await.map_err(failed)?);

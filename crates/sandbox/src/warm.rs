@@ -1,8 +1,8 @@
 //! Warm pools of a long-running process, shared by all its runs and requests.
 //!
-//! There is one [`SandboxPool`] for each backend and shape of sandbox. The pool of the default shape opens with the first
-//! request to its backend, or earlier with [`WarmPools::start`]. Pools of other shapes open only for runs, which take
-//! several sandboxes each, and their number is limited. A request whose shape has no pool is a miss.
+//! There is one [`SandboxPool`] for each backend and shape of sandbox. The pool of the default shape is opened by the
+//! first request to its backend, or earlier by [`WarmPools::start`]. Pools of other shapes are opened only for runs,
+//! which need several sandboxes each, and their number is limited. A request whose shape has no pool counts as a miss.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use crate::spec::SandboxSpec;
 /// Maximum number of open pools of non-default shapes; the least recently used pool is closed first.
 const MAX_OTHER_SHAPES: usize = 4;
 
-/// Idle sandboxes of a pool of a non-default shape.
+/// Maximum number of idle sandboxes in a pool of a non-default shape.
 const OTHER_SHAPE_SIZE: usize = 2;
 
 /// All warm pools of this process.
@@ -37,7 +37,7 @@ pub struct WarmPools {
 #[derive(Debug, Default)]
 struct State {
     entries: Vec<Entry>,
-    /// Counters by backend, over open and closed pools and requests without a pool.
+    /// Counters by backend. They include closed pools and requests without a pool.
     counters: BTreeMap<Isolation, Arc<PoolCounters>>,
     closed: bool,
 }
@@ -58,7 +58,7 @@ impl Entry {
 }
 
 impl WarmPools {
-    /// Warm pools with the shape of `spec` as the default shape, whose pools have these options.
+    /// Creates warm pools. The shape of `spec` is the default shape, and its pools have these options.
     pub fn new(spec: SandboxSpec, options: PoolOptions) -> WarmPools {
         WarmPools { spec, options, state: Mutex::default(), tasks: TaskTracker::new() }
     }
@@ -74,7 +74,7 @@ impl WarmPools {
         pool
     }
 
-    /// The pool for a run with sandboxes of this spec, opened if necessary.
+    /// Returns the pool for a run whose sandboxes have this spec, and opens the pool if necessary.
     pub fn for_run(&self, manager: &Arc<SandboxManager>, spec: &SandboxSpec) -> Arc<SandboxPool> {
         let mut state = self.state();
         if let Some(entry) = state.entries.iter_mut().find(|entry| entry.is_of(manager, spec)) {
@@ -113,7 +113,7 @@ impl WarmPools {
         }
     }
 
-    /// The pool that serves requests of this spec, if there is one.
+    /// Returns the pool that serves requests with this spec, if there is one.
     pub fn for_request(
         &self,
         manager: &Arc<SandboxManager>,
@@ -128,12 +128,12 @@ impl WarmPools {
         Some(Arc::clone(&entry.pool))
     }
 
-    /// Counts a request whose sandbox is created outside of all pools.
+    /// Counts a miss: a request whose sandbox is created outside of all pools.
     pub fn count_miss(&self, isolation: Isolation) {
         self.state().counters.entry(isolation).or_default().count_miss();
     }
 
-    /// Takes a sandbox for one request: an idle one, or a new one.
+    /// Takes an idle sandbox for one request, or creates a new sandbox.
     pub async fn take(
         &self,
         manager: &Arc<SandboxManager>,
@@ -165,7 +165,7 @@ impl WarmPools {
         all
     }
 
-    /// Ends all idle sandboxes and waits for discarded ones to end. From then on every request is a miss.
+    /// Ends all idle sandboxes and waits until all discarded sandboxes have ended. Every later request is a miss.
     pub async fn close(&self) {
         let pools: Vec<Arc<SandboxPool>> = {
             let mut state = self.state();

@@ -1,8 +1,8 @@
-//! Diagnostic output of a guest agent (stderr or VM console), kept to explain a failure.
+//! Diagnostic output of a guest agent (stderr or VM console), collected to explain a failure.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Maximum number of bytes kept; later output is dropped.
+/// Maximum size of the collected output in bytes; later output is dropped.
 const MAX_BYTES: usize = 4096;
 
 /// Buffer with the first [`MAX_BYTES`] of the output. Clones share the buffer.
@@ -18,7 +18,7 @@ impl DiagnosticOutput {
         buffer.len() < MAX_BYTES
     }
 
-    /// The trimmed output, or `None` if there is none.
+    /// Returns the output without surrounding white space, or `None` if it is empty.
     pub(crate) fn get(&self) -> Option<String> {
         let buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&buffer).trim().to_owned();

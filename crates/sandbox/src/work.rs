@@ -1,9 +1,9 @@
-//! Programs in a sandbox that call the host, as a debate does for its model responses.
+//! Programs in a sandbox that call the host, as a debate does to get model responses.
 //!
-//! API keys and network access never enter a sandbox. The program sends calls, each under a stable journal key, and
-//! events; the host answers from its journal or makes the call itself. Messages from the program are untrusted: the
-//! host accepts only journal keys with the prefix of this unit of work, and limits the number and size of calls. A
-//! program that exceeds these limits is killed.
+//! API keys and network access are never available in a sandbox. Instead, the program sends events and calls to the
+//! host. Each call has a stable journal key, and the host answers it from its journal or by a model call. Messages from
+//! the program are untrusted: the host accepts only journal keys with a fixed prefix, and limits the number and size of
+//! calls. A program that exceeds these limits is killed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,47 +35,52 @@ pub struct HostCallLimits {
     pub kill_after: Duration,
 }
 
-/// Default of [`Work::kill_after`].
+/// Default of [`HostCallLimits::kill_after`].
 pub const KILL_AFTER: Duration = Duration::from_secs(5);
 
-/// How long the guest agent has to report that a program was killed before the sandbox is ended.
+/// Time in which the guest agent must report that a program was killed. Then the host ends the sandbox.
 const KILL_GRACE: Duration = Duration::from_secs(5);
 
-/// Maximum length of a journal key.
+/// Maximum length of a journal key in bytes.
 const MAX_KEY_LENGTH: usize = 200;
 
 impl HostCallLimits {
-    /// Why a call is rejected, or `None` if it is allowed.
+    /// Returns why a call is rejected, or `None` if the call is allowed.
     fn violation(&self, call: &HostCall, size: usize) -> Option<String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
         if !call.key.starts_with(&self.keys)
             || call.key.len() > MAX_KEY_LENGTH
             || !call.key.chars().all(plain)
         {
-            return Some(format!("a call with a key that is invalid or outside `{}`", self.keys));
+            return Some(format!(
+                "the journal key of a call is invalid or does not begin with `{}`",
+                self.keys
+            ));
         }
         (size > self.largest)
-            .then(|| format!("a call of {size} bytes (at most {} are allowed)", self.largest))
+            .then(|| format!("a call of {size} bytes exceeds the limit of {} bytes", self.largest))
     }
 }
 
 /// Handler of the calls and events that a program sends to the host.
 #[async_trait]
 pub trait HostCallHandler: Send + Sync + 'static {
-    /// Answers a call. The program receives the error as well.
+    /// Answers a call of the program. The program receives the returned value, also if it is an error.
     async fn call(&self, key: &str, request: Value) -> Result<Value, Value>;
 
-    /// Handles an event.
+    /// Handles an event from the program.
     async fn event(&self, event: Value);
 }
 
 impl Sandbox {
     /// Runs a program that may call the host, and answers its calls until it ends.
     ///
-    /// On cancellation the program is notified and has [`Work::kill_after`] to finish; then it is killed.
+    /// On cancellation, the program is notified. If it has not ended after [`HostCallLimits::kill_after`], it is
+    /// killed.
     ///
     /// # Errors
-    /// When the program exceeds a limit, when it was killed for ignoring its cancellation, or when the sandbox failed.
+    /// When the program exceeds a limit, when it was killed because it ignored its cancellation, or when the sandbox
+    /// failed.
     pub async fn work(
         &self,
         mut command: ProgramCommand,
@@ -86,7 +91,7 @@ impl Sandbox {
         command.talk = true;
         let mut running = self.exec(command).await?;
         let sender = running.talk();
-        // Sent in the background, so that a program that does not read cannot block the host.
+        // A background task sends the answers, so that a program that does not read them cannot block the host.
         let (outgoing, mut to_send) = mpsc::channel::<Vec<u8>>(work.at_once.max(1) + 1);
         let mut senders = JoinSet::new();
         senders.spawn(async move {
@@ -145,7 +150,7 @@ impl Sandbox {
     }
 }
 
-/// Progress of stopping a cancelled program.
+/// State of a program with regard to cancellation: not cancelled, notified, or killed.
 enum Stopping {
     No,
     Notified { kill_at: Instant },
@@ -153,7 +158,7 @@ enum Stopping {
 }
 
 impl Stopping {
-    /// Waits until the next step is due.
+    /// Waits until the cancelled program must be killed or, if it was killed, until the sandbox must be ended.
     async fn deadline(&self) {
         match self {
             Stopping::No => std::future::pending().await,
@@ -163,7 +168,7 @@ impl Stopping {
     }
 }
 
-/// Decodes, checks and counts the messages of a program.
+/// Decodes, checks and counts the messages from a program to the host.
 struct Inbound {
     work: HostCallLimits,
     answers: Arc<dyn HostCallHandler>,
@@ -186,12 +191,15 @@ impl Inbound {
                 FrameKind::Event => {
                     self.events += 1;
                     if self.events > self.work.most_events {
-                        return Err(format!("more than {} events", self.work.most_events));
+                        return Err(format!(
+                            "the program sent more than {} events",
+                            self.work.most_events
+                        ));
                     }
                     let event = frame.message().map_err(|error| error.to_string())?;
                     self.answers.event(event).await;
                 }
-                _ => return Err("a frame that only the host sends".to_owned()),
+                _ => return Err("the program sent a frame that only the host may send".to_owned()),
             }
         }
         Ok(())
@@ -209,11 +217,14 @@ impl Inbound {
         }
         self.calls += 1;
         if self.calls > self.work.most_calls {
-            return Err(format!("more than {} calls", self.work.most_calls));
+            return Err(format!("the program made more than {} calls", self.work.most_calls));
         }
         while calls.try_join_next().is_some() {}
         if calls.len() >= self.work.at_once {
-            return Err(format!("more than {} concurrent calls", self.work.at_once));
+            return Err(format!(
+                "the program made more than {} concurrent calls",
+                self.work.at_once
+            ));
         }
         let (answers, outgoing, number) =
             (Arc::clone(&self.answers), outgoing.clone(), frame.stream);

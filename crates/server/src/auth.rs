@@ -1,7 +1,8 @@
 //! Authentication: checks the `Host` header, the origin, and the token or cookie of every request.
 //!
-//! The owner's token grants access to everything. Programs send it with every request. A browser opens a one-time link
-//! and gets a cookie derived from the token, so that the token itself appears in no browser history and no log.
+//! The owner's token grants access to the whole server. Programs send the token with every request. A browser opens a
+//! one-time link and receives a cookie that is derived from the token. So the token itself appears in no browser
+//! history and no log.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -22,17 +23,19 @@ use crate::problem::Problem;
 use crate::tokens::ScopedTokens;
 use crate::{App, mcp, pages};
 
-/// How long a sign-in link is valid.
+/// Time for which a sign-in link is valid.
 const LINK_LIFETIME: Duration = Duration::from_secs(15 * 60);
 
 /// Maximum number of unused sign-in links.
 const MAX_LINKS: usize = 100;
 
-/// Seconds that a cookie is valid, and the age at which using it renews it.
+/// Number of seconds that a cookie is valid.
 const COOKIE_LIFETIME: u64 = 30 * 24 * 60 * 60;
+
+/// Age of a cookie in seconds from which the response to a request with the cookie contains a new cookie.
 const COOKIE_RENEWAL: u64 = 24 * 60 * 60;
 
-/// Secret token of the owner. `Debug` does not print it.
+/// Secret token of the server's owner. The `Debug` output does not contain the secret.
 #[derive(Clone)]
 pub struct Token(String);
 
@@ -42,7 +45,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Random secret of 256 bits, as URL-safe base64.
+/// Generates a random secret of 256 bits, encoded as URL-safe base64.
 pub(crate) fn unguessable() -> std::io::Result<String> {
     use std::io::Read;
     let mut bytes = [0; 32];
@@ -51,12 +54,13 @@ pub(crate) fn unguessable() -> std::io::Result<String> {
 }
 
 impl Token {
-    /// Generates a token.
+    /// Generates a random token.
     pub fn random() -> std::io::Result<Token> {
         unguessable().map(Token)
     }
 
-    /// Token that the operator chose: 32 to 256 characters that are valid in a header; `None` if `text` is not.
+    /// Creates a token from a text that the operator chose. Returns `None` unless the text has 32 to 256 characters
+    /// that are letters, digits or `-_.~`.
     pub fn chosen(text: &str) -> Option<Token> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~');
         let valid = text.len() >= 32 && text.len() <= 256 && text.chars().all(plain);
@@ -68,14 +72,15 @@ impl Token {
         &self.0
     }
 
-    /// Value of a cookie: the time it was issued, in seconds since 1970, and a hash of that time and the token.
+    /// Value of a cookie that is issued at the time `issued`, in seconds since 1970. The value consists of that time
+    /// and a hash of the time and the token.
     fn cookie(&self, issued: u64) -> String {
         let hash = Sha256::new().chain_update(format!("assize cookie {issued} "));
         let hash = hash.chain_update(&self.0).finalize();
         format!("{issued}.{}", BASE64_URL_SAFE_NO_PAD.encode(hash))
     }
 
-    /// When a cookie was issued, if it is valid.
+    /// Returns the time at which a cookie was issued; `None` if the cookie is invalid or expired.
     fn issued(&self, cookie: &str, now: u64) -> Option<u64> {
         let issued: u64 = cookie.split_once('.')?.0.parse().ok()?;
         let fresh = issued <= now && now - issued < COOKIE_LIFETIME;
@@ -83,21 +88,21 @@ impl Token {
     }
 }
 
-/// Compares two secrets in a time that does not reveal where they differ.
+/// Compares two secrets. The duration does not reveal at which character the secrets differ.
 pub(crate) fn same(one: &str, other: &str) -> bool {
     Sha256::digest(one) == Sha256::digest(other)
 }
 
-/// Decides which requests are let through.
+/// Access control of the server: checks the host name, the origin and the credential of each request.
 #[derive(Debug)]
 pub(crate) struct AccessGuard {
-    /// `None` disables authentication.
+    /// The owner's token; `None` if authentication is disabled.
     token: Option<Token>,
-    /// Scoped tokens; `None` disables authentication.
+    /// Scoped tokens; `None` if authentication is disabled.
     tokens: Option<ScopedTokens>,
-    /// Whether the server is reached over plain HTTP from this machine only.
+    /// Whether the server accepts plain HTTP requests, from this machine only.
     local: bool,
-    /// Accepted values of the `Host` header, with and without a port.
+    /// Accepted values of the `Host` header, some with and some without a port.
     hosts: Vec<String>,
     port: u16,
     /// Unused sign-in tickets, with their creation time.
@@ -123,7 +128,8 @@ impl AccessGuard {
         }
         let mut hosts = Vec::new();
         for name in names {
-            // A proxy may listen on another port, and clients omit the default port.
+            // Accept the name without the port: a reverse proxy may listen on another port than this server, and
+            // clients omit the default ports 80 and 443.
             if !local || [80, 443].contains(&port) {
                 hosts.push(name.clone());
             }
@@ -136,7 +142,7 @@ impl AccessGuard {
         AccessGuard { token, tokens, local, hosts, port, links: Mutex::default() }
     }
 
-    /// Creates a one-time sign-in path with a ticket.
+    /// Creates a one-time sign-in link; returns its path, which contains a new ticket.
     pub(crate) fn link(&self) -> std::io::Result<String> {
         self.ticket().map(|ticket| format!("/enter?ticket={ticket}"))
     }
@@ -154,14 +160,15 @@ impl AccessGuard {
         Ok(ticket)
     }
 
-    /// Exchanges a ticket for a cookie; the ticket cannot be used again.
+    /// Exchanges a sign-in ticket for a `Set-Cookie` value; the ticket cannot be used again. Returns `None` if the
+    /// ticket is unknown or expired.
     pub(crate) fn admit(&self, ticket: &str) -> Option<HeaderValue> {
         let made = self.links.lock().remove(ticket)?;
         let token = self.token.as_ref().filter(|_| made.elapsed() < LINK_LIFETIME)?;
         self.cookie(token, seconds())
     }
 
-    /// `Set-Cookie` value of a cookie issued at `now`.
+    /// Builds the `Set-Cookie` header value of a cookie that is issued at the time `now`.
     fn cookie(&self, token: &Token, now: u64) -> Option<HeaderValue> {
         let secure = if self.local { "" } else { "; Secure" };
         let (name, value) = (self.cookie_name(), token.cookie(now));
@@ -171,13 +178,14 @@ impl AccessGuard {
         HeaderValue::from_str(&cookie).ok()
     }
 
-    /// New cookie for a browser whose cookie is older than [`COOKIE_RENEWAL`].
+    /// Returns a new cookie if the browser's cookie is at least [`COOKIE_RENEWAL`] seconds old.
     fn renewed(&self, issued: u64, now: u64) -> Option<HeaderValue> {
         let token = self.token.as_ref().filter(|_| now.saturating_sub(issued) >= COOKIE_RENEWAL)?;
         self.cookie(token, now)
     }
 
-    /// Name of the cookie. It contains the port, as browsers share cookies between the ports of a host.
+    /// Name of the cookie. The name contains the port of the server, because browsers share cookies between all ports
+    /// of a host.
     fn cookie_name(&self) -> String {
         format!("assize-{}", self.port)
     }
@@ -187,12 +195,12 @@ impl AccessGuard {
         self.tokens.as_ref()
     }
 
-    /// Host without the default HTTPS port.
+    /// Removes the default HTTPS port from a host name, unless the server uses plain HTTP.
     fn plain<'a>(&self, host: &'a str) -> &'a str {
         host.strip_suffix(":443").filter(|_| !self.local).unwrap_or(host)
     }
 
-    /// Whether the `Host` header is one of this server's names. This prevents DNS rebinding.
+    /// Whether the `Host` header contains one of this server's names. This check prevents DNS rebinding.
     fn knows_host(&self, headers: &HeaderMap) -> bool {
         let mut all = headers.get_all(HOST).iter();
         let host = all.next().and_then(|host| host.to_str().ok()).filter(|_| all.next().is_none());
@@ -200,7 +208,8 @@ impl AccessGuard {
         host.is_some_and(|host| self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)))
     }
 
-    /// Whether a request comes from this server's own pages, or from no web page.
+    /// Whether a request comes from a page of this server, or from a client that is not a browser. Checks the headers
+    /// `Origin` and `Sec-Fetch-Site`.
     fn trusts_origin(&self, method: &Method, headers: &HeaderMap, by_cookie: bool) -> bool {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let site = headers.get("sec-fetch-site").and_then(|site| site.to_str().ok());
@@ -208,7 +217,7 @@ impl AccessGuard {
         if headers.contains_key(ORIGIN) {
             let (origin, host) = (text(ORIGIN).unwrap_or_default(), text(HOST).unwrap_or_default());
             let host_of = origin.strip_prefix("https://").or_else(|| {
-                // Plain HTTP only if this server itself uses it.
+                // An origin with plain HTTP is accepted only if this server itself uses plain HTTP.
                 origin.strip_prefix("http://").filter(|_| self.local)
             });
             return host_of
@@ -216,14 +225,16 @@ impl AccessGuard {
         }
         match site {
             Some("same-origin" | "none") => true,
-            // A link on another site: allowed for reading, and the browser sends no cookie with it.
+            // The request comes from another site, such as from a link there. It may only read, and only without a
+            // cookie.
             Some(_) => safe && !by_cookie,
-            // Not a browser, or an old one, which sends `Origin` with every request that changes something.
+            // The client is not a browser, or it is an old browser, which sends `Origin` with every request that
+            // changes data.
             None => true,
         }
     }
 
-    /// Credential of a request: a bearer token, or else the cookie.
+    /// Reads and checks the credential of a request: the bearer token, or the cookie if the request has no token.
     fn credential(&self, headers: &HeaderMap, path: &str, now: u64) -> Credential {
         let Some(token) = &self.token else { return Credential::NotRequired };
         if let Some(value) = headers.get(AUTHORIZATION) {
@@ -250,30 +261,30 @@ impl AccessGuard {
     }
 }
 
-/// Seconds since 1970.
+/// Current time, in seconds since 1970.
 fn seconds() -> u64 {
     unix_millis() / 1000
 }
 
-/// Credential that a request carries.
+/// Result of checking the credential of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Credential {
     NotRequired,
     Owner,
-    /// Valid scoped token, by its id.
+    /// The request has a valid scoped token with this id.
     Scoped(String),
-    /// Valid cookie, with the time it was issued.
+    /// The request has a valid cookie that was issued at this time, in seconds since 1970.
     Cookie(u64),
     Missing,
     Invalid,
 }
 
-/// Sender of a request: `owner`, or the id of its scoped token.
+/// Sender of a request: `owner`, or the id of the scoped token that the request was sent with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caller(pub(crate) String);
 
 impl Caller {
-    /// Caller with the owner's token or cookie, or any caller if authentication is disabled.
+    /// Name of a caller with the owner's token or cookie, and of every caller if authentication is disabled.
     const OWNER: &'static str = "owner";
 
     fn of(credential: &Credential) -> Caller {
@@ -284,7 +295,7 @@ impl Caller {
     }
 }
 
-/// Whether a path needs no authentication.
+/// Whether requests to a path need no authentication.
 fn is_open(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz" | "/enter" | "/assets/plain.css" | "/icon.svg")
 }
@@ -293,26 +304,28 @@ fn is_open(path: &str) -> bool {
 pub(crate) async fn check(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let guard = &app.guard;
     let (headers, path) = (request.headers(), request.uri().path());
-    // Health checks may use any host name, and their responses contain nothing confidential.
+    // Health checks may use any host name, because their responses contain nothing confidential.
     let is_health_check = matches!(path, "/healthz" | "/readyz");
     if !is_health_check && !guard.knows_host(headers) {
         let detail = "the `Host` header does not name this server";
-        let hint = "add the name with `assize serve --host NAME` if it is correct";
+        let hint = "if the name is correct, start the server with `assize serve --host NAME`";
         return Problem::new(StatusCode::MISDIRECTED_REQUEST, detail).hint(hint).into_response();
     }
     let now = seconds();
     let credential = guard.credential(headers, path, now);
-    // Without authentication any request of a browser passes, so it is treated like one with a cookie.
+    // If authentication is disabled, a browser needs no cookie. Its requests are then checked like requests with a
+    // cookie.
     let ambient = matches!(credential, Credential::Cookie(_) | Credential::NotRequired);
     if !guard.trusts_origin(request.method(), headers, ambient) {
-        let detail = "cross-origin request: it comes from a page of another server";
+        let detail = "refused cross-origin request: it was sent by a page of another server";
         return Problem::new(StatusCode::FORBIDDEN, detail).into_response();
     }
     if !is_open(path) && matches!(credential, Credential::Missing | Credential::Invalid) {
-        let problem = match credential {
-            Credential::Invalid => Problem::new(StatusCode::UNAUTHORIZED, "invalid token"),
-            _ => Problem::new(StatusCode::UNAUTHORIZED, "missing token"),
+        let detail = match credential {
+            Credential::Invalid => "the token is invalid, expired, or not valid for this path",
+            _ => "the request has neither a token nor a valid cookie",
         };
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, detail);
         if pages::is_for_people(path, headers) {
             let text = "<p>This server requires authentication. Open the link that <code>assize serve</code> printed \
                         when it was started; it works once. To get another link, restart the server or send \
@@ -366,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_host_names_are_refused() {
+    fn requests_with_an_unknown_host_name_are_refused() {
         let local = guard(true, "127.0.0.1:8080", &[]);
         for (host, known) in [
             ("127.0.0.1:8080", true),
@@ -430,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn link_works_once_and_its_cookie_is_not_the_token() {
+    fn sign_in_link_works_once_and_its_cookie_does_not_contain_the_token() {
         let guard = guard(false, "127.0.0.1:8080", &[]);
         let ticket = guard.ticket().unwrap();
         let cookie = guard.admit(&ticket).unwrap();
@@ -482,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn scoped_token_grants_access_to_its_tools_only() {
+    fn scoped_token_grants_access_to_its_mcp_endpoint_only() {
         let folder = tempfile::tempdir().unwrap();
         let guard = guard_in(folder.path(), true, "127.0.0.1:8080", &[]);
         let day = Duration::from_secs(24 * 60 * 60);

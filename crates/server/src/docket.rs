@@ -1,4 +1,4 @@
-//! Supervisor of the runs that this server process executes.
+//! Run supervisor: starts, counts, cancels and pauses the runs that this server process executes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::problem::Problem;
 
-/// Run that is being executed.
+/// Run that this server process is executing.
 struct ActiveRun {
     cancel: Cancel,
     ledger: Arc<dyn BudgetLedger>,
@@ -26,18 +26,18 @@ struct ActiveRun {
 #[derive(Default)]
 struct State {
     active: BTreeMap<RunId, ActiveRun>,
-    /// Number of slots that are reserved for runs about to start.
+    /// Number of execution slots that are reserved for runs about to start.
     starting: usize,
     /// Runs that are about to be resumed.
     resuming: BTreeSet<RunId>,
-    /// Usage of the runs that have ended.
+    /// Total usage of the runs that have ended in this process.
     finished_totals: BudgetTotals,
     started: BTreeMap<RunKind, u64>,
     ended: BTreeMap<(RunKind, &'static str), u64>,
     closed: bool,
 }
 
-/// Executes runs up to a concurrency limit, and counts how they end.
+/// Run supervisor: executes runs up to a concurrency limit, and counts how many ended in which way.
 pub(crate) struct RunSupervisor {
     most: usize,
     store: Arc<dyn Store>,
@@ -47,14 +47,14 @@ pub(crate) struct RunSupervisor {
 
 impl std::fmt::Debug for RunSupervisor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Docket").finish_non_exhaustive()
+        f.debug_struct("RunSupervisor").finish_non_exhaustive()
     }
 }
 
-/// Reservation of one execution slot, until the run starts or the reservation is dropped.
+/// Reservation of one execution slot. Dropping the value releases the slot.
 pub(crate) struct RunSlot {
     docket: Arc<RunSupervisor>,
-    /// The run to resume; `None` for a new run.
+    /// Id of the run to resume; `None` for a new run.
     run: Option<RunId>,
 }
 
@@ -68,7 +68,7 @@ impl Drop for RunSlot {
     }
 }
 
-/// Counters for `/metrics` and `/api/about`.
+/// Counters of the run supervisor, for `/metrics` and `/api/about`.
 #[derive(Debug, Default)]
 pub(crate) struct RunMetrics {
     pub(crate) running: usize,
@@ -82,29 +82,33 @@ impl RunSupervisor {
         RunSupervisor { most, store, state: Mutex::default(), tasks: TaskTracker::new() }
     }
 
-    /// Reserves a slot for a new run, or for resuming `run` if it is not active here.
+    /// Reserves an execution slot for a new run, or for resuming `run`. Fails if the server is stopping, if no slot is
+    /// free, or if this server already executes `run`.
     pub(crate) fn place(self: &Arc<Self>, run: Option<&RunId>) -> Result<RunSlot, Problem> {
         use axum::http::StatusCode;
         let mut state = self.state.lock();
         if state.closed {
-            let detail = "the server is stopping";
+            let detail = "the server is stopping and starts no more runs or programs";
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
         }
         if state.active.len() + state.starting >= self.most {
             let detail = format!("the limit of {} concurrent runs is reached", self.most);
             let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail);
-            return Err(problem.hint("wait until a run ends, or raise `serve.max_running`"));
+            let hint = "wait until a run ends, or raise the setting `serve.max_running`";
+            return Err(problem.hint(hint));
         }
         if let Some(run) = run
             && (state.active.contains_key(run) || !state.resuming.insert(run.clone()))
         {
-            return Err(Problem::conflict(format!("`{run}` is already running on this server")));
+            let detail = format!("the run `{run}` is already running on this server");
+            return Err(Problem::conflict(detail));
         }
         state.starting += 1;
         Ok(RunSlot { docket: self.clone(), run: run.cloned() })
     }
 
-    /// Executes a run to its end in a background task, whether or not its client stays connected.
+    /// Executes a run to its end in a background task. The run continues even if the client that started it
+    /// disconnects.
     pub(crate) fn enter(self: &Arc<Self>, mut trial: Box<dyn AnyTrial>, slot: RunSlot) -> Run {
         let run = trial.run().clone();
         let (id, kind, epoch) = (run.id.clone(), run.kind, run.epoch);
@@ -123,7 +127,7 @@ impl RunSupervisor {
         drop(slot);
         let docket = self.clone();
         self.tasks.spawn(async move {
-            // A panic ends only this run, and is recorded as its failure.
+            // A panic ends only this run. It is recorded as the failure of the run.
             let execution = std::panic::AssertUnwindSafe(trial.execute(cancel));
             let ended = futures_util::FutureExt::catch_unwind(execution).await;
             let how = match ended {
@@ -131,7 +135,7 @@ impl RunSupervisor {
                 Ok(Err(broke)) if broke.is_paused => "paused",
                 Ok(Err(broke)) if broke.failure.kind == FailureKind::Interrupted => "cancelled",
                 Ok(Err(broke)) => {
-                    tracing::info!(run = %id, why = broke.failure.message(), "run ended early");
+                    tracing::info!(run = %id, why = broke.failure.message(), "run failed");
                     "failed"
                 }
                 Err(_) => {
@@ -149,7 +153,8 @@ impl RunSupervisor {
         run
     }
 
-    /// Spawns a task that completes even if its client disconnects; a stopping server waits for it.
+    /// Spawns a task that completes even if the client of the request disconnects. A server that stops waits for the
+    /// task.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -168,14 +173,14 @@ impl RunSupervisor {
         self.state.lock().active.get(id)?.live.clone()
     }
 
-    /// Cancels a run; returns false if this server does not execute it.
+    /// Cancels a run that this server executes; returns false if this server does not execute the run.
     pub(crate) fn cancel(&self, id: &RunId) -> bool {
         let state = self.state.lock();
         let active = state.active.get(id);
         active.inspect(|active| active.cancel.cancel(CancelReason::Stopped)).is_some()
     }
 
-    /// Maximum number of runs executed at once.
+    /// Maximum number of runs that this server executes at once.
     pub(crate) fn most(&self) -> usize {
         self.most
     }
@@ -194,9 +199,10 @@ impl RunSupervisor {
         }
     }
 
-    /// Resumes the runs that a server process left unfinished when it stopped or was killed; returns how many.
+    /// Resumes the runs that were unfinished when an earlier server process stopped or was killed. Returns the number
+    /// of resumed runs.
     ///
-    /// `alone`: no other server used this store when this one started.
+    /// `alone` is true if no other server process used this store when this server started.
     pub(crate) async fn go_on(
         self: &Arc<Self>,
         services: &Services,
@@ -205,13 +211,14 @@ impl RunSupervisor {
     ) -> Result<usize, StoreError> {
         let running = RunFilter { status: Some(RunStatus::Running), ..RunFilter::default() };
         let mut count = 0;
-        // The oldest first.
+        // The store returns the newest runs first. Resume the oldest runs first.
         for run in self.store.runs(running).await?.into_iter().rev() {
-            // Runs that a cluster node held are resumed by the cluster.
+            // If a cluster node executed the run, the cluster resumes it.
             let ours = LeaseHolder::last(&run)
                 .is_some_and(|last| last.role == Role::Server && last.node.is_none());
             let holder = LeaseHolder::of(&run);
-            // Whether a process on another host or in another container is alive is unknown; if `alone`, no server is.
+            // This process cannot check whether a lease holder on another host or in another container is alive. If
+            // `alone` is true, that holder is not alive, because no other server uses the store.
             let orphaned = holder.as_ref().is_none_or(|holder| alone && holder.is_elsewhere());
             if !ours || !orphaned {
                 continue;
@@ -220,7 +227,8 @@ impl RunSupervisor {
                 services.reporter.warn(&format!("cannot resume `{}`: {why}", run.id));
                 continue;
             }
-            // Not through `place`: the limit was checked when the run was first started.
+            // Reserve the slot without `place`, which would check the concurrency limit: the run passed that check when
+            // it was started.
             self.state.lock().starting += 1;
             let slot = RunSlot { docket: self.clone(), run: None };
             let request = ResumeRequest { run: run.id.to_string(), take_over: holder.is_some() };
@@ -238,7 +246,7 @@ impl RunSupervisor {
         Ok(count)
     }
 
-    /// Pauses all runs, so that the next server process resumes them, and waits until their tasks end.
+    /// Pauses all runs and waits until all spawned tasks end. The next server process resumes the paused runs.
     pub(crate) async fn close(&self) {
         {
             let mut state = self.state.lock();
@@ -250,11 +258,12 @@ impl RunSupervisor {
     }
 }
 
-/// Checks that the workspace that a run changes is a folder that the operator allowed with `--root`.
+/// Checks that the operator allowed the workspace of a run with `assize serve --root`. A run without a workspace is
+/// always allowed.
 pub(crate) fn allowed(run: &Run, roots: &[&Path]) -> Result<(), &'static str> {
     let workspace = RunInput::of(run).unwrap_or_default().workspace;
     match workspace.is_none_or(|workspace| roots.contains(&&*workspace)) {
         true => Ok(()),
-        false => Err("its workspace is not an allowed folder of this server"),
+        false => Err("the workspace of the run is not a folder that `assize serve --root` allows"),
     }
 }

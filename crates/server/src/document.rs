@@ -1,4 +1,5 @@
-//! OpenAPI document: the declarations of the routes, completed with what utoipa cannot express.
+//! OpenAPI document of the server. It is built from the declarations of the routes, and completed with properties that
+//! utoipa cannot express.
 
 use assize_config::Settings;
 use serde_json::{Map, Value, json};
@@ -8,7 +9,7 @@ use crate::routes::described;
 mod answers;
 mod settings;
 
-/// Builds the OpenAPI document of a server with these settings.
+/// Builds the OpenAPI document. The settings of the server determine the bounds of the values in requests.
 pub(crate) fn document(config: &Settings) -> Value {
     let (_, document) = described().split_for_parts();
     let mut document = json!(document);
@@ -20,7 +21,7 @@ pub(crate) fn document(config: &Settings) -> Value {
             .collect();
     }
     let problem = json!({
-        "description": "The request failed",
+        "description": "The request failed, for the reason in `detail`",
         "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
     });
     let mut operations: Vec<&mut Value> = Vec::new();
@@ -40,7 +41,7 @@ pub(crate) fn document(config: &Settings) -> Value {
             without_null(&mut parameter["schema"]);
         }
         if let Some(file) = operation.pointer_mut("/responses/200/content/*~1*") {
-            // A file can have any content.
+            // The response is a file with arbitrary content, so the schema accepts everything.
             file["schema"] = json!({});
         }
         if let Some(stream) = operation.pointer_mut("/responses/200/content/text~1event-stream") {
@@ -65,10 +66,11 @@ pub(crate) fn document(config: &Settings) -> Value {
     document
 }
 
-/// JSON pointer into the schemas, and the keywords to add there.
+/// JSON pointer to a schema within the schemas of the document, and a function that returns the keywords to add to that
+/// schema.
 type Narrowing = (&'static str, fn() -> Value);
 
-/// Schemas that accept fewer values than their Rust types do.
+/// Schemas that must accept fewer values than their Rust types do, each with the additional keywords.
 const NARROWED: [Narrowing; 8] = [
     ("/ExecBody/properties/arguments/items", no_nul),
     ("/ExecBody/properties/env/additionalProperties", no_nul),
@@ -80,7 +82,8 @@ const NARROWED: [Narrowing; 8] = [
     ("/Upload", one_content),
 ];
 
-/// Text without NUL bytes, which the arguments and variables of a program cannot contain.
+/// Keywords for a text without NUL bytes. The arguments and environment variables of a program cannot contain NUL
+/// bytes.
 fn no_nul() -> Value {
     json!({"pattern": "^[^\\x00]*$"})
 }
@@ -89,12 +92,12 @@ fn path() -> Value {
     json!({"pattern": "^[^\\x00]+$"})
 }
 
-/// Valid names of environment variables.
+/// Keywords for an object whose field names are valid names of environment variables.
 fn variable_names() -> Value {
     json!({"propertyNames": {"pattern": "^[^=\\x00]+$"}})
 }
 
-/// Exactly one of `text` and `base64`.
+/// Keywords for an object that has exactly one of the fields `text` and `base64`.
 fn one_content() -> Value {
     let base64 = json!({"type": "string", "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"});
     json!({"oneOf": [
@@ -120,19 +123,23 @@ fn stream_event() -> Value {
         "properties": {
             "id": {
                 "type": "string", "pattern": "^[0-9]+$",
-                "description": "Position in the log, for `Last-Event-ID`; absent from events that are not stored",
+                "description": "Id of the event, for `Last-Event-ID`; absent from events that are not stored",
             },
             "event": {"type": "string", "description": "Name of the event, such as `snapshot` or `run_ended`"},
             "data": {
                 "type": "string", "contentMediaType": "application/json",
                 "contentSchema": {"type": "object"},
             },
-            "retry": {"type": "integer", "description": "Milliseconds to wait before reconnecting"},
+            "retry": {
+                "type": "integer",
+                "description": "Number of milliseconds that the client waits before it reconnects",
+            },
         },
     })
 }
 
-/// Removes `null` from a `oneOf` with one other choice: an optional body is omitted, never null.
+/// Replaces a `oneOf` of `null` and one other schema by that schema, because an optional body is omitted and never
+/// null.
 fn remove_null_choice(schema: &mut Value) {
     let choices = schema["oneOf"].as_array().cloned().unwrap_or_default();
     let mut others = choices.into_iter().filter(|choice| choice["type"] != "null");
@@ -141,7 +148,7 @@ fn remove_null_choice(schema: &mut Value) {
     }
 }
 
-/// Removes `null` from the schema of a parameter: a header or query parameter is omitted, never null.
+/// Removes `null` from the schema of a parameter, because a header or query parameter is omitted and never null.
 fn without_null(schema: &mut Value) {
     remove_null_choice(schema);
     if let Some(kinds) = schema.get_mut("type").and_then(Value::as_array_mut) {
@@ -152,7 +159,7 @@ fn without_null(schema: &mut Value) {
     }
 }
 
-/// Replaces integer formats by bounds, as OpenAPI has no unsigned formats.
+/// Replaces the formats of integers by minimum and maximum in all schemas, because OpenAPI has no unsigned formats.
 fn bound_integers(part: &mut Value) {
     match part {
         Value::Object(fields) => {
@@ -168,7 +175,8 @@ fn bound_integers(part: &mut Value) {
     }
 }
 
-/// Bounds of an integer whose schema has a format. In utoipa's schemas a minimum means that it is unsigned.
+/// Minimum and maximum of an integer, from the format in its schema. If a schema of utoipa has a minimum, the integer
+/// is unsigned.
 fn integer_bounds(schema: &Map<String, Value>) -> Option<(Value, Value)> {
     let unsigned = schema.get("minimum").is_some();
     Some(match (schema.get("format")?.as_str()?, unsigned) {
@@ -184,8 +192,8 @@ fn integer_bounds(schema: &Map<String, Value>) -> Option<(Value, Value)> {
     })
 }
 
-/// Inlines the variants of `Start`. Each has a `kind` beside its other fields and allows no further fields, which an
-/// `allOf` of two schemas cannot express.
+/// Inlines the schemas of the variants of `StartBody`. Each variant has the field `kind` beside its other fields and
+/// allows no additional fields, which an `allOf` of two schemas cannot express.
 fn describe_starts(schemas: &mut Value) {
     let known = schemas.clone();
     for branch in schemas["StartBody"]["oneOf"].as_array_mut().into_iter().flatten() {
@@ -219,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn every_route_is_described_once() {
+    fn openapi_document_describes_every_route_once() {
         let document = document();
         let mut ids = BTreeSet::new();
         for (path, methods) in document["paths"].as_object().unwrap() {
@@ -228,7 +236,7 @@ mod tests {
                 assert!(ids.insert(id.to_owned()), "duplicate operation id {id}");
                 assert!(operation["summary"].is_string(), "{method} {path}");
                 let tag = operation["tags"][0].as_str().unwrap();
-                assert!(pages::TAGS.contains(&tag), "{tag} is not on the documentation page");
+                assert!(pages::TAGS.contains(&tag), "the API reference lacks the tag {tag}");
                 assert!(operation["responses"]["default"].is_object(), "{method} {path}");
             }
         }
@@ -242,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_names_a_schema() {
+    fn every_reference_in_the_openapi_document_names_a_schema() {
         fn references<'d>(part: &'d Value, found: &mut BTreeSet<&'d str>) {
             match part {
                 Value::Object(fields) => {
@@ -268,8 +276,11 @@ mod tests {
         let (_, declared) = described().split_for_parts();
         let declared = json!(declared);
         for name in answers::schemas().keys() {
-            // schemars appends a number to the second type of the same name.
-            assert!(!name.ends_with(|c: char| c.is_ascii_digit()), "rename one of `{name}`");
+            // If two types have the same name, schemars appends a number to the second name.
+            assert!(
+                !name.ends_with(|c: char| c.is_ascii_digit()),
+                "two types have the name `{name}`"
+            );
             let other = &declared["components"]["schemas"][name];
             let own = json!({"$ref": format!("#/components/schemas/{name}")});
             assert!(other.is_null() || *other == own, "`{name}` is also a request type: {other}");
@@ -299,7 +310,7 @@ mod tests {
         let document = document();
         for (place, _) in NARROWED {
             let there = document["components"]["schemas"].pointer(place);
-            assert!(there.is_some(), "{place} not found");
+            assert!(there.is_some(), "the schemas have no value at the JSON pointer {place}");
         }
     }
 
@@ -313,10 +324,11 @@ mod tests {
         assert_eq!(after["schema"]["maximum"], json!(u64::MAX), "{after}");
         let settings = &document["components"]["schemas"]["RequestSettings"]["properties"];
         assert_eq!(settings["timeout_seconds"]["minimum"], json!(0.001), "{settings}");
-        // The operator's value is the maximum.
+        // The operator has set this timeout, so that value is the maximum for requests.
         assert_eq!(settings["timeout_seconds"]["maximum"], json!(7.5), "{settings}");
         assert_eq!(settings["processes"]["minimum"], json!(2), "{settings}");
-        // Without an operator's value the ceiling for requests is the maximum.
+        // The operator has not set the memory limit, so the setting `serve.max_memory` (4G) is the maximum for
+        // requests.
         let memory = regex::Regex::new(settings["memory"]["pattern"].as_str().unwrap()).unwrap();
         assert!(
             memory.is_match("4G") && !memory.is_match("5G") && !memory.is_match("8M"),

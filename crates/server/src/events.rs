@@ -1,4 +1,5 @@
-//! Event streams of runs and workspaces, as server-sent events.
+//! Event streams: handlers that send the events of runs, and the stream type that the events of workspaces also use.
+//! The format is server-sent events.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,23 +26,24 @@ use crate::hub::{Subscriber, frame, joined};
 use crate::problem::Problem;
 use crate::{App, kinds};
 
-/// Interval of keep-alive comments on an idle stream, so that proxies and clients do not close it.
+/// Interval of the keep-alive comments that are sent on an idle event stream, so that proxies and clients do not close
+/// the connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Milliseconds that a client waits before it reconnects.
+/// Number of milliseconds that a client waits before it reconnects to an event stream.
 const RETRY: u64 = 1000;
 
-/// Minimum interval between two messages with program output.
+/// Minimum interval between two messages with program output in an event stream.
 const OUTPUT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Maximum number of runs in one stream.
+/// Maximum number of runs that a client can name for one event stream.
 const MAX_RUNS: usize = 100;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AfterQuery {
-    /// Return only events with a larger id; a `Last-Event-ID` header takes precedence
+    /// Send only events with a larger id than this; a `Last-Event-ID` header takes precedence
     pub(crate) after: Option<u64>,
 }
 
@@ -49,13 +51,13 @@ pub(crate) struct AfterQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct RunEventsQuery {
-    /// Ids of runs, separated by commas; default: all runs
+    /// Ids of the runs whose events are sent, separated by commas; default: all runs
     runs: Option<String>,
-    /// Return only events with a larger id; a `Last-Event-ID` header takes precedence
+    /// Send only events with a larger id than this; a `Last-Event-ID` header takes precedence
     after: Option<u64>,
 }
 
-/// Id of the last event that a reconnecting client has received, from its `Last-Event-ID` header.
+/// Reads the id of the last event that a reconnecting client has received, from the `Last-Event-ID` header.
 pub(crate) fn last_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
@@ -65,10 +67,11 @@ pub(crate) fn last_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 
 /// Stream the events of a run
 ///
-/// A stream of server-sent events. The first, `snapshot`, has the current state of the run. Then all past events of the
-/// run follow, or those after the last event id, each with its id, and then new events as they happen. Live output of
-/// programs is sent as `execution_output` without an id, as it is not stored as an event. The stream ends with the run.
-/// A client that reconnects after that gets 204, at which browsers stop reconnecting.
+/// A stream of server-sent events. The first event, `snapshot`, contains the current state of the run. Then the past
+/// events of the run follow, each with its id: all of them, or those after `Last-Event-ID`. Then new events follow as
+/// they happen. Live output of programs is sent in `execution_output` events without an id, because the output is not
+/// stored as an event. The stream ends when the run ends. A client that reconnects after that receives status 204,
+/// which makes browsers stop reconnecting.
 #[utoipa::path(
     get, path = "/api/runs/{id}/events", tag = "events",
     params(("id" = String, Path, description = "Id of the run"), AfterQuery,
@@ -84,7 +87,7 @@ pub(crate) async fn of_run(
 ) -> Result<Response, Problem> {
     let run = app.run(&id).await?;
     let newest = app.store.last_event().await?;
-    // An id beyond the newest event comes from another store: ignore it.
+    // An id above that of the newest event comes from another store and is ignored.
     let seen = last_seen(&headers)?.or(query.after).filter(|seen| *seen <= newest);
     let after = seen.unwrap_or_default();
     let follower = app.events.follow(Some(BTreeSet::from([id])), after);
@@ -103,9 +106,10 @@ pub(crate) async fn of_run(
 
 /// Stream the events of several runs
 ///
-/// A stream of server-sent events as for one run; it ends when the client disconnects. With `runs`, it starts with the
-/// first event of the named runs, and the snapshot lists unknown runs in `missing`. Without `runs`, it has all runs:
-/// the snapshot lists those that are running, and only new events follow. `after` and `Last-Event-ID` change the start.
+/// A stream of server-sent events as for one run; the stream ends only when the client disconnects. With `runs`, the
+/// stream starts with the first event of the named runs, and the snapshot lists unknown runs in `missing`. Without
+/// `runs`, the stream contains the events of all runs: the snapshot lists the runs that are being executed, and only
+/// new events follow. With `after` or `Last-Event-ID`, the stream starts after that event.
 #[utoipa::path(
     get, path = "/api/events", tag = "events",
     params(RunEventsQuery, ("Last-Event-ID" = Option<u64>, Header, description = "Id of the last event that the client received")),
@@ -122,14 +126,15 @@ pub(crate) async fn of_runs(
     match &named {
         Some(named) if named.len() > MAX_RUNS => {
             return Err(Problem::unusable(format!(
-                "too many runs: at most {MAX_RUNS} are allowed"
+                "too many runs in `runs`: at most {MAX_RUNS} are allowed"
             )));
         }
         Some(named) => {
             for id in named {
                 match app.run(id).await {
                     Ok(run) => runs.push(run),
-                    // The run may have been removed since the client last connected; the others are still sent.
+                    // The run may have been removed since the client last connected. The events of the other runs are
+                    // still sent.
                     Err(problem) if problem.status() == StatusCode::NOT_FOUND => {
                         missing.push(id.clone());
                     }
@@ -137,7 +142,7 @@ pub(crate) async fn of_runs(
                 }
             }
             if runs.is_empty() {
-                return Err(Problem::not_found("none of these runs exists"));
+                return Err(Problem::not_found("none of the runs named in `runs` exists"));
             }
         }
         None => {
@@ -147,7 +152,7 @@ pub(crate) async fn of_runs(
         }
     }
     let newest = app.store.last_event().await?;
-    // Named runs are replayed from their first event; replaying all runs would send the whole store.
+    // Named runs are replayed from their first event. Replaying all runs would send all events of the store.
     let start = if named.is_some() { 0 } else { newest };
     let seen = last_seen(&headers)?.or(query.after).filter(|seen| *seen <= newest);
     let after = seen.unwrap_or(start);
@@ -162,14 +167,14 @@ pub(crate) async fn of_runs(
 pub(crate) struct EventStream {
     app: App,
     pub(crate) follower: Subscriber,
-    /// First message: the reconnection delay and the snapshot.
+    /// First message of the stream, with the reconnection delay and the snapshot; `None` once it was sent.
     first: Option<Bytes>,
-    /// Run whose end ends the stream.
+    /// The stream ends when this run ends; `None` for a stream of several runs or of a workspace.
     run: Option<RunId>,
     live: Option<WatchedOutput>,
-    /// Whether the status of the run was checked since it may last have changed.
+    /// Whether the status of the run was checked since its last possible change.
     status_checked: bool,
-    /// When the next heartbeat is due.
+    /// Time at which the next keep-alive comment is sent if no event is sent before.
     heartbeat_at: Instant,
 }
 
@@ -188,7 +193,7 @@ impl EventStream {
         }
     }
 
-    /// Next piece of the body; `None` at its end.
+    /// Next piece of the response body; `None` at the end of the stream.
     async fn next(&mut self) -> Option<Result<Bytes, Problem>> {
         let next = match self.first.take() {
             Some(first) => Some(Ok(first)),
@@ -202,14 +207,14 @@ impl EventStream {
         loop {
             let mut events = match self.follower.next().await {
                 Ok(events) => events,
-                // The connection is closed; the client reconnects with its last event id.
+                // The error closes the connection. The client then reconnects with its last event id.
                 Err(error) => return Some(Err(error.into())),
             };
             if events.is_empty()
                 && !std::mem::replace(&mut self.status_checked, true)
                 && self.is_over().await
             {
-                // The run may have ended after the first read: read its last events from the store.
+                // The run may have ended after the events were read: read the last events from the store.
                 events = match self.follower.next_kept().await {
                     Ok(events) => events,
                     Err(error) => return Some(Err(error.into())),
@@ -220,7 +225,7 @@ impl EventStream {
                 self.status_checked = false;
             }
             if let [.., last] = events.as_slice() {
-                // After `run_ended` the status must be checked, as the run may have been resumed.
+                // After a `run_ended` event the status must be checked again, because the run may have been resumed.
                 self.status_checked &= !last.ends;
                 return Some(Ok(joined(&events)));
             }
@@ -228,7 +233,7 @@ impl EventStream {
                 () = self.follower.more() => {}
                 output = written(self.live.as_mut(), self.run.as_ref()) => return Some(Ok(output)),
                 () = tokio::time::sleep_until(self.heartbeat_at) => {
-                    // The run may have been removed, which sends no event.
+                    // Check the status again: the run may have been removed, and a removal sends no event.
                     self.status_checked = false;
                     return Some(Ok(Bytes::from_static(b":\n\n")));
                 }
@@ -242,20 +247,20 @@ impl EventStream {
         let Some(run) = &self.run else { return false };
         match self.app.store.run(run).await {
             Ok(run) => run.status != RunStatus::Running,
-            // The run was removed.
+            // The run cannot be read, so it was probably removed.
             Err(_) => true,
         }
     }
 }
 
-/// Live output of the programs of a run, with the position of one stream in it.
+/// Live output of the programs of a run, with the position of one event stream in that output.
 struct WatchedOutput {
     live: Arc<LiveOutput>,
     last: watch::Receiver<u64>,
     seen: u64,
-    /// Earliest time of the next message.
+    /// Earliest time of the next message with output.
     next: Instant,
-    /// Task that fetches the output from a cluster worker; `None` if the programs run here.
+    /// Task that fetches the output from a cluster worker; `None` if the programs run on this machine.
     _fetching: Option<AbortOnDropHandle<()>>,
 }
 
@@ -267,7 +272,7 @@ impl WatchedOutput {
 }
 
 impl App {
-    /// Live output of the programs of a run, on this server or on a cluster worker.
+    /// Returns the live output of the programs of a run, which run on this server or on a cluster worker.
     fn watch(&self, run: &Run) -> Option<WatchedOutput> {
         match &self.services.member {
             Some(member) if kinds::runs_programs(run) => {
@@ -279,13 +284,13 @@ impl App {
     }
 }
 
-/// Waits for new program output, and encodes it as events.
+/// Waits for new program output and encodes it as server-sent events. Never returns if there is no output to watch.
 async fn written(watched: Option<&mut WatchedOutput>, run: Option<&RunId>) -> Bytes {
     let Some(watched) = watched else { return std::future::pending().await };
     if watched.last.wait_for(|last| *last > watched.seen).await.is_err() {
         return std::future::pending().await;
     }
-    // Combine many small writes into few messages.
+    // Wait for the minimum interval, so that many small writes are combined into few messages.
     tokio::time::sleep_until(watched.next).await;
     watched.next = Instant::now() + OUTPUT_INTERVAL;
     let mut frames = Vec::new();
@@ -310,7 +315,7 @@ impl IntoResponse for EventStream {
         let headers = [
             (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
             (CACHE_CONTROL, HeaderValue::from_static("no-store")),
-            // Disables response buffering in nginx.
+            // This header disables response buffering in nginx.
             (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
         ];
         (headers, Body::from_stream(pieces)).into_response()

@@ -1,4 +1,4 @@
-//! Extractors of request parts whose errors are problem details.
+//! Extractors of the path, the query and the body of a request. Their errors are problem details (RFC 9457).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use serde_json::error::Category;
 use crate::json::Json;
 use crate::problem::Problem;
 
-/// Path parameters.
+/// Path parameters of a request.
 #[derive(Debug)]
 pub(crate) struct Path<T>(pub(crate) T);
 
@@ -27,13 +27,13 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Path<T>, Problem> {
         let read = axum::extract::Path::<T>::from_request_parts(parts, state).await;
         read.map(|axum::extract::Path(read)| Path(read)).map_err(|error: PathRejection| {
-            // An undecodable name cannot name an existing resource.
+            // A path parameter that cannot be decoded cannot be the name of an existing resource.
             Problem::not_found(error.body_text())
         })
     }
 }
 
-/// Query parameters.
+/// Query parameters of a request.
 #[derive(Debug)]
 pub(crate) struct Query<T>(pub(crate) T);
 
@@ -48,7 +48,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// How long a client may take to send a request body.
+/// Maximum time that a client may take to send a request body.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Request body as bytes.
@@ -61,12 +61,15 @@ impl<S: Send + Sync> FromRequest<S> for RawBody {
     async fn from_request(request: Request, state: &S) -> Result<RawBody, Problem> {
         let length = header(&request, CONTENT_LENGTH);
         let read = tokio::time::timeout(PATIENCE, Bytes::from_request(request, state)).await;
-        let timed_out =
-            |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "timed out while reading the request");
+        let timed_out = |_| {
+            Problem::new(StatusCode::REQUEST_TIMEOUT, "timed out while reading the request body")
+        };
         read.map_err(timed_out)?.map(RawBody).map_err(|error| {
             let too_large = error.status() == StatusCode::PAYLOAD_TOO_LARGE;
             let detail = match length.filter(|_| too_large) {
-                Some(length) => format!("{length} bytes exceed this server's request size limit"),
+                Some(length) => format!(
+                    "the request body is too large: {length} bytes exceed this server's limit"
+                ),
                 None => error.body_text(),
             };
             Problem::new(error.status(), detail)
@@ -74,7 +77,7 @@ impl<S: Send + Sync> FromRequest<S> for RawBody {
     }
 }
 
-/// Request body parsed from JSON, with the fingerprint of its path and bytes.
+/// Request body parsed from JSON, with the fingerprint of the request: a hash of its path and body.
 #[derive(Debug)]
 pub(crate) struct JsonBody<T> {
     pub(crate) body: T,
@@ -89,7 +92,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
         let kind = header(&request, CONTENT_TYPE);
         let RawBody(bytes) = RawBody::from_request(request, state).await?;
         let fingerprint = Fingerprint::of(format!("{path}\n{}", Fingerprint::of(&bytes)));
-        // An empty body stands for an object without fields.
+        // An empty body is treated as a JSON object without fields.
         let bytes = if bytes.is_empty() { Bytes::from_static(b"{}") } else { check(kind, bytes)? };
         if bytes.trim_ascii_start().first().is_some_and(|first| *first == b'[') {
             return Err(Problem::unusable("the request body must be a JSON object, not a list"));
@@ -98,9 +101,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     }
 }
 
-/// Parses JSON; errors name the path of the invalid value.
+/// Parses a request body from JSON. Error messages contain the path of the invalid value.
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    let hint = "the schema is in /api/openapi.json";
+    let hint = "the schema of the request is in /api/openapi.json";
     let Json(json) = serde_json::from_slice(bytes).map_err(|error| {
         let status = match error.classify() {
             Category::Data => StatusCode::UNPROCESSABLE_ENTITY,
@@ -112,7 +115,7 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         .map_err(|error| Problem::unusable(placed(&error)).hint(hint))
 }
 
-/// Error message with the path of the invalid value, if known.
+/// Formats a deserialization error with the path of the invalid value, if the path is known.
 fn placed(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     let (path, what) = (error.path().to_string(), error.inner());
     match path.as_str() {
@@ -121,7 +124,7 @@ fn placed(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     }
 }
 
-/// Deserializes a value from the fields of an object; errors name the path.
+/// Deserializes a value from the fields of a JSON object. Error messages contain the path of the invalid value.
 pub(crate) fn fields<T, E>(fields: serde_json::Map<String, Value>) -> Result<T, E>
 where
     T: DeserializeOwned,
@@ -135,20 +138,21 @@ fn header(request: &Request, name: HeaderName) -> Option<String> {
     request.headers().get(name)?.to_str().ok().map(str::to_owned)
 }
 
-/// Requires the content type `application/json`, which a form on another site cannot send.
+/// Checks that the content type is `application/json`. A form on another site cannot send this content type.
 fn check(kind: Option<String>, bytes: Bytes) -> Result<Bytes, Problem> {
     let kind = kind.unwrap_or_default().to_ascii_lowercase();
     match kind.split(';').next().unwrap_or_default().trim() {
         "application/json" => Ok(bytes),
         _ => {
-            let detail = "the content type of the request is not JSON";
+            let detail = "the content type of the request is not `application/json`";
             let problem = Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
             Err(problem.hint("send `Content-Type: application/json`"))
         }
     }
 }
 
-/// Deserializes a struct from a JSON object only: serde would also accept a list of its values in order.
+/// Deserializes a struct from a JSON object. A derived deserializer would also accept a list with the values of the
+/// fields in order, which this function rejects.
 pub(crate) fn object<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -157,7 +161,7 @@ where
     fields(serde_json::Map::deserialize(from)?)
 }
 
-/// Deserializes a list of structs, each from a JSON object only (see [`object`]).
+/// Deserializes a list of structs, each from a JSON object as in [`object`].
 pub(crate) fn objects<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,

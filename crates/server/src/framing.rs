@@ -1,42 +1,46 @@
-//! Rejects requests with both `Content-Length` and `Transfer-Encoding` (request smuggling).
+//! Rejects HTTP requests that have both a `Content-Length` and a `Transfer-Encoding` header (request smuggling).
 //!
-//! A proxy that uses one of the two headers and a server that uses the other see different requests on the same
-//! connection. hyper drops `Content-Length` before a handler sees the request, so this module reads the bytes before
-//! hyper does. It makes a request head with both headers invalid; hyper then answers 400 and closes the connection.
+//! If a proxy uses one of the two headers and a server uses the other, they see different requests on the same
+//! connection. hyper removes `Content-Length` before a handler sees the request, so this module parses the bytes before
+//! hyper does. It makes a request head with both headers invalid. hyper then responds with 400 and closes the
+//! connection.
 
-/// Bytes kept of each line: enough for the two header names and the value of `Content-Length`.
+/// Maximum number of bytes of a line that the parser stores: enough for the two header names and the value of
+/// `Content-Length`.
 const MAX_LINE: usize = 64;
 
 /// State of the parser within the requests of one connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum ParserState {
-    /// Before a request line, where empty lines are skipped.
+    /// The parser is before a request line, where empty lines are skipped.
     #[default]
     Start,
     Head,
-    /// In a body, with the number of bytes left.
+    /// The parser is in a body whose length is known, with this number of bytes left.
     Body(u64),
     ChunkSize,
-    /// In a chunk, with the number of bytes left.
+    /// The parser is in a chunk of a chunked body, with this number of bytes left.
     Chunk(u64),
     Trailers,
-    /// The framing is invalid, and hyper closes the connection.
+    /// The framing is invalid, so hyper closes the connection and the parser ignores all further bytes.
     Lost,
 }
 
-/// Parser of the request framing of one connection.
+/// Parser that finds where the requests on one connection begin and end.
 #[derive(Debug, Default)]
 pub(crate) struct RequestFraming {
     state: ParserState,
-    /// First [`MAX_LINE`] bytes of the current line, and its full length.
+    /// First [`MAX_LINE`] bytes of the current line.
     line: Vec<u8>,
+    /// Full length of the current line in bytes.
     line_length: u64,
     content_length: Option<u64>,
     chunked: bool,
 }
 
 impl RequestFraming {
-    /// Parses received bytes. Overwrites the end of a head that has both headers with an invalid byte (NUL).
+    /// Parses received bytes. If a request head has both length headers, overwrites the line feed at the end of the
+    /// head with a NUL byte, which makes the head invalid.
     pub(crate) fn read(&mut self, bytes: &mut [u8]) {
         let mut at = 0;
         while at < bytes.len() {
@@ -46,7 +50,7 @@ impl RequestFraming {
                     let here = (bytes.len() - at) as u64;
                     let read = here.min(*left);
                     *left -= read;
-                    #[expect(clippy::cast_possible_truncation, reason = "at most bytes.len()")]
+                    #[expect(clippy::cast_possible_truncation, reason = "at most `bytes.len()`")]
                     let read = read as usize;
                     at += read;
                     if *left == 0 {
@@ -77,7 +81,7 @@ impl RequestFraming {
         }
     }
 
-    /// Processes the end of a line; returns whether it ends a head that has both headers.
+    /// Processes the end of a line. Returns true if the line ends a request head that has both length headers.
     fn end_line(&mut self) -> bool {
         let line = std::mem::take(&mut self.line);
         let text = line.strip_suffix(b"\r").unwrap_or(&line);
@@ -101,7 +105,7 @@ impl RequestFraming {
             ParserState::ChunkSize => {
                 self.state = match chunk_size(text) {
                     Some(0) => ParserState::Trailers,
-                    // The line end after the chunk (LF or CRLF) is then parsed as an empty line.
+                    // The line end after the chunk data (LF or CRLF) is parsed as an empty line in this state.
                     Some(size) => ParserState::Chunk(size),
                     None if empty => ParserState::ChunkSize,
                     None => ParserState::Lost,
@@ -123,13 +127,13 @@ impl RequestFraming {
             self.chunked = true;
         } else if name.eq_ignore_ascii_case(b"content-length") {
             let length = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
-            // hyper rejects a value that is not a number.
+            // If the value is not a number, any length will do here, because hyper rejects the request.
             self.content_length = Some(length.unwrap_or(0));
         }
     }
 }
 
-/// Parses the size of a chunk from its line; ignores chunk extensions.
+/// Parses the size of a chunk from the line before the chunk; ignores chunk extensions.
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let digits = line.split(|byte| *byte == b';').next()?.trim_ascii();
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
@@ -141,7 +145,8 @@ mod tests {
 
     const BOTH: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
 
-    /// Number of heads that are made invalid if a stream arrives in pieces of `piece` bytes.
+    /// Number of request heads that the parser makes invalid if the bytes of `stream` arrive in pieces of `piece`
+    /// bytes.
     fn refused(stream: &str, piece: usize) -> usize {
         let mut framing = RequestFraming::default();
         let mut bytes = stream.as_bytes().to_vec();
@@ -151,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_with_both_length_headers_are_made_invalid() {
+    fn request_heads_with_both_length_headers_are_made_invalid() {
         let swapped =
             "POST / HTTP/1.1\r\ntransfer-ENCODING:chunked\r\nHost: a\r\ncontent-length:3\r\n\r\n";
         let bare_line_feeds =
@@ -175,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn parsing_stops_at_an_invalid_chunk_size() {
+    fn framing_parser_ignores_all_bytes_after_an_invalid_chunk_size() {
         let lost = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n";
         assert_eq!(refused(&format!("{lost}{BOTH}"), 5), 0);
     }

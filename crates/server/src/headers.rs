@@ -1,4 +1,4 @@
-//! Security headers that every response gets.
+//! Middleware that adds security headers to every response.
 
 use axum::extract::{Request, State};
 use axum::http::header::{
@@ -10,15 +10,16 @@ use axum::middleware::Next;
 
 use crate::App;
 
-/// Content security policy of the server's own pages: only same-origin resources, nothing inline.
+/// Content security policy of the server's own pages: only resources of the same origin, no inline scripts or styles.
 const OWN: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
      connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/// Content security policy of content that models, programs and workers wrote: no scripts, even if opened as a page.
+/// Content security policy of files that models, programs and agents wrote: a browser runs no scripts of the file, even
+/// if the file is opened as a page.
 pub(crate) const SANDBOX: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Middleware that adds the security headers a response does not have yet.
+/// Middleware that adds those security headers that a response does not have yet.
 pub(crate) async fn add(
     State(app): State<App>,
     request: Request,

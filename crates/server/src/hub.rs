@@ -1,8 +1,8 @@
-//! Fan-out of live events: one reader of the store, and any number of subscribers.
+//! Fan-out of live events: one task reads new events from the store, for any number of subscribers.
 //!
-//! Subscribers have no queues. Each has a cursor in the log and takes the events after it: from a buffer of recent
-//! encoded events that all subscribers share, or, if it is further behind, from the store. A slow subscriber costs only
-//! its connection: it delays no other, and loses no events.
+//! Subscribers have no queues. Each subscriber has a cursor in the log and reads the events after the cursor. It reads
+//! from a buffer of recent encoded events that all subscribers share. If the cursor is before the buffer, it reads from
+//! the store. So a slow subscriber delays no other subscriber and loses no events.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -18,21 +18,24 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of events in the shared buffer, and in one batch to a subscriber.
+/// Maximum number of events in the shared buffer.
 const MAX_RECENT: usize = 4096;
+
+/// Maximum number of events in one batch that a subscriber receives.
 const MAX_BATCH: usize = 64;
 
-/// Delay before a failed read of the store is retried, and interval of checks for subscribers that are gone.
+/// Delay before a failed read of the store is retried. Also the interval at which the reader task checks whether any
+/// subscriber is left.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Event that is encoded as a server-sent event.
+/// Event in its encoded form, as a server-sent event.
 #[derive(Debug, Clone)]
 pub(crate) struct EncodedEvent {
     pub(crate) id: u64,
-    /// Id of the run, or subject of the workspace in the audit log.
+    /// Id of the run that the event belongs to, or the audit-log subject of the workspace.
     subject: Arc<str>,
     frame: Bytes,
-    /// Whether it is the `run_ended` event of a run.
+    /// Whether this is the `run_ended` event of a run.
     pub(crate) ends: bool,
 }
 
@@ -52,7 +55,7 @@ impl EncodedEvent {
     }
 
     fn entry(entry: &AuditEntry) -> EncodedEvent {
-        // Some entries are sent under the names of the messages that workers get.
+        // If agents receive a message about an entry, the event has the name of that message.
         let name = match entry.action.as_str() {
             "submitted" => "DRAFT_READY",
             "applied" => "DRAFT_ACCEPTED",
@@ -73,28 +76,28 @@ pub(crate) fn frame(id: Option<u64>, name: &str, data: &Value) -> Bytes {
     if let Some(id) = id {
         frame.put_slice(format!("id: {id}\n").as_bytes());
     }
-    // One line per field is enough: neither our names nor compact JSON contain line breaks.
+    // Each field fits in one line: neither event names nor compact JSON contain line breaks.
     frame.put_slice(format!("event: {name}\ndata: {data}\n\n").as_bytes());
     frame.freeze()
 }
 
-/// Buffer of recent events.
+/// Buffer of recent events that all subscribers of a log share.
 #[derive(Debug, Default)]
 struct Recent {
     events: VecDeque<EncodedEvent>,
-    /// The buffer is complete from the event after this id.
+    /// The buffer contains all events with an id above this one, up to `last`.
     after: u64,
-    /// Id of the last event that was read.
+    /// Id of the last event that was read from the store.
     last: u64,
 }
 
-/// Fan-out of one log to its subscribers.
+/// Fan-out of the events of one log to the subscribers of the log.
 #[derive(Debug)]
 pub(crate) struct EventHub {
     log: StoreLog,
     store: Arc<dyn Store>,
     recent: RwLock<Recent>,
-    /// Id of the last event that was read; wakes waiting subscribers.
+    /// Id of the last event that was read from the store. A change wakes waiting subscribers.
     last: watch::Sender<u64>,
     followers: AtomicUsize,
     /// Notified when a subscriber is added.
@@ -117,7 +120,7 @@ impl EventHub {
         self.followers.load(Ordering::Relaxed)
     }
 
-    /// Reads new events from the store while there are subscribers, until `closing` is cancelled.
+    /// Reader task: reads new events from the store while there are subscribers, until `closing` is cancelled.
     pub(crate) async fn read(&self, closing: CancellationToken) {
         let work = async {
             loop {
@@ -125,10 +128,11 @@ impl EventHub {
                     self.subscribed.notified().await;
                 }
                 let read = self.fill_buffer().await;
-                // The buffer misses the events from here on, so the next subscriber starts from the store.
+                // From now on new events are not added to the buffer. So the buffer is cleared, and the next subscriber
+                // reads from the store.
                 *self.recent.write() = Recent::default();
                 if let Err(error) = read {
-                    tracing::warn!(%error, "cannot read events from the store");
+                    tracing::warn!(%error, "cannot read new events from the store, retrying");
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -139,9 +143,9 @@ impl EventHub {
         }
     }
 
-    /// Appends new events to the buffer until the last subscriber is gone.
+    /// Appends new events to the buffer until no subscriber is left.
     async fn fill_buffer(&self) -> Result<(), StoreError> {
-        // Start at the end of the log: subscribers read older events from the store.
+        // Start at the end of the log, because subscribers read older events from the store.
         let newest = self.newest().await?;
         {
             let mut recent = self.recent.write();
@@ -152,7 +156,7 @@ impl EventHub {
         while self.followers() > 0 {
             tokio::select! {
                 grown = self.store.grown(self.log, last) => grown?,
-                // Check whether the last subscriber is gone.
+                // Check again whether any subscriber is left.
                 () = tokio::time::sleep(PAUSE) => continue,
             }
             let events = self.after(None, last, MAX_RECENT / 2).await?;
@@ -177,7 +181,8 @@ impl EventHub {
         }
     }
 
-    /// Reads events after an id from the store: of the given subjects (runs, or one workspace), or of all.
+    /// Reads up to `limit` events after the id `after` from the store. `subjects` are the runs, or the one workspace,
+    /// whose events are read; `None` reads the events of all subjects.
     async fn after(
         &self,
         subjects: Option<&BTreeSet<String>>,
@@ -199,7 +204,8 @@ impl EventHub {
         })
     }
 
-    /// Subscribes to the events after an id: those of the given subjects, or all.
+    /// Subscribes to the events after the id `after`. `subjects` are the runs, or the one workspace, whose events are
+    /// received; `None` receives all events.
     pub(crate) fn follow(
         self: &Arc<Self>,
         subjects: Option<BTreeSet<String>>,
@@ -211,13 +217,13 @@ impl EventHub {
     }
 }
 
-/// Subscriber of a log, with its cursor.
+/// Subscriber of a log, with its cursor in that log.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     hub: Arc<EventHub>,
-    /// Runs or workspace to receive events of; `None` receives all.
+    /// Runs, or the workspace, whose events the subscriber receives; `None` receives all events.
     subjects: Option<BTreeSet<String>>,
-    /// Cursor: every event up to this id was received or skipped.
+    /// Cursor: the subscriber has received or skipped every event up to this id.
     after: u64,
     changes: watch::Receiver<u64>,
 }
@@ -241,14 +247,16 @@ impl Subscriber {
             self.after = last;
             return Ok(found);
         }
-        // The cursor is before the buffer: read from the store.
+        // The cursor is before the start of the buffer, so read from the store.
         let found = self.hub.after(self.subjects.as_ref(), self.after, MAX_BATCH).await?;
-        // If the store has no matching event, there is none before the buffer either.
+        // If the store has no matching event, the cursor moves to the start of the buffer: no matching event is before
+        // it.
         self.after = found.last().map_or(self.after.max(before), |event| event.id);
         Ok(found)
     }
 
-    /// Start of the buffer; and if the cursor is not before it, the next matching events and the last id examined.
+    /// Returns the id after which the buffer starts. If the cursor is not before the buffer, also returns the next
+    /// matching events and the id of the last examined event.
     fn recent(&self) -> (u64, Option<(Vec<EncodedEvent>, u64)>) {
         let recent = self.hub.recent.read();
         if self.after < recent.after || recent.last == 0 {
@@ -269,7 +277,7 @@ impl Subscriber {
         (recent.after, Some((found, last)))
     }
 
-    /// Next batch of events from the store, which may be ahead of the buffer.
+    /// Next batch of events, read from the store, which may already contain newer events than the buffer.
     pub(crate) async fn next_kept(&mut self) -> Result<Vec<EncodedEvent>, StoreError> {
         let found = self.hub.after(self.subjects.as_ref(), self.after, MAX_BATCH).await?;
         self.after = found.last().map_or(self.after, |event| event.id);
@@ -278,12 +286,12 @@ impl Subscriber {
 
     /// Waits until the hub has read new events.
     pub(crate) async fn more(&mut self) {
-        // Cannot fail: the hub owns the sender, and this subscriber holds the hub.
+        // Cannot fail: the hub owns the sender, and this subscriber has a reference to the hub.
         let _ = self.changes.changed().await;
     }
 }
 
-/// Concatenates encoded events.
+/// Concatenates the encoded forms of several events.
 pub(crate) fn joined(events: &[EncodedEvent]) -> Bytes {
     match events {
         [one] => one.frame.clone(),
@@ -304,7 +312,7 @@ mod tests {
 
     use super::*;
 
-    /// Hub without a reader task, and 30 runs: at first, subscribers read from the store.
+    /// Creates 30 runs, and a hub without a reader task, so that subscribers read from the store at first.
     async fn hub_with_runs(store: &Arc<dyn Store>) -> (Arc<EventHub>, Vec<Lease>) {
         let mut claims = Vec::new();
         for _ in 0..30 {
@@ -318,7 +326,7 @@ mod tests {
             };
             claims.push(store.create_run(new, "").await.unwrap().1);
         }
-        // In the order in which the store is queried.
+        // Sort the runs in the order in which the store is queried.
         claims.sort_by_key(|claim| claim.run.to_string());
         (EventHub::new(StoreLog::Events, store.clone()), claims)
     }
@@ -336,7 +344,7 @@ mod tests {
         let writer = tokio::spawn(async move {
             for number in 0..all {
                 if number % 2 == 0 {
-                    // Do not write faster than the subscriber reads.
+                    // Pause, so that the writer is not faster than the subscriber.
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
                 // Alternate between the first and the last run of the query.
@@ -365,7 +373,7 @@ mod tests {
                 if writer.is_finished() && follower.after >= hub.newest().await.unwrap() {
                     break;
                 }
-                // Let the reader task run, which may be behind.
+                // Wait for the reader task of the hub, which may not have read the newest events yet.
                 let _ = tokio::time::timeout(Duration::from_millis(20), follower.more()).await;
             }
             received.extend(events.iter().map(|event| event.id));

@@ -1,4 +1,4 @@
-//! JSON of requests: integers may be written with a zero fraction, and duplicate fields are errors.
+//! JSON parser for requests. It accepts integers that are written with a zero fraction, and rejects duplicate fields.
 
 use std::fmt;
 
@@ -6,7 +6,8 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// JSON value in which `3500.0` is the integer 3500, as in JSON Schema, and no field is duplicated.
+/// JSON value from a request. A number such as `3500.0` is parsed as the integer 3500, as JSON Schema requires. An
+/// object with a duplicate field is rejected.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Json(pub(crate) Value);
 
@@ -48,7 +49,7 @@ impl<'de> Visitor<'de> for JsonVisitor {
         reason = "the value is whole and within the bounds of the type"
     )]
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        // Exclusive upper bounds: `u64::MAX as f64` rounds up to a value that does not fit.
+        // The upper bound is exclusive, because `u64::MAX as f64` rounds up to a value that does not fit in a `u64`.
         Ok(match value {
             whole if whole.fract() == 0.0 && (0.0..u64::MAX as f64).contains(&whole) => {
                 (whole as u64).into()
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_with_a_zero_fraction_become_integers() {
+    fn numbers_with_a_zero_fraction_are_parsed_as_integers() {
         for (text, value) in [
             ("3500.0", json!(3500)),
             ("-2.0", json!(-2)),
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicate_fields_and_trailing_text_are_rejected() {
+    fn json_with_duplicate_fields_or_trailing_text_is_rejected() {
         assert!(
             read("{\"a\": 1, \"a\": 2}").unwrap_err().to_string().contains("duplicate field `a`")
         );

@@ -1,4 +1,4 @@
-//! Everything that depends on the kind of a run. No other module of the server matches on the kind.
+//! Functions and types that depend on the kind of a run. No other module of the server distinguishes kinds of runs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::api::asks::within;
 use crate::api::start::refuse_dear;
 use crate::problem::Problem;
 
-/// Input of a run, and its result once it is done, by its kind.
+/// Input of a run, and its result once the run is done. Their types depend on the kind of the run.
 #[derive(JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[expect(dead_code, reason = "schema only: the server sends input and result as stored")]
@@ -50,7 +50,8 @@ pub(crate) enum ContentByKind {
     },
 }
 
-/// Input of a run. In a run of kind `work`, the name of the workspace on this server replaces its path.
+/// Returns the input of a run. In the input of a `work` run, the path of the workspace is replaced by the name that the
+/// workspace has on this server.
 pub(crate) fn input(app: &App, run: &Run) -> Value {
     let mut input = run.input.clone();
     if run.kind == RunKind::Work {
@@ -60,7 +61,7 @@ pub(crate) fn input(app: &App, run: &Run) -> Value {
     input
 }
 
-/// Transcript of a run, by its kind
+/// Transcripts of a run. Their type depends on the kind of the run.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Transcripts {
@@ -71,7 +72,7 @@ pub(crate) enum Transcripts {
 }
 
 impl Transcripts {
-    /// Transcripts of a run; `of_move` selects one move of a consultation.
+    /// Reads the transcripts of a run from its records; `of_move` selects one move of a consultation.
     pub(crate) fn new(run: &Run, records: &[EffectRecord], of_move: Option<&str>) -> Transcripts {
         match run.kind {
             RunKind::Debate => {
@@ -90,7 +91,7 @@ impl Transcripts {
     }
 }
 
-/// Scores in the result of a run; `None` until it has a result.
+/// Returns the scores in the result of a debate or consultation; `None` until the run has a result.
 pub(crate) fn scores(run: &Run) -> Result<Option<Value>, Problem> {
     match run.kind {
         RunKind::Debate => Ok(run.result.clone().map(|verdict| json!([verdict]))),
@@ -104,19 +105,20 @@ pub(crate) fn scores(run: &Run) -> Result<Option<Value>, Problem> {
 
 /// Content of a document of a consultation.
 pub(crate) enum ConsultDocument {
-    /// Rendered from the final report.
+    /// Content that was rendered from the final report of the consultation.
     Rendered(Vec<u8>),
-    /// Stored while the consultation runs, with its size.
+    /// Id and size in bytes of a document that was stored while the consultation was running.
     Stored(ArtifactId, u64),
 }
 
-/// Documents of a consultation by name: rendered from its report, or those stored so far if it is not done.
+/// Returns the documents of a consultation with their names. If the consultation is done, they are rendered from its
+/// report; otherwise they are the documents stored so far.
 pub(crate) async fn documents(
     app: &App,
     run: &Run,
 ) -> Result<Vec<(String, ConsultDocument)>, Problem> {
     if run.kind != RunKind::Consult {
-        let detail = format!("`{}` has no documents: not a consultation", run.id);
+        let detail = format!("`{}` has no documents: the run is not a consultation", run.id);
         return Err(Problem::not_found(detail));
     }
     if run.result.is_none() {
@@ -135,7 +137,7 @@ pub(crate) async fn documents(
     Ok(rendered.map(|(name, bytes)| (name, ConsultDocument::Rendered(bytes))).collect())
 }
 
-/// Files that the last program of a run left in its working folder.
+/// Returns the files that the last program of a code run wrote to its working folder; none for other kinds of runs.
 pub(crate) async fn left_files(app: &App, run: &Run) -> Result<Vec<OutputFile>, Problem> {
     match run.kind {
         RunKind::Code => {
@@ -146,12 +148,12 @@ pub(crate) async fn left_files(app: &App, run: &Run) -> Result<Vec<OutputFile>, 
     }
 }
 
-/// Whether a cluster worker may be running programs of this run, so that their live output can be followed.
+/// Whether programs of this run may be running now, so that their live output can be read from a cluster worker.
 pub(crate) fn runs_programs(run: &Run) -> bool {
     run.kind == RunKind::Code && run.status == RunStatus::Running
 }
 
-/// Creates a fork of a run.
+/// Creates a fork of a debate or consultation; other kinds of runs cannot be forked.
 pub(crate) async fn fork(
     app: &App,
     run: &Run,
@@ -162,7 +164,7 @@ pub(crate) async fn fork(
     let at = at.map(|at| at.parse::<ForkPoint>()).transpose();
     let at = at.map_err(|error| Problem::unusable(error.to_string()))?;
     if at.is_none() && !told.is_empty() {
-        return Err(Problem::unusable("`told` requires `at`"));
+        return Err(Problem::unusable("the field `told` requires the field `at`"));
     }
     let settings = settings.applied(&services.settings)?;
     services.settings = Arc::new(settings_of_run(&settings, run)?);
@@ -172,7 +174,8 @@ pub(crate) async fn fork(
     Ok(match run.kind {
         RunKind::Debate => {
             if !models.is_empty() {
-                return Err(Problem::unusable("`models` applies only to a consultation"));
+                let detail = "the field `models` applies only to the fork of a consultation";
+                return Err(Problem::unusable(detail));
             }
             let rounds = rounds.map(|rounds| within("rounds", rounds, 50)).transpose()?;
             let ask = DebateRequest { document, rounds, ..DebateRequest::default() };
@@ -181,7 +184,8 @@ pub(crate) async fn fork(
         }
         RunKind::Consult => {
             if document.is_some() || rounds.is_some() {
-                let detail = "`document` and `rounds` apply only to a debate";
+                let detail =
+                    "the fields `document` and `rounds` apply only to the fork of a debate";
                 return Err(Problem::unusable(detail));
             }
             let plan = ConsultPlan::forked(run, &from, models, &*app.store).await?;
@@ -191,7 +195,9 @@ pub(crate) async fn fork(
         }
         other => {
             let detail = format!("a run of kind `{other}` cannot be forked");
-            return Err(Problem::unusable(detail).hint("fork a debate or a consultation"));
+            return Err(
+                Problem::unusable(detail).hint("only debates and consultations can be forked")
+            );
         }
     })
 }

@@ -1,8 +1,8 @@
 //! HTTP server: the API, the MCP tools, the event streams and the web page.
 //!
 //! [`Server::bind`] opens the port; [`Server::run`] serves requests until it is cancelled. The run supervisor executes
-//! the runs, also after their client has disconnected. Events of runs go to the store, and the hub sends them to
-//! subscribers. A server that was stopped or killed resumes its runs at the next start.
+//! the runs, even after the client that started a run has disconnected. The events of runs are written to the store,
+//! and the event hub sends them to subscribers. A server that was stopped or killed resumes its runs at the next start.
 
 mod api;
 mod auth;
@@ -53,7 +53,7 @@ pub use page::page_missing;
 pub use tokens::{ScopedTokens, TokenError, TokenInfo};
 pub use tools::{CodeServer, DraftServer, McpSessionEnd, serve_stdio};
 
-/// How long a stopping server waits for decisions on drafts that are in progress.
+/// Maximum time that a stopping server waits until the gate's decisions in progress on drafts are made.
 const PENDING_DECISIONS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Configuration of the server.
@@ -65,12 +65,12 @@ pub struct ServerOptions {
     pub exposure: Exposure,
     /// Accepted values of the `Host` header, besides `localhost` and the listening address.
     pub names: Vec<String>,
-    /// Folders that requests may refer to, by name.
+    /// Folders on the server that requests may use, by the names that requests use for them.
     pub roots: BTreeMap<String, PathBuf>,
     /// Maximum size of a request body in bytes.
     pub max_request_size: usize,
     pub starts_per_minute: u32,
-    /// Maximum number of runs executed at once.
+    /// Maximum number of runs that the server executes at once.
     pub max_running: usize,
 }
 
@@ -80,12 +80,12 @@ pub(crate) struct AppState {
     services: Services,
     store: Arc<dyn Store>,
     docket: Arc<RunSupervisor>,
-    /// Event stream of runs.
+    /// Fan-out of the events of runs.
     events: Arc<EventHub>,
-    /// Event stream of drafts, from the audit log.
+    /// Fan-out of the entries of the audit log, which are the events of workspaces.
     audit: Arc<EventHub>,
     desks: Workspaces,
-    /// Backends and warm pools of all sandboxes that this server creates.
+    /// Sandbox backends and warm pools that all requests and runs of this server share.
     backends: Arc<SharedBackends>,
     guard: AccessGuard,
     /// Whether this process terminates TLS.
@@ -93,15 +93,16 @@ pub(crate) struct AppState {
     pace: StartLimit,
     max_request_size: usize,
     closing: CancellationToken,
-    /// Held during `GET /api/doctor`, which starts sandboxes: one check at a time.
+    /// Lock that `GET /api/doctor` holds, so that only one check, which starts sandboxes, runs at a time.
     examined: tokio::sync::Mutex<()>,
-    /// Whether no other server used this store at startup: then the servers that started the leftover runs are dead.
+    /// Whether no other server process used this store when this server started. If true, every server process that
+    /// left unfinished runs is dead.
     alone: bool,
-    /// Shared lock that every server of a store holds while it runs.
+    /// File with the shared lock that every server process of a store holds while it runs.
     _lock: Option<std::fs::File>,
 }
 
-/// Handle to the shared state; each request gets a clone.
+/// Reference to the state that all requests share; each request has a clone of it.
 #[derive(Debug, Clone)]
 pub(crate) struct App(Arc<AppState>);
 
@@ -114,11 +115,11 @@ impl Deref for App {
 }
 
 impl AppState {
-    /// Path of a folder that the operator allowed with `--root`.
+    /// Returns the path of a folder that the operator allowed with `assize serve --root`, by its name.
     pub(crate) fn root(&self, name: &str) -> Result<&Path, Problem> {
         self.desks.folder(name).ok_or_else(|| {
             let known: Vec<&str> = self.desks.names().collect();
-            let problem = Problem::not_found("unknown folder: not allowed on this server");
+            let problem = Problem::not_found("this server allows no folder with this name");
             match known.is_empty() {
                 true => problem.hint("allow a folder with `assize serve --root NAME=FOLDER`"),
                 false => problem.hint(format!("allowed folders: {}", known.join(", "))),
@@ -126,14 +127,14 @@ impl AppState {
         })
     }
 
-    /// Takes one start from the rate limit, or returns 429.
+    /// Counts one start against the rate limit; returns a 429 problem if the limit is reached.
     pub(crate) fn pace(&self) -> Result<(), Problem> {
         self.pace.take()
     }
 }
 
-/// Fills the warm pool of the default backend. In a cluster the workers have the pools, and this server opens one only
-/// with the first request that needs a sandbox here.
+/// Fills the warm pool of the default sandbox backend. In a cluster this function does nothing: the workers have the
+/// warm pools, and this server opens a pool only for the first request that needs a sandbox on this machine.
 async fn warm_up(app: App) {
     if app.services.member.is_some() {
         return;
@@ -145,19 +146,20 @@ async fn warm_up(app: App) {
         () = app.closing.cancelled() => return,
     };
     if let Err(failure) = started {
-        tracing::warn!(error = failure.message(), "cannot fill the warm pool");
+        tracing::warn!(error = failure.message(), "cannot fill the warm pool of idle sandboxes");
     }
 }
 
-/// Takes the lock that all servers of a store share. The flag tells whether no other server holds it; `None` if the
-/// lock cannot be taken.
+/// Acquires the lock that all server processes of a store share. Returns the locked file, and whether no other server
+/// process held the lock; `None` if the lock cannot be acquired.
 fn lock_store(services: &Services) -> Option<(std::fs::File, bool)> {
     let open = |more: &str| {
         let mut name = services.store_path().into_os_string();
         name.push(more);
         std::fs::OpenOptions::new().create(true).append(true).open(name).ok()
     };
-    // Between the exclusive probe and the shared lock the file is unlocked, so a second lock serialises this function.
+    // The file is unlocked for a moment between the test with an exclusive lock and the shared lock. A second lock
+    // ensures that only one process executes this function at a time.
     let turn = open("-server-turn")?;
     turn.lock().ok()?;
     let file = open("-server")?;
@@ -169,7 +171,7 @@ fn lock_store(services: &Services) -> Option<(std::fs::File, bool)> {
     Some((file, alone))
 }
 
-/// Server that is bound to its address.
+/// HTTP server that is bound to its address.
 #[derive(Debug)]
 pub struct Server {
     app: App,
@@ -191,7 +193,7 @@ impl Server {
             let failure = Failure::new(FailureKind::Environment, message);
             match error.kind() {
                 std::io::ErrorKind::AddrInUse => {
-                    failure.hint("the address is in use; choose another with `--listen`")
+                    failure.hint("the address is in use; choose another address with `--listen`")
                 }
                 _ => failure,
             }
@@ -200,7 +202,7 @@ impl Server {
         let address = listener.local_addr().map_err(failed)?;
         let local = matches!(options.exposure, Exposure::Local);
         let desks = Workspaces::open(options.roots, &services, &store)?;
-        // A cluster has no store file to lock.
+        // With a cluster, runs are stored in NATS, so there is no store file to lock.
         let lock = if services.member.is_some() { None } else { lock_store(&services) };
         let (lock, alone) = lock.unzip();
         let alone = alone.unwrap_or(false);
@@ -225,7 +227,7 @@ impl Server {
         Ok(Server { app, listener, exposure: options.exposure, address })
     }
 
-    /// Address that the server listens on, with the port that the system assigned.
+    /// Address that the server listens on, with the actual port if the system assigned one.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -236,7 +238,8 @@ impl Server {
         link.map_err(|error| Failure::from_error(FailureKind::Environment, &error))
     }
 
-    /// Resumes the runs of an earlier server process, then serves until it is cancelled. Runs are paused at that point.
+    /// Resumes the unfinished runs of an earlier server process, then serves requests until `cancel` is cancelled. Then
+    /// pauses all runs and stops.
     pub async fn run(self, cancel: Cancel) -> Result<(), Failure> {
         let Server { app, listener, exposure, .. } = self;
         let _here = app.services.announce_server().await?;
@@ -244,7 +247,8 @@ impl Server {
         let resumed = app.docket.go_on(&app.services, &roots, app.alone).await?;
         if resumed > 0 {
             let runs = if resumed == 1 { "run" } else { "runs" };
-            app.services.reporter.note(&format!("resumed {resumed} {runs}"));
+            let note = format!("resumed {resumed} {runs} that an earlier server left unfinished");
+            app.services.reporter.note(&note);
         }
         mcp::tidy(&app).await;
         let warming = tokio::spawn(warm_up(app.clone()));
@@ -256,12 +260,12 @@ impl Server {
         let stopping = async {
             cancel.cancelled().await;
             app.closing.cancel();
-            // Pause the runs at once, so that a client that is slow to disconnect does not let them spend more.
+            // Pause the runs without waiting for connections to close, so that they make no further model calls.
             app.docket.close().await;
         };
         tokio::join!(serving, stopping);
         for (_, service) in app.desks.all() {
-            // The next process makes the decisions that take longer.
+            // The next server process makes the decisions that are not finished after the timeout.
             let _ =
                 tokio::time::timeout(PENDING_DECISIONS_TIMEOUT, service.finish_deciding()).await;
         }

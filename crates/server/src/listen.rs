@@ -1,4 +1,4 @@
-//! Connections: plain or TLS, with timeouts and graceful shutdown.
+//! Accepts and serves HTTP connections, plain or with TLS, with timeouts and a graceful shutdown.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -25,20 +25,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::framing::RequestFraming;
 
-/// How long a client may leave sent bytes unacknowledged before the connection is closed.
+/// Maximum time for which a client may leave sent bytes unacknowledged before the connection is closed.
 const UNREAD: Duration = Duration::from_secs(120);
 
-/// How long a TLS handshake may take.
+/// Maximum duration of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// How clients reach the server.
 #[derive(Debug, Clone)]
 pub enum Exposure {
-    /// Plain HTTP, from this machine only.
+    /// Clients use plain HTTP, from this machine only.
     Local,
-    /// HTTPS, terminated by this process.
+    /// Clients use HTTPS, and this process terminates TLS.
     Tls(TlsCertificate),
-    /// HTTPS, terminated by a reverse proxy.
+    /// Clients use HTTPS, and a reverse proxy terminates TLS.
     Proxy,
 }
 
@@ -48,15 +48,15 @@ pub struct TlsCertificate(Arc<ServerConfig>);
 
 impl fmt::Debug for TlsCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Certificate(…)")
+        f.write_str("TlsCertificate(…)")
     }
 }
 
 impl TlsCertificate {
-    /// Reads the certificate chain and the key from PEM files.
+    /// Reads the certificate chain and the private key from PEM files.
     pub fn read(certificate: &Path, key: &Path) -> Result<TlsCertificate, Failure> {
         let refused = |path: &Path, why: &dyn fmt::Display| {
-            let message = format!("cannot use `{}`: {why}", path.display());
+            let message = format!("cannot use `{}` for TLS: {why}", path.display());
             Failure::new(FailureKind::Usage, message)
         };
         let chain = CertificateDer::pem_file_iter(certificate)
@@ -72,16 +72,16 @@ impl TlsCertificate {
     }
 }
 
-/// How long a client may take to send the head of a request.
+/// Maximum time that a client may take to send the head of a request.
 const HEADERS: Duration = Duration::from_secs(20);
 
-/// How long requests in progress may take once the server stops.
+/// Maximum time that requests in progress have to complete when the server stops.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Maximum buffer of one connection in each direction, besides the response body being sent.
+/// Maximum size in bytes of the buffer of one connection in each direction, not counting the response body being sent.
 const BUFFER: usize = 32 << 10;
 
-/// Serves until `stop` is cancelled; requests in progress then have [`GRACE`] to end.
+/// Accepts and serves connections until `stop` is cancelled. Then waits up to [`GRACE`] for requests in progress.
 pub(crate) async fn serve(
     mut listener: TcpListener,
     exposure: Exposure,
@@ -118,22 +118,23 @@ pub(crate) async fn serve(
             let (reader, writer) = tokio::io::split(stream);
             let reader = CheckedReader { reader, framing: RequestFraming::default() };
             let stream = TokioIo::new(tokio::io::join(reader, writer));
-            // An error here is normal: a client may close the connection at any time.
+            // Errors are ignored, because a client may close the connection at any time.
             let _ = watcher.watch(http.serve_connection(stream, service)).await;
         });
     }
     let _ = tokio::time::timeout(GRACE, connections.shutdown()).await;
 }
 
-/// Closes connections whose peer is gone or stuck, and sends small writes at once.
+/// Sets the socket options of a connection: close it if the client no longer acknowledges data, and send small writes
+/// at once.
 fn set_options(stream: &TcpStream) {
     let socket = socket2::SockRef::from(stream);
     let _ = socket.set_tcp_user_timeout(Some(UNREAD));
-    // Events are short, and the client should get each without delay.
+    // Events are short, and clients should receive each event without delay.
     let _ = socket.set_tcp_nodelay(true);
 }
 
-/// Reader of a connection that checks incoming requests for ambiguous lengths.
+/// Reader of a connection that rejects requests with two contradictory length headers (see [`RequestFraming`]).
 struct CheckedReader<R> {
     reader: R,
     framing: RequestFraming,

@@ -19,13 +19,13 @@ use crate::extract::PATIENCE;
 use crate::json::Json;
 use crate::problem::Problem;
 
-/// Maximum size of a message in bytes; drafts are far smaller.
+/// Maximum size of an MCP message in bytes. The drafts that messages contain are far smaller.
 const MAX_MESSAGE: usize = 8 << 20;
 
-/// Maximum size in bytes of a plain-text error of the MCP library.
+/// Maximum size in bytes of a plain-text error response of the MCP library.
 const MAX_ERROR_TEXT: usize = 64 << 10;
 
-/// Token scope that an MCP path requires; `None` for other paths.
+/// Returns the token scope that an MCP path requires, such as `drafts/NAME`; `None` for other paths.
 pub(crate) fn scope(path: &str) -> Option<&str> {
     path.strip_prefix("/mcp/").map(|scope| scope.trim_end_matches('/'))
 }
@@ -46,12 +46,14 @@ pub(crate) fn routes(app: &App) -> Router<App> {
     router.layer(map_response(plain_text_to_problem))
 }
 
-/// Maximum number of sessions of one caller at one endpoint, and maximum size in bytes of an `initialize` request. The
-/// request is kept in memory as long as its session.
+/// Maximum number of MCP sessions that one caller may have open at one endpoint.
 const MAX_SESSIONS: usize = 64;
+
+/// Maximum size in bytes of an `initialize` request. The request stays in memory as long as its MCP session.
 const MAX_INITIALIZE: usize = 64 << 10;
 
-/// Middleware: reads the whole message, then checks the session limit, the session's owner and the request id.
+/// Middleware of the MCP endpoints: reads the whole message, then checks the session limit, the owner of the session
+/// and the request id.
 async fn admit(
     State((open, max_message)): State<(Arc<McpSessions>, usize)>,
     request: Request,
@@ -59,7 +61,7 @@ async fn admit(
 ) -> Response {
     let (parts, body) = request.into_parts();
     let too_long = |limit: usize| {
-        let detail = format!("the message is larger than {limit} bytes, or truncated");
+        let detail = format!("the MCP message is larger than {limit} bytes, or truncated");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail).into_response()
     };
     let read = axum::body::to_bytes(body, max_message);
@@ -67,7 +69,7 @@ async fn admit(
         Ok(Ok(bytes)) => bytes,
         Ok(Err(_)) => return too_long(max_message),
         Err(_) => {
-            let detail = "timed out while reading the message";
+            let detail = "timed out while reading the MCP message";
             return Problem::new(StatusCode::REQUEST_TIMEOUT, detail).into_response();
         }
     };
@@ -76,11 +78,12 @@ async fn admit(
     let session = parts.headers.get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
     let message = match serde_json::from_slice::<Json>(&bytes) {
         Ok(Json(message)) => message,
-        // A duplicate field: this check and the MCP library could read different messages.
+        // The message has a duplicate field: this middleware and the MCP library could use different values of the
+        // field.
         Err(error) if error.is_data() => {
             return Problem::unusable(error.to_string()).into_response();
         }
-        // The MCP library reports the syntax error.
+        // The message has a syntax error, which the MCP library reports.
         Err(_) => Value::Null,
     };
     let method = message["method"].as_str().unwrap_or_default();
@@ -91,10 +94,11 @@ async fn admit(
             return too_long(MAX_INITIALIZE);
         }
         let Some(room) = open.room(&caller, MAX_SESSIONS).await else {
-            let detail =
-                format!("the limit of {MAX_SESSIONS} sessions of this token here is reached");
+            let detail = format!(
+                "the limit of {MAX_SESSIONS} open MCP sessions per token and endpoint is reached"
+            );
             let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail);
-            return problem.hint("end unused sessions with DELETE").into_response();
+            return problem.hint("end unused MCP sessions with DELETE").into_response();
         };
         let response = next.run(request).await;
         if let Some(id) = response.headers().get(SESSION).and_then(|id| id.to_str().ok()) {
@@ -117,26 +121,29 @@ async fn admit(
     }
 }
 
-/// Header with the id of a session.
+/// Name of the header that contains the id of an MCP session.
 const SESSION: &str = "mcp-session-id";
 
-/// Error response to a request that the session check refused.
+/// Converts the reason why an MCP request was refused to a problem.
 fn refused(refusal: SessionRefusal) -> Problem {
     match refusal {
-        SessionRefusal::UnknownSession => Problem::not_found("unknown session for this token")
-            .hint("open a new session with `initialize`"),
+        SessionRefusal::UnknownSession => {
+            Problem::not_found("unknown MCP session: no session of this token has this id")
+                .hint("open a new session with `initialize`")
+        }
         SessionRefusal::DuplicateId => Problem::conflict(
-            "a request with this id is in flight in this session, or was cancelled",
+            "an MCP request with the same id is in flight in this session, or was cancelled",
         )
         .hint("give every request of a session a unique id"),
         SessionRefusal::TooManyInFlight => {
-            let detail = "too many requests are in flight in this session";
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).hint("wait for their responses")
+            let detail = "too many requests are in flight in this MCP session";
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)
+                .hint("wait for the responses to earlier requests")
         }
     }
 }
 
-/// Converts plain-text errors of the MCP library to problem details.
+/// Converts a plain-text error response of the MCP library to problem details. Other responses are not changed.
 async fn plain_text_to_problem(response: Response) -> Response {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let plain = kind.is_none_or(|kind| kind.starts_with("text/plain"));
@@ -154,10 +161,10 @@ async fn plain_text_to_problem(response: Response) -> Response {
     problem
 }
 
-/// Deletes old drafts, and starts the decisions that an earlier process left pending.
+/// For each workspace, deletes old drafts and starts the decisions that were pending when an earlier process ended.
 pub(crate) async fn tidy(app: &App) {
     for (name, service) in app.desks.all() {
-        // No drafts were ever made here; the folder may contain only documents for consultations.
+        // No draft was ever created in this folder. It may contain only documents for consultations.
         if !service.workspace().join(HANDOFF).is_dir() {
             continue;
         }
@@ -166,7 +173,8 @@ pub(crate) async fn tidy(app: &App) {
             service.begin_to_decide_what_is_left().await
         };
         if let Err(error) = tidied.await {
-            app.services.reporter.warn(&format!("`{name}`: {error}"));
+            let warning = format!("cannot clean up the drafts of the workspace `{name}`: {error}");
+            app.services.reporter.warn(&warning);
         }
     }
 }

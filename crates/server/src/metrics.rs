@@ -1,4 +1,4 @@
-//! Metrics of the server in the Prometheus text format.
+//! `/metrics`: metrics of the server in the Prometheus text format.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use crate::App;
 use crate::problem::Problem;
 
-/// Writer of the metrics text.
+/// Text of the `/metrics` response while it is being written.
 #[derive(Default)]
 struct MetricsText(String);
 
@@ -41,7 +41,7 @@ impl MetricsText {
     }
 }
 
-/// Prometheus metrics
+/// Read the metrics of the server
 #[utoipa::path(
     get, path = "/metrics", tag = "machine",
     responses((status = 200, description = "Metrics in the Prometheus text format", content_type = "text/plain", body = String)),
@@ -50,15 +50,24 @@ impl MetricsText {
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
     let mut page = MetricsText::default();
     let docket = app.docket.figures();
-    page.add("runs_running", "gauge", "Runs that this server executes.", docket.running as f64);
-    page.help("runs_begun_total", "counter", "Runs started or resumed, by kind.");
+    page.add(
+        "runs_running",
+        "gauge",
+        "Number of runs that this server is executing.",
+        docket.running as f64,
+    );
+    page.help(
+        "runs_begun_total",
+        "counter",
+        "Number of runs that this server started or resumed, by kind.",
+    );
     for (kind, count) in &docket.begun {
         page.value("runs_begun_total", &[("kind", kind.name())], *count as f64);
     }
     page.help(
         "runs_ended_total",
         "counter",
-        "Runs that ended on this server, by kind and outcome.",
+        "Number of runs that ended on this server, by kind and outcome.",
     );
     for ((kind, how), count) in &docket.ended {
         page.value("runs_ended_total", &[("kind", kind.name()), ("how", how)], *count as f64);
@@ -67,16 +76,20 @@ pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
     page.add(
         "model_calls_total",
         "counter",
-        "Model calls that were answered.",
+        "Number of model calls that were answered.",
         totals.calls as f64,
     );
     page.add(
         "model_calls_lost_total",
         "counter",
-        "Model calls in flight when their process died.",
+        "Number of model calls that were in flight when the process that made them died.",
         totals.lost_calls as f64,
     );
-    page.help("model_tokens_total", "counter", "Tokens of all model calls.");
+    page.help(
+        "model_tokens_total",
+        "counter",
+        "Number of input, cached input and output tokens of all model calls.",
+    );
     let usage = &totals.usage;
     let fresh = usage.input.saturating_sub(usage.cached_input);
     for (direction, tokens) in
@@ -87,36 +100,50 @@ pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
     page.add(
         "model_cost_dollars_total",
         "counter",
-        "Cost of the calls with a known price.",
+        "Cost in dollars of the model calls whose price is known.",
         totals.cost.dollars(),
     );
     warm_pools(&app, &mut page);
     sandboxes(&app, &mut page).await?;
     gate(&app, &mut page).await?;
-    page.help("event_followers", "gauge", "Connected subscribers of event streams.");
+    page.help(
+        "event_followers",
+        "gauge",
+        "Number of connected clients that receive an event stream.",
+    );
     for (log, hub) in [("runs", &app.events), ("drafts", &app.audit)] {
         page.value("event_followers", &[("of", log)], hub.followers() as f64);
     }
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response())
 }
 
-/// Metrics of the warm pools, by isolation.
+/// Writes the metrics of the warm pools, by isolation.
 #[expect(clippy::cast_precision_loss, reason = "metrics need no exact integers")]
 fn warm_pools(app: &App, page: &mut MetricsText) {
     type Value = fn(&PoolMetrics) -> f64;
     let figures: [(&str, &str, &str, Value); 5] = [
-        ("warm_pool_size", "gauge", "Capacity of the warm pool.", |pool| pool.size as f64),
-        ("warm_pool_idle", "gauge", "Idle sandboxes in the warm pool.", |pool| pool.idle as f64),
-        ("warm_pool_hits_total", "counter", "Requests served by an idle sandbox.", |pool| {
-            pool.hits as f64
+        ("warm_pool_size", "gauge", "Maximum number of idle sandboxes in the warm pool.", |pool| {
+            pool.size as f64
         }),
-        ("warm_pool_misses_total", "counter", "Requests that had to start a sandbox.", |pool| {
-            pool.misses as f64
+        ("warm_pool_idle", "gauge", "Current number of idle sandboxes in the warm pool.", |pool| {
+            pool.idle as f64
         }),
+        (
+            "warm_pool_hits_total",
+            "counter",
+            "Number of sandbox requests that used an idle sandbox of the warm pool.",
+            |pool| pool.hits as f64,
+        ),
+        (
+            "warm_pool_misses_total",
+            "counter",
+            "Number of sandbox requests that had to start a new sandbox.",
+            |pool| pool.misses as f64,
+        ),
         (
             "warm_pool_low_memory",
             "gauge",
-            "1 while the warm pool is not refilled because free memory is low.",
+            "1 while the refill of the warm pool is suspended because free memory is low, else 0.",
             |pool| f64::from(u8::from(pool.low_memory)),
         ),
     ];
@@ -127,7 +154,11 @@ fn warm_pools(app: &App, page: &mut MetricsText) {
             page.value(name, &[("isolation", isolation.name())], value(pool));
         }
     }
-    page.help("warm_pool_refill_seconds", "summary", "Time to create one idle sandbox.");
+    page.help(
+        "warm_pool_refill_seconds",
+        "summary",
+        "Time in seconds to create one idle sandbox for the warm pool.",
+    );
     for (isolation, pool) in &pools {
         let labels = [("isolation", isolation.name())];
         let seconds = pool.refill_micros as f64 / 1e6;
@@ -140,7 +171,11 @@ fn warm_pools(app: &App, page: &mut MetricsText) {
 async fn sandboxes(app: &App, page: &mut MetricsText) -> Result<(), Problem> {
     let manager = app.services.sandboxes().manager(Arc::new(Jail::new(Vec::new()))).await?;
     let records = manager.list(&std::collections::BTreeMap::new())?;
-    page.help("sandboxes", "gauge", "Named sandboxes on this machine, by isolation.");
+    page.help(
+        "sandboxes",
+        "gauge",
+        "Number of long-lived sandboxes on this machine, by isolation.",
+    );
     for isolation in assize_config::Isolation::ALL {
         let count = records.iter().filter(|record| record.isolation == isolation).count();
         page.value("sandboxes", &[("isolation", isolation.name())], count as f64);
@@ -154,7 +189,7 @@ async fn gate(app: &App, page: &mut MetricsText) -> Result<(), Problem> {
     for (name, service) in app.desks.all() {
         states.push((name, service.state().await?));
     }
-    let help = "Stored submissions, by workspace and stage.";
+    let help = "Number of stored submissions of drafts, by workspace and stage.";
     page.help("gate_submissions", "gauge", help);
     for (name, state) in &states {
         for &stage in SubmissionStage::ALL {
@@ -163,7 +198,11 @@ async fn gate(app: &App, page: &mut MetricsText) -> Result<(), Problem> {
             page.value("gate_submissions", &labels, count as f64);
         }
     }
-    page.help("gate_refused_total", "counter", "Paths that workers requested and were refused.");
+    page.help(
+        "gate_refused_total",
+        "counter",
+        "Number of paths that agents requested and the gate refused, by workspace.",
+    );
     for (name, state) in &states {
         page.value("gate_refused_total", &[("workspace", name)], state.refused as f64);
     }

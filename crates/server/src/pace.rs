@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 
 use crate::problem::Problem;
 
-/// Token bucket that holds one minute's worth of starts.
+/// Rate limiter for starts: a token bucket whose capacity is the number of starts allowed per minute.
 #[derive(Debug)]
 pub(crate) struct StartLimit {
     per_minute: u32,
-    /// Tokens left, and when that was computed.
+    /// Number of tokens left in the bucket, and the time at which that number was computed.
     state: Mutex<(f64, Instant)>,
 }
 
@@ -20,7 +20,8 @@ impl StartLimit {
         StartLimit { per_minute, state: Mutex::new((f64::from(per_minute), Instant::now())) }
     }
 
-    /// Takes one token, or returns 429 with the seconds to wait.
+    /// Removes one token from the bucket. If the bucket is empty, returns a 429 problem with the number of seconds to
+    /// wait.
     pub(crate) fn take(&self) -> Result<(), Problem> {
         self.take_at(Instant::now())
     }
@@ -42,7 +43,10 @@ impl StartLimit {
         );
         let seconds = ((1.0 - left) * 60.0 / capacity).ceil().max(1.0);
         Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)
-            .hint("retry after the `Retry-After` time, or raise `serve.starts_per_minute`")
+            .hint(
+                "retry after the seconds in the `Retry-After` header, or raise the setting \
+                 `serve.starts_per_minute`",
+            )
             .wait(seconds as u64))
     }
 }
@@ -54,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bucket_allows_its_rate_per_minute() {
+    fn start_limit_allows_the_configured_number_of_starts_per_minute() {
         let pace = StartLimit::new(3);
         let start = Instant::now();
         let taken = |seconds: u64| pace.take_at(start + Duration::from_secs(seconds)).is_ok();

@@ -5,10 +5,10 @@ include!(concat!(env!("OUT_DIR"), "/files.rs"));
 /// Embedded file of the web page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EmbeddedFile {
-    /// Media type.
+    /// Media type of the file.
     pub(crate) kind: &'static str,
     pub(crate) bytes: &'static [u8],
-    /// The bytes compressed with gzip.
+    /// Content of the file, compressed with gzip.
     pub(crate) packed: &'static [u8],
 }
 
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn assets_of_the_index_page_are_embedded() {
+    fn assets_that_the_web_page_loads_are_embedded() {
         let Some(index) = file("index.html") else {
             assert!(page_missing().is_some());
             return;

@@ -28,19 +28,19 @@ fn description_html(text: &Value) -> String {
     parts.map(part).collect()
 }
 
-/// Tags of the routes, in the order of the API reference.
+/// Tags that group the routes, in the order in which the API reference shows the groups.
 pub(crate) const TAGS: [&str; 6] = ["runs", "events", "files", "drafts", "sandboxes", "machine"];
 
-/// Page with a heading.
+/// Template of a page with a heading and a body.
 #[derive(Template)]
 #[template(path = "page.html")]
 struct Page<'a> {
     title: &'a str,
-    /// Trusted HTML.
+    /// HTML of the page's body, which must be trusted.
     body: &'a str,
 }
 
-/// Start page of a binary that was built without the web page.
+/// Template of the start page of a binary that was built without the web page.
 #[derive(Template)]
 #[template(path = "missing.html")]
 struct Missing {
@@ -48,7 +48,7 @@ struct Missing {
     why: String,
 }
 
-/// API reference.
+/// Template of the API reference.
 #[derive(Template)]
 #[template(path = "docs.html")]
 struct Docs<'a> {
@@ -56,7 +56,7 @@ struct Docs<'a> {
     document: &'a Value,
 }
 
-/// Table of the fields of a schema.
+/// Template of the table with the fields of a schema.
 #[derive(Template)]
 #[template(path = "shape.html")]
 struct Shape<'a> {
@@ -73,7 +73,7 @@ pub(crate) fn page(title: &str, body: &str) -> Html<String> {
     Html(rendered(&Page { title, body }))
 }
 
-/// Serves the web page, or a replacement if the binary was built without it.
+/// Serves the web page, or a simple page with links if the binary was built without the web page.
 pub(crate) async fn index(headers: HeaderMap) -> Response {
     if let Some(file) = crate::page::file("index.html") {
         return file_response(file, &headers);
@@ -82,11 +82,12 @@ pub(crate) async fn index(headers: HeaderMap) -> Response {
     Html(rendered(&Missing { title: "Assize", why })).into_response()
 }
 
-/// Serves a file of the web page. Files in `assets/` have a hash in their name and are cached for a year.
+/// Serves a file of the web page. Browsers may cache files in `assets/` for a year, because their names contain a hash
+/// of the content.
 pub(crate) async fn asset(uri: Uri, headers: HeaderMap) -> Response {
     let name = uri.path().trim_start_matches('/');
     let Some(file) = crate::page::file(name) else {
-        return Problem::not_found("no such file").into_response();
+        return Problem::not_found("the web page has no file of this name").into_response();
     };
     let mut response = file_response(file, &headers);
     let caching = if name.starts_with("assets/") {
@@ -118,19 +119,20 @@ pub(crate) async fn style() -> Response {
     ([(CONTENT_TYPE, "text/css; charset=utf-8")], style).into_response()
 }
 
-/// Whether a request outside the API accepts HTML: it comes from a browser, and not from an API client.
+/// Whether a request is outside the API and accepts HTML, so that it probably comes from a person with a browser.
 pub(crate) fn is_for_people(path: &str, headers: &HeaderMap) -> bool {
     let accepted = headers.get(ACCEPT).and_then(|kinds| kinds.to_str().ok()).unwrap_or_default();
     accepted.contains("text/html") && !path.starts_with("/api/")
 }
 
-/// Responds to unknown paths with 404: to browsers with the web page, which links back, else with a problem.
+/// Responds to an unknown path with 404. A browser receives the web page, which shows the error; other clients receive
+/// a problem.
 pub(crate) async fn nowhere(uri: Uri, headers: HeaderMap) -> Response {
     match crate::page::file("index.html") {
         Some(file) if is_for_people(uri.path(), &headers) => {
             (StatusCode::NOT_FOUND, file_response(file, &headers)).into_response()
         }
-        _ => Problem::not_found("unknown path").into_response(),
+        _ => Problem::not_found("unknown path: the server has no route for it").into_response(),
     }
 }
 
@@ -139,7 +141,7 @@ pub(crate) fn description(document: &Value) -> String {
     rendered(&Docs { title: "API reference", document })
 }
 
-/// Operations with a tag: path, method and OpenAPI operation of each.
+/// Returns the operations with a tag from the OpenAPI document: path, method and operation object of each.
 fn operations<'d>(document: &'d Value, tag: &str) -> Vec<(&'d str, &'d str, &'d Value)> {
     let paths = fields(&document["paths"]).into_iter();
     let all = paths.flat_map(|(path, methods)| {
@@ -148,7 +150,7 @@ fn operations<'d>(document: &'d Value, tag: &str) -> Vec<(&'d str, &'d str, &'d 
     all.filter(|(.., operation)| operation["tags"][0] == tag).collect()
 }
 
-/// Fields of a JSON object.
+/// Returns the fields of a JSON object; none if the value is not an object.
 fn fields(object: &Value) -> Vec<(&str, &Value)> {
     let fields = object.as_object().into_iter().flatten();
     fields.map(|(name, value)| (name.as_str(), value)).collect()
@@ -158,7 +160,7 @@ fn items(list: &Value) -> &[Value] {
     list.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Subschemas that a schema combines.
+/// Returns the subschemas that a schema combines with `oneOf`, `anyOf` or `allOf`.
 fn parts(schema: &Value) -> impl Iterator<Item = &Value> {
     ["oneOf", "anyOf", "allOf"].into_iter().flat_map(|key| items(&schema[key]))
 }
@@ -168,7 +170,7 @@ fn requires(schema: &Value, name: &str) -> bool {
     items(&schema["required"]).iter().any(|required| required == name)
 }
 
-/// Link to the schema of a content, or its media type.
+/// Returns HTML that describes the content of a request or response: a link to its schema, or its media type.
 fn shape_of(content: &Value) -> Option<String> {
     let (kind, content) = content.as_object()?.iter().next()?;
     Some(match content["schema"]["$ref"].as_str() {
@@ -181,7 +183,7 @@ fn shape(schema: &Value) -> String {
     rendered(&Shape { schema })
 }
 
-/// Short HTML description of the values that a schema accepts.
+/// Returns a short HTML description of the values that a schema accepts, such as `list of string`.
 fn kind_of(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
         return format!("<a href=\"#{0}\"><code>{0}</code></a>", escaped(name));

@@ -1,4 +1,4 @@
-//! Error responses of the API: problem details by RFC 9457.
+//! Error responses of the API, in the format of RFC 9457 (problem details).
 
 use assize_draft::DraftError;
 use assize_run::StoreError;
@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Problem details of a request that failed.
+/// Problem details (RFC 9457) of a request that failed.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Problem {
     /// URI reference that identifies the kind of problem
@@ -21,17 +21,17 @@ pub(crate) struct Problem {
     #[schemars(with = "u16", range(min = 400, max = 599))]
     #[serde(serialize_with = "as_number")]
     status: StatusCode,
-    /// Why this request failed
+    /// Why the request failed
     detail: String,
-    /// How to fix it
+    /// What the client or the operator can do about the problem
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
-    /// Seconds for the `Retry-After` header.
+    /// Value of the `Retry-After` header, in seconds.
     #[serde(skip)]
     wait: Option<u64>,
 }
 
-/// Seconds for the `Retry-After` header where the wait is unknown.
+/// Value of the `Retry-After` header, in seconds, if the server does not know how long the client has to wait.
 const DEFAULT_RETRY_AFTER: u64 = 5;
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -39,12 +39,12 @@ fn as_number<S: serde::Serializer>(status: &StatusCode, to: S) -> Result<S::Ok, 
     to.serialize_u16(status.as_u16())
 }
 
-/// `type` and `title` of a problem, by its status.
+/// Returns the `type` and the `title` of a problem with this status.
 fn title(status: StatusCode) -> (&'static str, &'static str) {
     match status.as_u16() {
         400 => ("/problems/malformed", "malformed request"),
         401 => ("/problems/token", "missing or invalid token"),
-        402 => ("/problems/budget", "the cost exceeds the limit"),
+        402 => ("/problems/budget", "the cost exceeds the limit or needs confirmation"),
         403 => ("/problems/forbidden", "forbidden"),
         404 => ("/problems/not-found", "not found"),
         405 => ("/problems/method", "method not allowed"),
@@ -73,7 +73,7 @@ impl Problem {
         self
     }
 
-    /// Sets the `Retry-After` header.
+    /// Sets the number of seconds in the `Retry-After` header, which is sent with status 429.
     pub(crate) fn wait(mut self, seconds: u64) -> Problem {
         self.wait = Some(seconds);
         self
@@ -112,7 +112,8 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Maps each kind of failure to its HTTP status. The exit codes of the command are a separate table.
+/// Converts a failure to a problem; the kind of the failure determines the HTTP status. (The exit code of the command
+/// line for each kind is defined elsewhere.)
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Problem {
         let status = match failure.kind {
@@ -139,7 +140,7 @@ impl From<StoreError> for Problem {
     }
 }
 
-/// A task that the request waited for has panicked.
+/// Converts the error of a task that panicked while a request waited for it.
 impl From<tokio::task::JoinError> for Problem {
     fn from(_: tokio::task::JoinError) -> Problem {
         let detail = "internal error in assize: see the server's log";

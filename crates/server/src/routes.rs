@@ -1,4 +1,4 @@
-//! All routes of the server, and the middleware that they share.
+//! Router of the server: all routes, and the middleware that they share.
 
 use std::sync::Arc;
 
@@ -22,15 +22,16 @@ use crate::{App, auth, document, events, headers, mcp, metrics, pages};
     version = "3.2.0",
     info(
         title = "Assize",
-        description = "Runs what models propose in a sandbox and judges it before it is applied. Clients send the token \
-                       of `assize serve` as a bearer token with every request. Errors are problem details (RFC 9457).",
+        description = "API of the assize server. Assize tests programs and file changes that models propose in a \
+                       sandbox before they are applied. Clients send the token of `assize serve` as a bearer token \
+                       with every request. Errors are problem details (RFC 9457).",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
     components(schemas(Problem))
 )]
 struct Base;
 
-/// Routes that the OpenAPI document describes.
+/// Returns the routes that the OpenAPI document describes.
 pub(crate) fn described() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Base::openapi())
         .routes(routes!(machine::health))
@@ -103,7 +104,8 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/api/docs", get(move || async move { Html(page.clone()) }))
         .fallback(pages::nowhere)
         .method_not_allowed_fallback(async || {
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not support the method")
+            let detail = "this path does not support the HTTP method of the request";
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
         })
         .layer(DefaultBodyLimit::max(app.max_request_size))
         .layer(from_fn(log_request))
@@ -112,17 +114,17 @@ pub(crate) fn router(app: &App) -> Router {
         .with_state(app.clone())
 }
 
-/// Logs each request without its query string, which may contain a sign-in ticket.
+/// Middleware that logs each request. The log contains no query strings, because they may contain a sign-in ticket.
 async fn log_request(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let begun = std::time::Instant::now();
-    // A panic in a handler fails only its own request.
+    // If a handler panics, only this request fails.
     let answered = std::panic::AssertUnwindSafe(next.run(request)).catch_unwind().await;
     let response = answered.unwrap_or_else(|_| {
         let detail = "internal error in assize: see the server's log";
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail).into_response()
     });
     let (status, millis) = (response.status().as_u16(), begun.elapsed().as_secs_f64() * 1e3);
-    tracing::info!(%method, path, status, millis, "request");
+    tracing::info!(%method, path, status, millis, "request handled");
     response
 }

@@ -1,7 +1,9 @@
-//! Scoped tokens: each grants access to one MCP endpoint, has an id and an expiry, and can be revoked.
+//! Scoped tokens. Each scoped token grants access to one MCP endpoint, has an id and an expiry time, and can be
+//! revoked.
 //!
-//! They are stored as hashes in a file beside the owner's token. Each hash includes the owner's token, so a new owner's
-//! token revokes all of them. The server and the `assize tokens` command share the file.
+//! Hashes of the scoped tokens are stored in a file beside the file of the owner's token. Each hash includes the
+//! owner's token, so replacing the owner's token revokes all scoped tokens. The server and the command `assize tokens`
+//! use the same file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -19,38 +21,40 @@ use sha2::{Digest, Sha256};
 
 use crate::auth::{Token, same, unguessable};
 
-/// Default and maximum lifetime of a token.
+/// Default lifetime of a scoped token.
 pub(crate) const DEFAULT_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Maximum lifetime of a scoped token.
 const MAX_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Maximum number of valid tokens in the file.
+/// Maximum number of valid scoped tokens in the file.
 const MAX_TOKENS: usize = 1000;
 
-/// A scoped token, without its secret.
+/// Description of a scoped token, without its secret text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TokenInfo {
     pub id: String,
-    /// `drafts/NAME` or `code`
+    /// What the token grants access to: `drafts/NAME` or `code`
     pub scope: String,
-    /// Milliseconds since 1970
+    /// Time of creation, in milliseconds since 1970
     pub created: u64,
-    /// Milliseconds since 1970
+    /// Time at which the token expires, in milliseconds since 1970
     pub expires: u64,
 }
 
-/// Stored form of a token.
+/// Entry of a scoped token in the file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Entry {
     #[serde(flatten)]
     info: TokenInfo,
-    /// Hash of the owner's token and the secret.
+    /// Hash of the owner's token, the id and the secret, after a prefix that identifies the owner's token.
     hash: String,
 }
 
-/// Why a token could not be created, listed or revoked.
+/// Why scoped tokens could not be created, listed or revoked.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    #[error("cannot read or write `{}`: {source}", path.display())]
+    #[error("cannot read or write the token file `{}`: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
     #[error("invalid token file `{}`: {source}", path.display())]
     Invalid { path: PathBuf, source: serde_json::Error },
@@ -58,14 +62,15 @@ pub enum TokenError {
     Scope(String),
     #[error("the lifetime of a token must be between 1 second and 365 days")]
     Lifetime,
-    #[error("the limit of {MAX_TOKENS} tokens is reached")]
+    #[error("the limit of {MAX_TOKENS} scoped tokens is reached")]
     TooMany,
 }
 
-/// Inode, size and modification time of the file, to detect changes.
+/// Inode, size and modification time (seconds and nanoseconds) of the token file, which show whether the file has
+/// changed.
 type Stamp = (u64, u64, i64, i64);
 
-/// The scoped tokens of a server.
+/// The scoped tokens of a server, stored in a file.
 #[derive(Debug)]
 pub struct ScopedTokens {
     path: PathBuf,
@@ -74,19 +79,19 @@ pub struct ScopedTokens {
 }
 
 impl ScopedTokens {
-    /// Opens the scoped tokens that are stored beside the owner's token file.
+    /// Creates the store of scoped tokens, in a file beside the file of the owner's token.
     pub fn new(owner: Token, owner_file: &Path) -> ScopedTokens {
         let mut path = owner_file.as_os_str().to_owned();
         path.push(".scoped.json");
         ScopedTokens { path: path.into(), owner, read: Mutex::default() }
     }
 
-    /// The owner's token, which grants access to everything.
+    /// The owner's token, which grants access to the whole server.
     pub(crate) fn owner(&self) -> &Token {
         &self.owner
     }
 
-    /// Lists the tokens that have not expired, the oldest first.
+    /// Lists the valid scoped tokens, oldest first.
     pub fn list(&self) -> Result<Vec<TokenInfo>, TokenError> {
         let now = unix_millis();
         let entries = self.entries()?;
@@ -94,7 +99,7 @@ impl ScopedTokens {
         Ok(valid.map(|entry| entry.info.clone()).collect())
     }
 
-    /// Creates a token; returns it with its secret text, which is not stored.
+    /// Creates a scoped token. Returns its description and its secret text, which is not stored.
     pub fn create(
         &self,
         scope: &str,
@@ -124,7 +129,7 @@ impl ScopedTokens {
         Ok((info, format!("{id}.{secret}")))
     }
 
-    /// Revokes a token; returns false if the id is unknown.
+    /// Revokes a scoped token; returns false if no valid token has this id.
     pub fn revoke(&self, id: &str) -> Result<bool, TokenError> {
         let now = unix_millis();
         self.change(|entries| {
@@ -135,11 +140,12 @@ impl ScopedTokens {
         })
     }
 
-    /// Id of a token, if the text is a valid token for the scope.
+    /// Returns the id of the scoped token if `text` is a valid token for the scope.
     pub(crate) fn check(&self, text: &str, scope: &str) -> Option<String> {
         let (id, secret) = text.split_once('.')?;
-        let entries =
-            self.entries().inspect_err(|error| tracing::warn!(%error, "cannot check a token"));
+        let entries = self
+            .entries()
+            .inspect_err(|error| tracing::warn!(%error, "cannot check a scoped token"));
         let entries = entries.ok()?;
         let entry = entries.iter().find(|entry| entry.info.id == id)?;
         let fits = same(&entry.hash, &self.hash(id, secret));
@@ -147,12 +153,12 @@ impl ScopedTokens {
             .then(|| id.to_owned())
     }
 
-    /// Whether an entry belongs to this owner and has not expired; does not check the secret.
+    /// Whether an entry was created with the current owner's token and has not expired. Does not check the secret.
     fn is_valid(&self, entry: &Entry, now: u64) -> bool {
         now < entry.info.expires && entry.hash.starts_with(&self.owner_mark())
     }
 
-    /// Prefix of all hashes of this owner.
+    /// Prefix of all hashes that were created with the current owner's token.
     fn owner_mark(&self) -> String {
         let hash = Fingerprint::of(format!("assize owner {}", self.owner.reveal()));
         hash.to_string()[..8].to_owned()
@@ -164,7 +170,7 @@ impl ScopedTokens {
         format!("{}{}", self.owner_mark(), BASE64_URL_SAFE_NO_PAD.encode(hash.finalize()))
     }
 
-    /// All entries of the file, which is read again only if it has changed.
+    /// Returns all entries of the token file. The file is read again only if it has changed.
     fn entries(&self) -> Result<Arc<Vec<Entry>>, TokenError> {
         let file = match File::open(&self.path) {
             Ok(file) => file,
@@ -186,7 +192,8 @@ impl ScopedTokens {
         Ok(entries)
     }
 
-    /// Changes the file under a lock between processes, and replaces it atomically.
+    /// Changes the entries of the token file and replaces the file atomically. A lock file prevents concurrent changes
+    /// by other processes.
     fn change<T>(
         &self,
         change: impl FnOnce(&mut Vec<Entry>) -> Result<T, TokenError>,
@@ -200,7 +207,7 @@ impl ScopedTokens {
         let mut entries = Vec::clone(&*self.entries()?);
         let changed = change(&mut entries)?;
         let folder = self.path.parent().unwrap_or(Path::new("."));
-        // Temporary files have mode 0600, so only the file's owner can read it.
+        // Temporary files have mode 0600, so other users cannot read the token file.
         let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
         let text = serde_json::to_vec_pretty(&entries).unwrap_or_default();
         file.write_all(&text).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
@@ -232,7 +239,7 @@ mod tests {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
     #[test]
-    fn tokens_grant_their_scope_until_they_are_revoked() {
+    fn scoped_tokens_are_valid_for_their_scope_until_they_are_revoked() {
         let folder = tempfile::tempdir().unwrap();
         let own = tokens(folder.path(), 'a');
         let (drafts, text) = own.create("drafts/mine", DAY).unwrap();
@@ -244,7 +251,8 @@ mod tests {
             assert_eq!(own.check(wrong, "drafts/mine"), None, "{wrong}");
         }
         assert_eq!(own.list().unwrap(), [drafts.clone(), code.clone()]);
-        // A second instance stands for another process; its revocations take effect here.
+        // The second instance simulates another process. A revocation by the other process takes effect in this
+        // instance.
         let elsewhere = tokens(folder.path(), 'a');
         assert!(elsewhere.revoke(&drafts.id).unwrap());
         assert!(!elsewhere.revoke(&drafts.id).unwrap());
@@ -256,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn expired_tokens_and_tokens_of_another_owner_are_invalid() {
+    fn expired_scoped_tokens_and_those_of_another_owner_are_invalid() {
         let folder = tempfile::tempdir().unwrap();
         let own = tokens(folder.path(), 'a');
         let (_, text) = own.create("code", DAY).unwrap();
@@ -274,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_scopes_and_lifetimes_are_refused() {
+    fn scoped_tokens_with_an_invalid_scope_or_lifetime_are_not_created() {
         let folder = tempfile::tempdir().unwrap();
         let own = tokens(folder.path(), 'a');
         for scope in ["", "everything", "drafts/", "drafts/../x", "code/x", "Drafts/x"] {

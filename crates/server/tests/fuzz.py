@@ -1,4 +1,4 @@
-"""Starts a server with some data, and fuzzes every route with schemathesis.
+"""Starts a server with some runs, drafts and sandboxes, and fuzzes every route of its API with schemathesis.
 
     python fuzz.py PATH_OF_ASSIZE PATH_OF_SCHEMATHESIS EXAMPLES
 """
@@ -13,10 +13,11 @@ import urllib.request
 
 ASSIZE, SCHEMATHESIS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 EXAMPLES = sys.argv[3]
-# Operations that may answer 422 to a request that matches their schema, each with the reason.
+# Operations that may respond with 422 to a request that matches their schema, each with the reason.
 MAY_REFUSE = {
-    "POST /api/runs": "some texts have their own syntax (personas, problems, patterns), and some fields exclude others",
-    "POST /api/estimates": "as for POST /api/runs; and programs, drafts and evaluations cannot be estimated",
+    "POST /api/runs": "some texts have a syntax that the schema cannot express (personas, problems, patterns), and "
+    "some fields cannot be combined",
+    "POST /api/estimates": "as for POST /api/runs; and the cost of code, work and eval runs cannot be estimated",
     "POST /api/runs/{id}/fork": "the fields that apply depend on the kind of the run",
     "POST /api/exec": "whether an image can be used depends on the sandbox backends of the machine",
     "POST /api/sandboxes": "as for POST /api/exec",
@@ -24,9 +25,9 @@ MAY_REFUSE = {
     "PUT /api/sandboxes/{sandbox}/files": "whether a path can be written depends on the files of the sandbox",
     "GET /api/sandboxes/{sandbox}/files": "whether a path names a file depends on the files of the sandbox",
     "GET /api/sandboxes/{sandbox}/folder": "whether a path names a folder depends on the files of the sandbox",
-    "GET /api/workspaces/{workspace}/audit/verify": "the head of a log has its own syntax",
+    "GET /api/workspaces/{workspace}/audit/verify": "the value of `since` has a syntax that the schema cannot express",
 }
-# Operations that may answer 503, because the machine lacks the requested sandbox backend.
+# Operations that may respond with 503, because the machine lacks the requested sandbox backend.
 MAY_BE_UNAVAILABLE = ["POST /api/exec", "POST /api/sandboxes"]
 
 
@@ -41,7 +42,7 @@ def ask(method, path, body=None):
 
 
 def done(body):
-    """Starts a run and waits for its end, which ends its event stream."""
+    """Starts a run, waits until its event stream ends, which happens when the run ends, and returns the run's id."""
     run = json.loads(ask("POST", "/api/runs", body))["id"]
     ask("GET", f"/api/runs/{run}/events")
     return run
@@ -70,7 +71,7 @@ with tempfile.TemporaryDirectory() as folder:
         output = ""
         while not output.endswith("}\n"):
             line = server.stdout.readline()
-            assert line, "the server ended: " + output
+            assert line, "the server ended before it was ready; its output: " + output
             output += line
         info = json.loads(output)
         ADDRESS, TOKEN = info["address"], pathlib.Path(info["token_file"]).read_text().strip()
@@ -81,7 +82,7 @@ with tempfile.TemporaryDirectory() as folder:
         ask("POST", "/api/sandboxes", {"name": "box"})
         settings = home / "schemathesis.toml"
         settings.write_text(
-            # Event streams do not end; read only the first event.
+            # An event stream may never end, so schemathesis reads only the first event.
             "max-stream-events = 1\n"
             f'[parameters]\n"path.id" = "{consult}"\n"path.workspace" = "ws"\n"path.submission" = "{submission}"\n'
             '"path.document" = "F1.md"\n"path.sandbox" = "box"\n"path.session" = "kept"\n'
@@ -118,7 +119,7 @@ with tempfile.TemporaryDirectory() as folder:
         if os.environ.get("PROPTEST_RNG_SEED"):
             command += ["--seed", os.environ["PROPTEST_RNG_SEED"]]
         tried = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        assert server.poll() is None, f"the server ended with {server.returncode}"
+        assert server.poll() is None, f"the server ended during the test with exit code {server.returncode}"
         lines = tried.stdout.splitlines()
         start = next((i for i, line in enumerate(lines) if "SUMMARY" in line), 0)
         print("\n".join(lines if tried.returncode else lines[start:]))

@@ -1,4 +1,4 @@
-//! Compares the web page's list of event names with the events of the server and with the documentation.
+//! Compares the web page's list of event names with the events that the server sends and with the documentation.
 
 #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 
@@ -15,20 +15,20 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Text between the first `from` and the next `to`.
+/// Returns the part of `text` between the first occurrence of `from` and the next occurrence of `to`.
 fn between<'t>(text: &'t str, from: &str, to: &str) -> &'t str {
     let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("`{from}` not found"));
     rest.split_once(to).unwrap_or_else(|| panic!("`{to}` not found")).0
 }
 
-/// String literals that directly follow `before`.
+/// Returns the string literals in `text` that directly follow an occurrence of `before`.
 fn literals(text: &str, before: &str) -> Names {
     let after = text.split(before).skip(1).map(str::trim_start);
     let quoted = after.filter_map(|rest| rest.strip_prefix('"')?.split('"').next());
     quoted.map(str::to_owned).collect()
 }
 
-/// Texts between backticks.
+/// Returns the parts of `text` that are between backticks.
 fn coded(text: &str) -> Names {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
@@ -44,7 +44,7 @@ fn snake_case(name: &str) -> String {
     snake
 }
 
-/// Names of run events: the variants of `RunEvent`.
+/// Names of the events of runs, which are the variants of `RunEvent`.
 fn events_of_runs() -> Names {
     let schema = serde_json::to_value(schemars::schema_for!(RunEvent)).unwrap();
     let variants = schema["oneOf"].as_array().unwrap();
@@ -52,7 +52,7 @@ fn events_of_runs() -> Names {
     variants.iter().filter_map(name).collect()
 }
 
-/// Names of workspace events: the actions of the audit log, as the server renames them.
+/// Names of the events of workspaces: the actions of the audit log, some of which the server renames.
 fn events_of_workspaces() -> Names {
     let state = fs::read_to_string(workspace().join("crates/draft/src/state.rs")).unwrap();
     let steps = between(&state, "pub enum DraftStep {", "\n}");
@@ -73,47 +73,50 @@ fn events_of_workspaces() -> Names {
     sent
 }
 
-/// File with the web page's list of event names.
+/// Path of the file with the web page's list of event names.
 const EVENTS: &str = "ui/src/model/events.ts";
 
-/// Event names that the web page knows.
+/// Event names in the web page's list.
 fn page() -> Names {
     let events = fs::read_to_string(workspace().join(EVENTS)).unwrap();
     let names = literals(between(&events, "export const EVENT = {", "}"), ": ");
-    assert!(!names.is_empty(), "no event in `{EVENTS}`");
+    assert!(!names.is_empty(), "found no event names in `{EVENTS}`");
     names
 }
 
 #[test]
-fn page_listens_to_every_event_of_the_server() {
+fn web_page_lists_exactly_the_events_that_the_server_sends() {
     let (runs, workspaces) = (events_of_runs(), events_of_workspaces());
-    // Guards against parsing failures: an empty list would make the test pass.
+    // Check that the sources were parsed: with empty lists the test would always pass.
     for name in ["run_ended", "calls_lost", "code_generated", "layer_start", "tool_called"] {
-        assert!(runs.contains(name), "`{name}` is missing in {runs:?}");
+        assert!(runs.contains(name), "`{name}` is missing from the events of runs: {runs:?}");
     }
     for name in ["DRAFT_READY", "DRAFT_ESCALATED", "requested", "log_set_aside"] {
-        assert!(workspaces.contains(name), "`{name}` is missing in {workspaces:?}");
+        assert!(
+            workspaces.contains(name),
+            "`{name}` is missing from the events of workspaces: {workspaces:?}"
+        );
     }
     let sent: Names = runs.union(&workspaces).cloned().collect();
     let page = page();
     let missing: Vec<&String> = sent.difference(&page).collect();
-    assert!(missing.is_empty(), "add to `{EVENTS}`: {missing:?}");
+    assert!(missing.is_empty(), "`{EVENTS}` lacks events that the server sends: {missing:?}");
     let unknown: Vec<&String> = page.difference(&sent).collect();
-    assert!(unknown.is_empty(), "in `{EVENTS}` but never sent by the server: {unknown:?}");
+    assert!(unknown.is_empty(), "`{EVENTS}` lists events that the server never sends: {unknown:?}");
 }
 
 #[test]
-fn documentation_names_every_event_of_the_server_and_the_page() {
+fn documentation_lists_every_event_of_the_server_and_of_the_web_page() {
     let documented =
         coded(&fs::read_to_string(workspace().join("docs/reference/events.md")).unwrap());
     let (runs, workspaces) = (events_of_runs(), events_of_workspaces());
     let sent: Names = runs.union(&workspaces).cloned().collect();
     let all: Names = sent.union(&page()).cloned().collect();
     let missing: Vec<&String> = all.difference(&documented).collect();
-    assert!(missing.is_empty(), "document in `docs/reference/events.md`: {missing:?}");
+    assert!(missing.is_empty(), "`docs/reference/events.md` lacks the events {missing:?}");
 }
 
-/// Collects the page's source files with their text, except the list of events and the generated types.
+/// Collects the source files of the web page with their text, except the list of event names and the generated types.
 fn page_sources(folder: &Path, into: &mut Vec<(PathBuf, String)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -126,16 +129,20 @@ fn page_sources(folder: &Path, into: &mut Vec<(PathBuf, String)>) {
 }
 
 #[test]
-fn event_names_are_literals_only_in_the_list() {
+fn web_page_sources_contain_event_names_only_in_the_list() {
     let mut sources = Vec::new();
     page_sources(&workspace().join("ui/src"), &mut sources);
-    assert!(sources.len() > 20, "{} files", sources.len());
-    // One-word names also occur in unrelated texts.
+    assert!(sources.len() > 20, "found only {} source files", sources.len());
+    // Event names of one word are not checked, because the words also occur in unrelated texts.
     for name in page().iter().filter(|name| name.contains('_')) {
         for (path, text) in &sources {
             let written =
                 text.contains(&format!("\"{name}\"")) || text.contains(&format!("{name}:"));
-            assert!(!written, "`{name}` in {}: use `EVENT` of `{EVENTS}`", path.display());
+            let path = path.display();
+            assert!(
+                !written,
+                "{path} contains `{name}`: use the constant in `EVENT` of `{EVENTS}`"
+            );
         }
     }
 }

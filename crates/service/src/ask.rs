@@ -1,4 +1,4 @@
-//! Sends one question to the configured model (`assize ask`).
+//! Sends one question to the configured model, for the command `assize ask`.
 
 use assize_gateway::{Estimate, Gateway};
 use assize_llm::answer::generate_value;
@@ -13,33 +13,33 @@ use crate::Services;
 
 pub use assize_llm::Delta;
 
-/// A user's question.
+/// A user's question to the model.
 #[derive(Debug)]
 pub struct Question {
     pub text: String,
-    /// System prompt.
+    /// System prompt of the request.
     pub system: Option<String>,
-    /// Name and JSON schema of the answer.
+    /// Name and JSON schema that the answer must match; `None` for an answer in plain text.
     pub schema: Option<(String, Value)>,
 }
 
-/// A question with its model, ready to be sent.
+/// A question with the gateway to its model, ready to be sent.
 #[derive(Debug)]
 pub struct PreparedQuestion {
     gateway: Gateway,
     request: ModelRequest,
 }
 
-/// The answer to a question.
+/// The model's answer to a question, with the usage of the calls that were needed.
 #[derive(Debug)]
 pub struct AskAnswer {
-    /// The value, if a schema was given.
+    /// Answer as a JSON value, if the question has a schema.
     pub value: Option<(Value, Provenance)>,
-    /// Response to the last call.
+    /// Response to the last model call.
     pub last: ModelResponse,
-    /// Usage of all calls.
+    /// Token usage of all model calls together.
     pub usage: Option<Usage>,
-    /// Cost of all calls.
+    /// Cost of all model calls together.
     pub cost: Cost,
     pub calls: usize,
     pub attempts: u32,
@@ -47,7 +47,7 @@ pub struct AskAnswer {
 }
 
 impl Services {
-    /// Chooses the model for a question, and builds the request.
+    /// Chooses the model for a question and builds the request.
     pub async fn prepare(&self, question: Question) -> Result<PreparedQuestion, Failure> {
         if question.text.trim().is_empty() {
             return Err(Failure::new(FailureKind::Usage, "the question is empty"));
@@ -79,17 +79,17 @@ impl PreparedQuestion {
         self.gateway.is_rehearsal()
     }
 
-    /// Totals of the calls made so far.
+    /// Total usage and cost of the model calls made so far.
     pub fn totals(&self) -> BudgetTotals {
         self.gateway.ledger().totals()
     }
 
-    /// Estimated tokens and cost.
+    /// Estimated number of tokens and cost of the request; `None` if there is no data about the model.
     pub fn estimate(&self) -> Option<Estimate> {
         self.gateway.estimate(&self.request)
     }
 
-    /// Fails if the cost of an estimate is unknown.
+    /// Fails if the cost of an estimate is unknown because the price of the model is not known.
     pub fn check_price(&self, cost: Cost) -> Result<(), Failure> {
         self.gateway.check_price(cost)
     }
@@ -156,7 +156,9 @@ impl AskAnswer {
         let attempts = ModelResponse::total_attempts(&responses);
         let milliseconds = ModelResponse::total_milliseconds(&responses);
         let calls = responses.len();
-        let missing = || Failure::new(FailureKind::Internal, "the answer has no response");
+        let missing = || {
+            Failure::new(FailureKind::Internal, "the model returned an answer without a response")
+        };
         let last = responses.pop().ok_or_else(missing)?;
         Ok(AskAnswer { value, last, usage, cost, calls, attempts, milliseconds })
     }

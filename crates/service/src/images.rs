@@ -1,4 +1,4 @@
-//! Images for containers and microVMs.
+//! Builds, lists and removes the images of Docker containers and microVMs (`assize image`).
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use assize_types::{Failure, FailureKind};
 
 use crate::Services;
 
-/// Name of the image that all microVMs start from.
+/// Name of the image that all microVMs boot from.
 pub const MICROVM: &str = "microvm";
 
-/// Images of this machine.
+/// The container images and the microVM image of this machine.
 #[derive(Debug)]
 pub struct Images {
     docker: Docker,
@@ -20,11 +20,11 @@ pub struct Images {
     cache_folder: PathBuf,
 }
 
-/// Files that the microVM image is built from. Missing ones are found or built.
+/// Files that the microVM image is built from. Files that the user does not name are searched or built.
 pub type MicrovmSources = microvm::VmImageSources;
 
 impl Services {
-    /// Images of this machine.
+    /// Returns the container images and the microVM image of this machine.
     pub fn images(&self) -> Result<Images, Failure> {
         self.settings.refuse_withheld()?;
         let sandboxes = self.sandboxes();
@@ -37,12 +37,12 @@ impl Services {
 }
 
 impl Images {
-    /// Builds the base image of containers from Debian packages. Returns its name and its size in bytes.
+    /// Builds the base image of containers from Debian packages. Returns the name of the image and its size in bytes.
     pub async fn build_base(
         &self,
         progress: &mut (dyn FnMut(&str) + Send),
     ) -> Result<(String, u64), Failure> {
-        // Check Docker before the slow build.
+        // Check that Docker works before the build, which is slow.
         self.docker.probe().await?;
         let folder = &self.cache_folder;
         std::fs::create_dir_all(folder).map_err(|error| {
@@ -55,7 +55,7 @@ impl Images {
         Ok((image.name, image.bytes))
     }
 
-    /// Prepares another image for containers, and returns its name.
+    /// Prepares an image that the user named for use as a sandbox; returns the name of the prepared image.
     pub async fn prepare(&self, image: &str) -> Result<String, Failure> {
         Ok(self.docker.make_ready(image).await?)
     }
@@ -69,12 +69,12 @@ impl Images {
         Ok(self.microvm.build_image(sources, progress).await?)
     }
 
-    /// Failure if something other than the image is missing to start microVMs.
+    /// Returns why microVMs cannot be started on this machine, apart from a missing image; `None` if they can.
     pub fn missing_for_microvm(&self) -> Option<Failure> {
         self.microvm.is_ready().err().map(Failure::from)
     }
 
-    /// All images, and why container images are missing from the list, if they are.
+    /// Lists all images. Also returns why the container images could not be listed, if so.
     pub async fn list(&self) -> Result<(Vec<DockerImageInfo>, Option<String>), Failure> {
         let own = self.microvm.image().map(|image| DockerImageInfo {
             name: MICROVM.to_owned(),
@@ -94,7 +94,7 @@ impl Images {
         Ok((images, why_not))
     }
 
-    /// Removes an image.
+    /// Removes the image with this name.
     pub async fn remove(&self, name: &str) -> Result<(), Failure> {
         if name != MICROVM {
             return Ok(self.docker.remove_image(name).await?);

@@ -1,7 +1,8 @@
 //! Services of a process: builds stores, models, sandboxes and runners from the settings, and starts runs of any kind.
 //!
-//! The front ends (command line, HTTP and MCP) parse a request, call [`Services`] or a job's own crate, and show the
-//! result. This crate does not print or read the environment: both are passed in.
+//! The front ends (command line, HTTP and MCP) parse a request, call [`Services`] or the crate of a job, and show the
+//! result. This crate neither prints output nor reads the environment of the process: callers pass in a reporter and
+//! the environment.
 
 pub mod ask;
 pub mod attack;
@@ -35,24 +36,25 @@ pub use assize_gateway::CassetteChoice;
 pub use assize_worker::{PARALLEL, Worker, WorkerOffer, live, status};
 pub use runs::settings_of_run;
 
-/// Services for starting runs: the settings, the resources that all runs of the process share, and its cluster.
+/// Services for starting runs: the settings, the resources that all runs of the process share, and the cluster that the
+/// process has joined.
 #[derive(Clone)]
 pub struct Services {
     pub settings: Arc<Settings>,
     pub environment: Arc<Environment>,
     pub reporter: Arc<dyn Reporter>,
     pub role: Role,
-    /// The cluster that this process has joined.
+    /// Client of the cluster that this process has joined; `None` without a cluster.
     pub member: Option<Arc<ClusterClient>>,
-    /// Rate limiters of all calls of this process.
+    /// Rate limiters for all model calls of this process.
     pacers: RateLimiters,
-    /// Backends and warm pools that all runs of a server or a worker share.
+    /// Sandbox backends and warm pools that all runs of a server or a worker share; `None` in a command.
     pub shared: Option<Arc<SharedBackends>>,
-    /// Cassette to record calls to or replay calls from.
+    /// Cassette file that model calls are recorded to or replayed from.
     pub tape: CassetteChoice,
-    /// Idempotency key of the client's request.
+    /// Idempotency key of the client's request that starts a run.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// Whether calls are only estimated and not sent, so that no API key is needed.
+    /// Whether model calls are only estimated and not sent, so that no API key is needed.
     pub estimate_only: bool,
 }
 
@@ -67,7 +69,7 @@ const CHANGEABLE: [SettingKey; 3] =
     [SettingKey::BudgetMaxCost, SettingKey::BudgetMaxTokens, SettingKey::SandboxIsolation];
 
 impl Services {
-    /// Creates the services of a command.
+    /// Creates services without a cluster and without shared backends, as a command needs them.
     pub fn new(
         settings: Settings,
         environment: Environment,
@@ -87,13 +89,14 @@ impl Services {
         }
     }
 
-    /// Copy of these services with other settings.
+    /// Returns a copy of these services with other settings.
     #[must_use]
     pub fn with_settings(&self, settings: Settings) -> Services {
         Services { settings: Arc::new(settings), ..self.clone() }
     }
 
-    /// Uses a cluster: its workers execute runs, and all its processes share the rate limits of providers.
+    /// Uses a cluster: the workers of the cluster execute runs, and all processes of the cluster share the rate limits
+    /// of providers.
     pub fn join(&mut self, member: Arc<ClusterClient>) {
         let limited_by = member.clone();
         self.pacers = RateLimiters::new(Arc::new(move |provider, limits| {
@@ -102,7 +105,7 @@ impl Services {
         self.member = Some(member);
     }
 
-    /// Makes all runs of this process share backends and warm pools, with at most `max_idle` idle sandboxes.
+    /// Makes all runs of this process share sandbox backends and warm pools, with at most `max_idle` idle sandboxes.
     pub fn share_backends(&mut self, max_idle: usize) -> Result<Arc<SharedBackends>, Failure> {
         let shared = Arc::new(SharedBackends::new(&self.sandboxes(), max_idle)?);
         self.shared = Some(shared.clone());
@@ -128,7 +131,7 @@ impl Services {
         }
     }
 
-    /// Creates the runner for runs in a store.
+    /// Creates the runner that starts and resumes runs in a store.
     pub fn runner(&self, store: &Arc<dyn Store>) -> Result<Runner, Failure> {
         let placement = match &self.member {
             Some(member) if self.role != Role::Worker => Placement::Cluster(member.clone()),
@@ -153,13 +156,14 @@ impl Services {
         })
     }
 
-    /// Request of a code or evaluation job, with the services it needs.
+    /// Builds the request of a code or evaluation job from a plan, with the providers and sandboxes that the job needs.
     pub fn code<P>(&self, plan: P) -> assize_code::CodeJobRequest<P> {
         let (providers, sandboxes) = (self.providers(), self.sandboxes());
         assize_code::CodeJobRequest { plan, providers, sandboxes }
     }
 
-    /// Request of a consultation or debate job, with the services it needs.
+    /// Builds the request of a consultation or debate job from a plan, with the providers and sandboxes that the job
+    /// needs.
     pub fn consult<P>(&self, plan: P) -> assize_consult::JobRequest<P> {
         let (providers, sandboxes) = (self.providers(), self.sandboxes());
         let remote = self.member.as_ref().map(|member| {
@@ -170,19 +174,19 @@ impl Services {
         assize_consult::JobRequest { plan, providers, sandboxes, remote }
     }
 
-    /// Request of a job that edits files, with the services it needs.
+    /// Builds the request of a job that edits files, with the providers, sandboxes and store that the job needs.
     pub fn work(&self, plan: assize_draft::work::WorkPlan, store: &Arc<dyn Store>) -> WorkRequest {
         let (providers, sandboxes) = (self.providers(), self.sandboxes());
         WorkRequest { plan, providers, sandboxes, store: store.clone() }
     }
 
-    /// Joins the cluster as a worker, and checks which sandboxes work on this machine.
+    /// Checks which sandbox backends work on this machine, and joins the cluster as a worker.
     pub async fn worker(mut self, offer: &WorkerOffer) -> Result<Worker, Failure> {
         self.settings.refuse_withheld()?;
         if self.settings.cluster.servers.is_none() {
             let message = "cannot start a worker: no cluster is configured";
             return Err(Failure::new(FailureKind::Usage, message)
-                .hint("specify its servers: `--cluster nats://a,b,c`"));
+                .hint("name the NATS servers of the cluster: `--cluster nats://a,b,c`"));
         }
         let isolations = self.sandboxes().available().await?;
         let (member, _) = ClusterClient::join(&self.settings, &self.environment, None).await?;
@@ -195,7 +199,7 @@ impl Services {
 }
 
 impl Services {
-    /// Announces this process to the cluster as a server, until the handle is dropped.
+    /// Announces this process to the cluster as a server until the handle is dropped. Returns `None` without a cluster.
     pub async fn announce_server(&self) -> Result<Option<AbortOnDropHandle<()>>, Failure> {
         let Some(member) = &self.member else { return Ok(None) };
         let node = node(member, NodeRole::Server, 0, Capabilities::default());
@@ -204,7 +208,7 @@ impl Services {
     }
 }
 
-/// Prepared answers of the rehearsal model, by request.
+/// Returns the function that looks up the prepared answer of the rehearsal model to a request.
 fn script() -> PreparedAnswers {
     Arc::new(|request| {
         let from_text = |answer: Result<String, ModelError>| answer.map(PreparedAnswer::from);
@@ -215,7 +219,7 @@ fn script() -> PreparedAnswers {
     })
 }
 
-/// Converts a prepared answer of a draft worker: text or a tool call.
+/// Converts a prepared answer in a job that edits files, which is text or a tool call.
 fn from_line(answer: Result<ScriptedAnswer, ModelError>) -> Result<PreparedAnswer, ModelError> {
     answer.map(|line| match line {
         ScriptedAnswer::Words(text) => text.into(),

@@ -1,4 +1,4 @@
-//! JSON views of runs: descriptions, records, events and whole exports.
+//! Converts runs to JSON: descriptions, journal records, events and whole exports.
 
 use assize_config::{REHEARSAL, REHEARSAL_LABEL};
 use assize_debate::conversation_logs;
@@ -11,14 +11,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Whether any answer of a run comes, or would come, from the rehearsal model.
+/// Whether a run uses, or used for any of its answers, the rehearsal model.
 pub fn is_rehearsal(run: &Run) -> bool {
     let spent = run.result.as_ref().map(|result| &result["spent"]["rehearsal"]);
     RunInput::of(run).is_ok_and(|input| input.provider == REHEARSAL)
         || spent == Some(&Value::Bool(true))
 }
 
-/// JSON object of a run. Status and holder depend on whether the lease holder is alive.
+/// Converts a run to a JSON object. The values of `status` and `holder` depend on whether the lease holder is alive.
 pub fn described(run: &Run) -> Value {
     let mut value = json!(run);
     if is_rehearsal(run) {
@@ -29,7 +29,7 @@ pub fn described(run: &Run) -> Value {
     value
 }
 
-/// View of a journal record, with its outcome as JSON.
+/// Journal record of a run, with the outcome as JSON.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RecordView {
     #[schemars(with = "String")]
@@ -46,7 +46,7 @@ enum RecordOutcome {
     Failed(Value),
 }
 
-/// Views of journal records, in the same order.
+/// Converts journal records to their JSON form, in the same order.
 pub fn records(records: &[EffectRecord]) -> Vec<RecordView> {
     let read = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
     let record = |record: &EffectRecord| RecordView {
@@ -60,7 +60,7 @@ pub fn records(records: &[EffectRecord]) -> Vec<RecordView> {
     records.iter().map(record).collect()
 }
 
-/// Exports everything stored of a run, as one JSON object.
+/// Exports everything that is stored about a run as one JSON object.
 pub async fn export(store: &dyn Store, run: &Run) -> Result<Value, Failure> {
     let records = store.records(&run.id).await?;
     let mut artifacts = serde_json::Map::new();
@@ -88,7 +88,7 @@ pub async fn export(store: &dyn Store, run: &Run) -> Result<Value, Failure> {
     Ok(value)
 }
 
-/// Events of a run as a JSON list, each with its payload merged into one object.
+/// Returns the events of a run as a JSON list. Each element contains the event's name and the fields of its payload.
 pub async fn status_updates(store: &dyn Store, run: &Run) -> Result<Value, Failure> {
     let updates = store.events(EventQuery::of_run(run)).await?.into_iter().map(|event| {
         let mut update = json!({"event": event.name});

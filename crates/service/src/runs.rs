@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use crate::Services;
 
 impl Services {
-    /// Resumes a run of any kind. `parallel` is the number of problems that an evaluation solves at once.
+    /// Resumes a run of any kind. `parallel` is the maximum number of problems that an evaluation solves at once.
     pub async fn resume(
         &self,
         request: &ResumeRequest,
@@ -72,7 +72,8 @@ impl ResumeRuns for Services {
     }
 }
 
-/// Settings with the provider, model and isolation that a run was started with, unless others are requested now.
+/// Returns the settings with the provider, model and isolation that a run was started with. A value that the user
+/// requests now takes precedence.
 pub fn settings_of_run(settings: &Settings, run: &Run) -> Result<Settings, Failure> {
     let RunInput { provider, model, isolation, .. } = RunInput::of(run)?;
     let mut earlier = Vec::new();

@@ -1,6 +1,6 @@
 //! Named sandboxes, which exist until they expire or are removed.
 //!
-//! A named sandbox lives as long as the process that created it. Other processes connect to it by its name.
+//! A named sandbox also ends with the process that created it. Other processes connect to the sandbox by its name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::files::{self, CopiedIn, CopiedOut};
 
 pub use assize_sandbox::SandboxRecord;
 
-/// A named sandbox to be created.
+/// Properties of a named sandbox that is to be created.
 #[derive(Debug, Clone)]
 pub struct NewSandbox {
     pub name: String,
@@ -31,31 +31,31 @@ pub struct NewSandbox {
     pub time_to_live: Duration,
 }
 
-/// Preview of a sandbox that would be created now.
+/// Preview of a named sandbox before it is created.
 #[derive(Debug)]
 pub struct SandboxPreview {
     pub isolation: Isolation,
-    /// Why this isolation is used.
+    /// Why the sandbox would use this isolation.
     pub why: String,
     /// Whether an equal sandbox with this name exists already.
     pub exists: bool,
 }
 
-/// A named sandbox that belongs to this process.
+/// Named sandbox that this process created and owns.
 #[derive(Debug)]
 pub struct OwnedSandbox(SandboxManager);
 
-/// Named sandboxes of this machine, of all processes.
+/// Named sandboxes of all processes on this machine.
 #[derive(Debug)]
 pub struct NamedSandboxes {
     manager: SandboxManager,
     environment: Arc<Environment>,
 }
 
-/// A program to be run in a sandbox.
+/// Program that is to be run in a named sandbox.
 #[derive(Debug)]
 pub struct SandboxProgram {
-    /// Name of the program, and its arguments.
+    /// Name of the program, followed by its arguments.
     pub words: Vec<String>,
     pub cwd: Option<String>,
     pub env: Vec<(String, String)>,
@@ -65,12 +65,13 @@ pub struct SandboxProgram {
 impl Services {
     /// Opens the named sandboxes of this machine.
     pub async fn named_sandboxes(&self) -> Result<NamedSandboxes, Failure> {
-        // This manager creates no sandboxes; it only connects to those of other processes.
+        // This manager creates no sandboxes. It only connects to the sandboxes of other processes.
         let manager = self.sandboxes().manager(Arc::new(Jail::new(Vec::new()))).await?;
         Ok(NamedSandboxes { manager, environment: self.environment.clone() })
     }
 
-    /// Previews a named sandbox, before the process is started that creates it.
+    /// Checks a named sandbox before the process that creates it is started. Fails if a different sandbox has this
+    /// name.
     pub async fn look_at(&self, new: &NewSandbox) -> Result<SandboxPreview, Failure> {
         let key = SandboxKey::new(None, &new.name)?;
         let sandboxes = self.sandboxes();
@@ -85,7 +86,7 @@ impl Services {
         Ok(SandboxPreview { isolation, why: chosen.why, exists: found.is_some() })
     }
 
-    /// Creates a named sandbox that belongs to this process.
+    /// Creates a named sandbox that this process owns.
     pub async fn hold(&self, new: NewSandbox) -> Result<OwnedSandbox, Failure> {
         let key = SandboxKey::new(None, &new.name)?;
         let sandboxes = self.sandboxes();
@@ -115,12 +116,12 @@ impl OwnedSandbox {
 }
 
 impl NamedSandboxes {
-    /// Lists sandboxes that have all of these labels.
+    /// Lists the named sandboxes that have all of these labels.
     pub fn list(&self, labels: &BTreeMap<String, String>) -> Result<Vec<SandboxRecord>, Failure> {
         Ok(self.manager.list(labels)?)
     }
 
-    /// Removes a sandbox, of a run or created by a user.
+    /// Removes a named sandbox. `run` is the id of the run that it belongs to; `None` if a user created it.
     pub async fn remove(&self, run: Option<&str>, name: &str) -> Result<(), Failure> {
         match self.manager.delete(&SandboxKey::new(run, name)?).await? {
             true => Ok(()),
@@ -133,7 +134,7 @@ impl NamedSandboxes {
         found.ok_or_else(|| SandboxError::NotFound(name.to_owned()).into())
     }
 
-    /// Starts a program in a sandbox. Also returns the limits that apply to the program.
+    /// Starts a program in a named sandbox. Also returns the limits that apply to the program.
     pub async fn exec(
         &self,
         run: Option<&str>,
@@ -152,7 +153,7 @@ impl NamedSandboxes {
         Ok((sandbox.exec(command).await?, limits))
     }
 
-    /// Copies a file or folder of this machine into a sandbox. `from` is the path as the user typed it.
+    /// Copies a file or folder of this machine into a named sandbox. `from` is the path as the user typed it.
     pub async fn copy_in(
         &self,
         run: Option<&str>,
@@ -169,7 +170,7 @@ impl NamedSandboxes {
         files::put(&sandbox, from, &to, &self.environment).await
     }
 
-    /// Copies a file or folder of a sandbox to this machine.
+    /// Copies a file or folder of a named sandbox to this machine.
     pub async fn copy_out(
         &self,
         run: Option<&str>,
@@ -196,7 +197,7 @@ impl NamedSandboxes {
     }
 }
 
-/// Absolute path in a sandbox. Relative paths are below the working folder.
+/// Converts a path in a sandbox to an absolute path; a relative path starts at the working folder.
 fn below_workspace(path: &str) -> String {
     if path.starts_with('/') { path.to_owned() } else { format!("{WORKSPACE}/{path}") }
 }

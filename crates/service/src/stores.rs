@@ -1,4 +1,4 @@
-//! Opens the store of the settings: the SQLite file of this machine, or the cluster.
+//! Opens the store of runs that the settings name: an SQLite file on this machine, or the cluster.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use assize_worker::status::ClusterStatus;
 use crate::Services;
 
 impl Services {
-    /// Path of the SQLite store, from the settings.
+    /// Path of the SQLite store: from the settings, or in the user's state folder.
     pub fn store_path(&self) -> PathBuf {
         let environment = &self.environment;
         match self.settings.store.path.as_deref() {
@@ -24,8 +24,9 @@ impl Services {
         }
     }
 
-    /// Opens the store for writing, and creates it if needed. In a cluster, workers execute its runs. With `safe`,
-    /// writes survive a power failure even if the settings ask for less.
+    /// Opens the store for writing, and creates it if needed. If a cluster is configured, this process joins the
+    /// cluster, whose workers then execute its runs. With `safe`, writes survive a power failure even if the settings
+    /// only require that they survive a crash of the process.
     pub async fn open_store(&mut self, safe: bool) -> Result<Arc<dyn Store>, Failure> {
         self.settings.refuse_withheld()?;
         if self.settings.cluster.servers.is_some() {
@@ -40,7 +41,8 @@ impl Services {
         Ok(Arc::new(SqliteStore::open(&self.store_path(), Access::Write(durability))?))
     }
 
-    /// Opens the store of an assize server, which waits for the NATS servers of its cluster indefinitely.
+    /// Opens the store for an assize server. If a cluster is configured, waits for its NATS servers without a time
+    /// limit.
     pub async fn open_server_store(&mut self) -> Result<Arc<dyn Store>, Failure> {
         if self.settings.cluster.servers.is_none() {
             return self.open_store(true).await;
@@ -50,7 +52,7 @@ impl Services {
         Ok(store)
     }
 
-    /// Opens the store for reading; `None` if nothing was ever stored.
+    /// Opens the store for reading; returns `None` if nothing was ever stored.
     pub async fn open_store_to_read(&self) -> Result<Option<Arc<dyn Store>>, Failure> {
         self.settings.refuse_withheld()?;
         if self.settings.cluster.servers.is_some() {
@@ -67,7 +69,7 @@ impl Services {
         }
     }
 
-    /// Status of the configured cluster.
+    /// Returns the status of the configured cluster.
     pub async fn cluster_status(&self) -> Result<ClusterStatus, Failure> {
         let (member, store) = self.join_with_patience().await?;
         ClusterStatus::of(&member, &*store).await

@@ -1,5 +1,5 @@
-//! Signed heads of the audit log. A head that is stored elsewhere reveals later that store and log were rolled back
-//! together, which the hash chain alone cannot reveal.
+//! Signed heads of the audit log. A head contains the number and the hash of the last entry. If the store and the log
+//! are rolled back together, the hash chain alone cannot reveal this, but a head that is stored elsewhere can.
 
 use std::fmt;
 use std::io::{ErrorKind, Write as _};
@@ -15,21 +15,21 @@ use jiff::Timestamp;
 use ring::rand::SystemRandom;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 
-/// First word of a head, with the version of its format.
+/// First word in the text form of a head: the format and its version.
 const LABEL: &str = "assize-audit-head-1";
 
-/// Prefix of a public key.
+/// Prefix of a public key in text form: its algorithm.
 const ALGORITHM: &str = "ed25519:";
 
-/// Signed head of the audit log at a point in time. Its text form is one line:
+/// Signed head of the audit log at a point in time. The text form of a head is one line:
 /// `assize-audit-head-1 ENTRY HASH TIME ed25519:KEY SIGNATURE`. The signature covers the text before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedHead {
-    /// Number of the last entry; 0 for an empty log.
+    /// Number of the last entry in the audit log; 0 for an empty log.
     pub entry: u64,
-    /// Hash of that entry; zeros for an empty log.
+    /// Hash of the last entry in the audit log; zeros for an empty log.
     pub hash: Fingerprint,
-    /// Time of the signature.
+    /// Time at which the head was signed.
     pub at: Timestamp,
     /// Public key of the signer.
     key: [u8; 32],
@@ -39,40 +39,46 @@ pub struct SignedHead {
 /// Error for a text that is not a valid head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "invalid head: expected a line of `assize audit head`: `{LABEL} ENTRY HASH TIME {ALGORITHM}KEY SIGNATURE`"
+    "invalid head of the audit log: expected a line that `assize audit head` prints: \
+     `{LABEL} ENTRY HASH TIME {ALGORITHM}KEY SIGNATURE`"
 )]
 pub struct InvalidHead;
 
-/// Error of a check against a signed head.
+/// Error of a check of the audit log against a signed head.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    #[error("invalid signature on the head of entry {entry}: the line was changed")]
+    #[error("invalid signature on the head of entry {entry}: the signed line was changed")]
     WrongSignature { entry: u64 },
     #[error(
         "the head of entry {entry} was signed with another key: {signed}; the local key is {known}"
     )]
     OtherKey { entry: u64, signed: String, known: String },
-    #[error("the log was rolled back: it ends at entry {last}, but the head is of entry {entry}")]
+    #[error(
+        "the audit log was rolled back: it ends at entry {last}, but the signed head is of entry {entry}"
+    )]
     Shorter { entry: u64, last: u64 },
-    #[error("the log was rewritten: the hash of entry {entry} differs from the head")]
+    #[error("the audit log was rewritten: the hash of entry {entry} differs from the signed head")]
     OtherHash { entry: u64 },
 }
 
 /// Error of reading or creating the signing key.
 #[derive(Debug, thiserror::Error)]
 pub enum HeadKeyError {
-    #[error("cannot use the key `{path}`", path = .path.display())]
+    #[error("cannot read or create the signing key `{path}`", path = .path.display())]
     Failed { path: PathBuf, source: std::io::Error },
-    #[error("the key `{path}` is readable by others (mode {mode:o})", path = .path.display())]
+    #[error(
+        "the signing key `{path}` is accessible to other users (mode {mode:o}, expected 600)",
+        path = .path.display()
+    )]
     Exposed { path: PathBuf, mode: u32 },
-    #[error("`{path}` is not an Ed25519 key of assize", path = .path.display())]
+    #[error("`{path}` is not a signing key: expected an Ed25519 key created by assize", path = .path.display())]
     Invalid { path: PathBuf },
-    #[error("cannot create a key: the system's random number generator failed")]
+    #[error("cannot create a signing key: the system's random number generator failed")]
     NoRandomNumbers,
 }
 
 impl SignedHead {
-    /// Verifies the signature, and that the known key made it.
+    /// Verifies the signature, and that it was made with the key `known`.
     pub fn check_signature(&self, known: Option<&HeadKey>) -> Result<(), HeadError> {
         let entry = self.entry;
         let signed = UnparsedPublicKey::new(&ED25519, &self.key);
@@ -93,7 +99,7 @@ impl SignedHead {
     }
 }
 
-/// Checks that a log, oldest entry first, still contains an entry with this hash.
+/// Checks that the audit log still contains the entry with this number and hash. `log` starts with the oldest entry.
 pub fn check_head(log: &[AuditEntry], entry: u64, hash: Fingerprint) -> Result<(), HeadError> {
     let found = match entry {
         0 => Some(Fingerprint::NONE),
@@ -143,7 +149,7 @@ impl HeadKey {
     /// Reads the key from a file; `None` if there is no such file.
     ///
     /// # Errors
-    /// When the file cannot be read, is readable by others, or is not a key.
+    /// If the file cannot be read, is accessible to other users, or is not a key.
     pub fn read(path: &Path) -> Result<Option<HeadKey>, HeadKeyError> {
         let failed = |source| HeadKeyError::Failed { path: path.to_owned(), source };
         let metadata = match std::fs::metadata(path) {
@@ -160,8 +166,8 @@ impl HeadKey {
             .map_err(|_| HeadKeyError::Invalid { path: path.to_owned() })
     }
 
-    /// Reads the key from a file, or creates the file with a new key. Processes that create it concurrently all get the
-    /// same key.
+    /// Reads the key from a file, or creates the file with a new key. Processes that create the file concurrently all
+    /// get the same key.
     pub fn read_or_create(path: &Path) -> Result<HeadKey, HeadKeyError> {
         if let Some(key) = HeadKey::read(path)? {
             return Ok(key);
@@ -171,7 +177,7 @@ impl HeadKey {
         let write = || -> std::io::Result<()> {
             let folder = path.parent().unwrap_or(Path::new("."));
             std::fs::create_dir_all(folder)?;
-            // Created with mode 0600, and linked to its final name only when complete.
+            // The file is created with mode 0600 and gets its final name only when it is complete.
             let mut file = tempfile::NamedTempFile::new_in(folder)?;
             file.write_all(document.as_ref())?;
             file.as_file().sync_all()?;
@@ -185,7 +191,7 @@ impl HeadKey {
         HeadKey::read(path)?.ok_or_else(|| failed(ErrorKind::NotFound.into()))
     }
 
-    /// Signs the head of the audit log.
+    /// Signs a head of the audit log: the number and the hash of its last entry.
     pub fn sign(&self, entry: u64, hash: Fingerprint, at: Timestamp) -> SignedHead {
         let mut head = SignedHead { entry, hash, at, key: self.public(), signature: [0; 64] };
         let signature = self.0.sign(head.unsigned().as_bytes());
@@ -207,7 +213,7 @@ mod tests {
     use super::*;
     use assize_run::NewAuditEntry;
 
-    /// A log of `count` entries.
+    /// Creates an audit log of `count` entries.
     fn log(count: u64, actor: &str) -> Vec<AuditEntry> {
         let mut log: Vec<AuditEntry> = Vec::new();
         for id in 1..=count {
@@ -224,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn head_parses_from_its_text_and_any_changed_character_is_detected() {
+    fn signed_head_parses_from_its_text_and_any_changed_character_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let key = key(&folder, "key");
         let last = log(12, "ann").pop().unwrap();
@@ -234,7 +240,7 @@ mod tests {
         assert!(line.contains(" 2023-11-14T22:13:20Z ed25519:"), "{line}");
         assert_eq!(line.parse(), Ok(head.clone()));
         assert_eq!(format!("  {line}\r\n").parse(), Ok(head));
-        // Every character is either signed or part of the signature.
+        // Every character of the line is either signed or part of the signature.
         let mut refused = 0;
         for index in 0..line.len() {
             let mut bytes = line.clone().into_bytes();
@@ -281,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn key_file_is_created_once_and_readable_by_its_owner_only() {
+    fn signing_key_file_is_created_once_and_readable_by_its_owner_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state/audit-key");
         assert!(HeadKey::read(&path).unwrap().is_none());

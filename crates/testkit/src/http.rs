@@ -1,4 +1,4 @@
-//! Minimal HTTP server that can also fail on purpose.
+//! Minimal HTTP server for tests that can also simulate faults.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-/// Semaphore that a test opens step by step for the threads of the server.
+/// Semaphore at which threads of the server wait until the test admits them.
 #[derive(Debug, Default)]
 pub(crate) struct Turnstile {
     admitted: Mutex<usize>,
@@ -53,7 +53,7 @@ pub(crate) enum Action {
         pieces: Vec<Vec<u8>>,
         /// Delay before the last piece.
         pause: Duration,
-        /// If set, each piece waits for it.
+        /// If set, each piece is sent only when this turnstile admits it.
         by: Option<Arc<Turnstile>>,
         end: StreamEnd,
     },
@@ -68,7 +68,7 @@ pub(crate) enum Action {
 pub(crate) enum StreamEnd {
     /// The body is complete.
     Proper,
-    /// The connection is reset as soon as the turnstile permits it.
+    /// The connection is reset as soon as the turnstile admits it.
     Reset(Arc<Turnstile>),
     /// The body never ends: the last piece is repeated.
     Never,
@@ -76,7 +76,7 @@ pub(crate) enum StreamEnd {
     Silence,
 }
 
-/// Serves one connection until it ends; `decide` chooses the response to each request.
+/// Serves one connection until it is closed. `decide` chooses the response to each request.
 pub(crate) fn serve(mut stream: TcpStream, decide: impl Fn(RawRequest) -> Action) {
     let _ = stream.set_nodelay(true);
     let mut buffer = Vec::new();
@@ -123,7 +123,7 @@ fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Opti
     }
 }
 
-/// Parses the first complete request in `bytes`; returns it with its length.
+/// Parses the first complete request in `bytes`. Returns the request and its length in bytes.
 fn parse(bytes: &[u8]) -> Option<(RawRequest, usize)> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -175,7 +175,7 @@ fn send_pieces(
             send_chunk(stream, pieces.last().map_or(b" ", |piece| piece))?;
         },
         StreamEnd::Reset(gate) => {
-            // A reset discards data that was sent but not yet read by the client.
+            // Wait for the test first: a reset discards data that the client has not read yet.
             gate.pass();
             SockRef::from(&*stream).set_linger(Some(Duration::ZERO))
         }

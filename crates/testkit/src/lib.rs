@@ -1,4 +1,4 @@
-//! Test support: a fake model provider on loopback that is stricter than the real ones, and real NATS servers.
+//! Test support: a fake model provider on loopback that is stricter than real providers, and real NATS servers.
 //!
 //! [`FakeProvider`] serves real HTTP in each provider's format. It checks every request (path, key, body, the
 //! documented rules of the provider) and records violations; a test fails when it drops a fake with recorded
@@ -23,7 +23,7 @@ pub use fake::{
     Latency, PromptCache, WrittenPrefixes,
 };
 
-/// Assize's cache folder of the user who runs the tests; it contains the microVM image.
+/// Cache folder of assize for the user who runs the tests. It contains the microVM image.
 pub fn cache_folder() -> PathBuf {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);

@@ -5,15 +5,15 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// NATS servers; dropping the value kills them.
+/// Running NATS servers. Dropping this value kills them.
 #[derive(Debug)]
 pub struct NatsServers {
-    /// Data and logs of the servers.
+    /// Folder with the data and logs of the servers.
     pub folder: TempDir,
     /// Additional command-line arguments.
     arguments: Vec<String>,
     servers: Vec<Option<Child>>,
-    /// Ports of each server: for clients, and for cluster routes.
+    /// TCP ports of each server: one for clients, and one for the other servers of the cluster.
     ports: Vec<(u16, u16)>,
 }
 
@@ -24,7 +24,7 @@ impl NatsServers {
         servers
     }
 
-    /// Reserves ports for servers without starting them.
+    /// Chooses free ports for `count` servers, but does not start the servers.
     pub fn unstarted(count: usize) -> NatsServers {
         let folder = TempDir::new().unwrap();
         let ports = (0..count).map(|_| (free_port(), free_port())).collect();
@@ -32,7 +32,7 @@ impl NatsServers {
         NatsServers { folder, arguments: Vec::new(), servers, ports }
     }
 
-    /// Starts one server with additional arguments.
+    /// Starts one server with additional command-line arguments.
     pub fn start_with(folder: TempDir, arguments: Vec<String>) -> NatsServers {
         let mut servers = NatsServers::unstarted(1);
         (servers.folder, servers.arguments) = (folder, arguments);
@@ -58,7 +58,7 @@ impl NatsServers {
         command.spawn().unwrap()
     }
 
-    /// Address for `--cluster`: the client ports of all servers.
+    /// Value for the flag `--cluster`: the client addresses of all servers.
     pub fn address(&self) -> String {
         let all = self.ports.iter().map(|(port, _)| format!("127.0.0.1:{port}"));
         format!("nats://{}", all.collect::<Vec<_>>().join(","))
@@ -73,7 +73,7 @@ impl NatsServers {
         self.ports.len()
     }
 
-    /// Kills a server with SIGKILL, to simulate a power loss.
+    /// Kills a server with SIGKILL, to simulate a crash.
     pub fn kill(&mut self, index: usize) {
         let mut server = self.servers[index].take().unwrap();
         server.kill().unwrap();
@@ -96,7 +96,7 @@ impl Drop for NatsServers {
     }
 }
 
-/// Finds a free port.
+/// Finds a free TCP port on this machine.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

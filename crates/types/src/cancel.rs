@@ -11,21 +11,22 @@ pub enum CancelReason {
     /// The user pressed Ctrl-C.
     #[error("interrupted")]
     Interrupted,
-    /// The process got SIGTERM.
+    /// The process received SIGTERM.
     #[error("interrupted (SIGTERM)")]
     Terminated,
-    /// The process got SIGHUP.
+    /// The process received SIGHUP: its terminal was closed.
     #[error("terminal closed (SIGHUP)")]
     HungUp,
     /// A user cancelled the run.
     #[error("cancelled by a user")]
     Stopped,
-    /// The server or worker shuts down. The run has not ended: it is resumed later.
+    /// The server or worker that executes the run is shutting down. The run has not ended and is resumed later.
     #[error("this server or worker is shutting down; the run is resumed later")]
     Paused,
-    /// Another worker holds the lease.
+    /// Another worker took over the lease of the run, so this worker must stop.
     #[error("another worker took over the lease")]
     LeaseLost,
+    /// Any other reason, as a message for the user.
     #[error("{0}")]
     Other(Cow<'static, str>),
 }
@@ -48,9 +49,10 @@ impl From<CancelReason> for String {
     }
 }
 
-/// A cancellation token that carries the reason it was cancelled for.
+/// A cancellation token that stores the reason for its cancellation.
 ///
-/// Cancelling a clone cancels the original, too. [`Cancel::child`] creates a token that can be cancelled alone.
+/// Cancelling a clone also cancels the original. [`Cancel::child`] creates a token that can be cancelled without
+/// cancelling its parent.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<Shared>);
 
@@ -66,13 +68,14 @@ impl Cancel {
         Cancel::default()
     }
 
-    /// Cancels the token. Only the first reason given is kept.
+    /// Cancels the token. If it is cancelled several times, only the first reason is stored.
     pub fn cancel(&self, reason: impl Into<CancelReason>) {
         let _ = self.0.reason.set(reason.into());
         self.0.token.cancel();
     }
 
-    /// Creates a token that is cancelled with this one, and can also be cancelled alone.
+    /// Creates a child token. Cancelling the parent cancels the child, but cancelling the child leaves the parent
+    /// active.
     pub fn child(&self) -> Cancel {
         let (token, parent) = (self.0.token.child_token(), Some(self.clone()));
         Cancel(Arc::new(Shared { token, reason: OnceLock::new(), parent }))
@@ -88,7 +91,7 @@ impl Cancel {
         self.reason()
     }
 
-    /// Why the token was cancelled: its own reason, or else its parent's.
+    /// Returns why the token was cancelled. A token that was cancelled through its parent returns the parent's reason.
     pub fn reason(&self) -> CancelReason {
         match (self.0.reason.get(), &self.0.parent) {
             (Some(reason), _) => reason.clone(),
@@ -103,7 +106,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn child_reports_its_own_reason_or_else_its_parents() {
+    async fn child_token_reports_its_own_cancel_reason_or_else_its_parents() {
         let parent = Cancel::new();
         let (first, second) = (parent.child(), parent.child());
         first.cancel("lost the race");

@@ -1,18 +1,18 @@
 //! The error type that the command line and the server report: message, kind and hint.
 //!
-//! Each crate implements `From` for its own errors. The command line maps [`FailureKind`] to exit codes, the server to
-//! HTTP statuses.
+//! Each crate implements `From` to convert its error types to [`Failure`]. The command line maps [`FailureKind`] to
+//! exit codes, and the server maps it to HTTP statuses.
 
 use std::error::Error;
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-/// Category of a failure. It determines the exit code and the HTTP status.
+/// Category of a failure. The category determines the exit code of the command or the HTTP status of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// The operation completed with a negative verdict.
+    /// The operation was completed, but its verdict is negative, such as a program that fails its tests.
     Verdict,
     /// The command or its input is invalid.
     Usage,
@@ -20,15 +20,15 @@ pub enum FailureKind {
     Settings,
     /// A provider, the network or the disk failed.
     Environment,
-    /// The budget that the user set is used up.
+    /// The budget (cost or tokens) that the user set is used up.
     Budget,
     /// A bug in assize.
     Internal,
-    /// A sandbox could not be created, or it broke.
+    /// A sandbox could not be created, or it failed while it was in use.
     Sandbox,
     /// The user interrupted or cancelled the operation.
     Interrupted,
-    /// The reader of our output closed it (broken pipe), so nothing can be printed.
+    /// The process that reads standard output closed the pipe, so nothing more can be printed.
     Unread,
 }
 
@@ -45,7 +45,7 @@ impl Failure {
         Failure { kind, message: message.into(), hint: None }
     }
 
-    /// Prefixes the message with `what`: the larger operation or object that failed.
+    /// Prefixes the message with `what`, the name of the surrounding operation or object that failed.
     pub fn within(mut self, what: &str) -> Failure {
         self.message = format!("{what}: {}", self.message);
         self
@@ -55,24 +55,25 @@ impl Failure {
         &self.message
     }
 
+    /// Sets the hint: what the user can do about the failure.
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Sets or clears the hint.
+    /// Sets the hint, or removes it if `hint` is `None`.
     #[must_use]
     pub fn maybe_hint(mut self, hint: Option<&str>) -> Failure {
         self.hint = hint.map(str::to_owned);
         self
     }
 
-    /// The hint: what the user can do about the failure.
+    /// Returns the hint: what the user can do about the failure.
     pub fn advice(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// Appends details on the lines after the message.
+    /// Appends `detail` to the message, on a new line.
     #[must_use]
     pub fn with_detail(mut self, detail: &str) -> Failure {
         self.message = format!("{}\n{detail}", self.message);
@@ -90,7 +91,7 @@ impl Failure {
         Failure::new(kind, message)
     }
 
-    /// Message of the root cause of an error, which is where HTTP libraries keep the reason.
+    /// Returns the message of the root cause of `error`. Errors of HTTP libraries have the actual reason there.
     pub fn innermost(error: &dyn Error) -> String {
         let mut deepest = error;
         while let Some(source) = deepest.source() {

@@ -12,9 +12,10 @@ use sha2::{Digest, Sha256};
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// Placeholder for effects without a request, such as reading the clock.
+    /// Placeholder (all zeros) for journaled effects that send no request, such as reading the clock.
     pub const NONE: Fingerprint = Fingerprint([0; 32]);
 
+    /// Computes the fingerprint of `bytes`.
     pub fn of(bytes: impl AsRef<[u8]>) -> Fingerprint {
         Fingerprint(Sha256::digest(bytes).into())
     }

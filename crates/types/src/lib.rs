@@ -1,8 +1,7 @@
-//! Types that all crates share: token usage, money, fingerprints, cancellation, failures, text, and
-//! the lines of the log.
+//! Types and functions that all crates share: token usage, money, fingerprints, cancellation, failures, text functions,
+//! and the log lines of an agent workflow.
 //!
-//! This crate does no I/O: no files, no network, no printing. It holds the types that several
-//! crates must agree on and none of them owns.
+//! This crate does no I/O: it uses no files and no network, and prints nothing.
 
 mod cancel;
 mod clock;

@@ -1,4 +1,4 @@
-//! Money as whole nano-dollars, so that sums of millions of small calls stay exact.
+//! Amounts of money, stored as whole nano-dollars, so that the sum of the costs of millions of small calls stays exact.
 
 use std::fmt;
 use std::ops::{Add, AddAssign};
@@ -37,8 +37,8 @@ impl Money {
         self.0
     }
 
-    /// Converts an amount in dollars; `None` if it is negative, not finite, or too large for 64 bits
-    /// of nano-dollars.
+    /// Converts an amount in dollars. Returns `None` if the amount is negative, not finite, or too large to be stored
+    /// as a 64-bit number of nano-dollars.
     pub fn from_dollars(dollars: f64) -> Option<Money> {
         let nanos = dollars * NANOS_PER_DOLLAR as f64;
         (nanos.is_finite() && nanos >= 0.0 && nanos < u64::MAX as f64)
@@ -74,8 +74,8 @@ impl AddAssign for Money {
 }
 
 impl fmt::Display for Money {
-    /// Prints two decimals, or more below one dollar, so that a cost above zero never shows as
-    /// `$0.00`.
+    /// Formats the amount with two decimals. Amounts below one dollar get more decimals, so that a cost above zero is
+    /// never displayed as `$0.00`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = match self.0 {
             0 => 2,
@@ -90,7 +90,7 @@ impl fmt::Display for Money {
 
 /// Cost of a call: a known amount, free because the model runs locally, or unknown.
 ///
-/// A model without a configured price costs [`Cost::Unknown`], never 0.
+/// If the price of a model is not known, the cost is [`Cost::Unknown`], never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cost {
@@ -102,6 +102,7 @@ pub enum Cost {
 }
 
 impl Cost {
+    /// The amount, if it is known; zero for a local model.
     pub fn known(self) -> Option<Money> {
         match self {
             Cost::Known(money) => Some(money),
@@ -115,7 +116,7 @@ impl Cost {
         self.known().map(Money::dollars)
     }
 
-    /// The remark that JSON output adds to an amount of 0: `local` for a local model.
+    /// Note for JSON output that explains a cost of 0: `local` if the model runs locally, else `None`.
     pub fn note(self) -> Option<&'static str> {
         (self == Cost::Local).then_some("local")
     }
@@ -124,7 +125,8 @@ impl Cost {
 impl Add for Cost {
     type Output = Cost;
 
-    /// Adds two costs: unknown if either is unknown, local if both are local or zero.
+    /// Adds two costs. The sum is unknown if either cost is unknown. It is local if one cost is local and the other is
+    /// local or zero.
     fn add(self, other: Cost) -> Cost {
         match (self, other) {
             (Cost::Unknown, _) | (_, Cost::Unknown) => Cost::Unknown,
@@ -151,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_amounts_are_never_displayed_as_zero() {
+    fn money_above_zero_is_never_displayed_as_zero() {
         let shown: Vec<String> =
             [0, 80, 80_000, 1_200_000, 54_000_000, 1_500_000_000, 12_345_678_900_000]
                 .map(|nanos| Money::from_nanos(nanos).to_string())
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn sum_with_an_unknown_cost_is_unknown() {
+    fn sum_of_a_known_and_an_unknown_cost_is_unknown() {
         let known = Cost::Known(Money::from_nanos(5));
         assert_eq!(known + Cost::Unknown, Cost::Unknown);
         assert_eq!(known + known, Cost::Known(Money::from_nanos(10)));
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn negative_infinite_and_too_large_dollars_are_rejected() {
+    fn money_from_negative_infinite_or_too_large_dollars_is_rejected() {
         for bad in [-0.01, f64::NAN, f64::INFINITY, 1e30] {
             assert_eq!(Money::from_dollars(bad), None, "{bad}");
         }

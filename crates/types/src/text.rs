@@ -1,4 +1,4 @@
-//! Text functions that all crates use: validation, shortening, and removal of control characters.
+//! Text functions that all crates use: validation, shortening, counts with nouns, and removal of control characters.
 
 use crate::{Failure, FailureKind};
 
@@ -22,10 +22,10 @@ macro_rules! serde_as_text {
     };
 }
 
-/// Rejects text that is blank or longer than `mebibytes` MiB.
+/// Returns `text` if it is neither blank nor longer than `mebibytes` MiB.
 ///
 /// # Errors
-/// A usage failure whose message begins with `what`, the name of the text.
+/// Returns a usage failure whose message begins with `what`, the name of the text, such as `the task`.
 pub fn checked(what: &str, mebibytes: u64, text: &str) -> Result<String, Failure> {
     let refused = |why: String| Err(Failure::new(FailureKind::Usage, format!("{what} {why}")));
     if text.len() as u64 > mebibytes * 1024 * 1024 {
@@ -37,7 +37,7 @@ pub fn checked(what: &str, mebibytes: u64, text: &str) -> Result<String, Failure
     Ok(text.to_owned())
 }
 
-/// The first `chars` characters of a text.
+/// Returns the first `chars` characters of a text.
 pub fn head(text: &str, chars: usize) -> &str {
     text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
 }
@@ -48,7 +48,7 @@ pub fn shorten(text: &str, chars: usize) -> String {
     if head.len() < text.len() { format!("{head}…") } else { text.to_owned() }
 }
 
-/// Joins a text into one line: every sequence of white space becomes one space.
+/// Joins the lines of a text into one line: every sequence of white space becomes one space.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -58,7 +58,8 @@ pub fn harmless(text: &str) -> String {
     text.chars().map(|c| if is_obeyed(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Whether a character controls a terminal: control characters other than newline and tab, and bidirectional marks.
+/// Whether a character can control a terminal: a control character other than newline and tab, a bidirectional mark, or
+/// a Unicode line or paragraph separator.
 pub fn is_obeyed(c: char) -> bool {
     let is_bidi_or_separator = matches!(
         c,
@@ -67,13 +68,22 @@ pub fn is_obeyed(c: char) -> bool {
     is_bidi_or_separator || (c.is_control() && !matches!(c, '\n' | '\t'))
 }
 
-/// Whether a character is invisible: byte-order marks, zero-width characters, direction marks, fillers and tags.
+/// Whether a character is invisible: a byte-order mark, zero-width character, direction mark, filler or tag.
 pub fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{00ad}' | '\u{061c}' | '\u{034f}' | '\u{180e}'
         | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{17b4}' | '\u{17b5}'
         | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e01ef}')
+}
+
+/// Formats a count with its noun: `1 draft`, `2 drafts`, `0 entries`.
+pub fn counted<N>(count: N, singular: &str, plural: &str) -> String
+where
+    N: std::fmt::Display + Copy + PartialEq + From<u8>,
+{
+    let noun = if count == N::from(1) { singular } else { plural };
+    format!("{count} {noun}")
 }
 
 /// Formats a number with thousands separators: 1,234,567.
@@ -94,7 +104,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_are_replaced() {
+    fn counted_uses_the_singular_only_for_one() {
+        let counts = [0_u64, 1, 2].map(|count| counted(count, "entry", "entries"));
+        assert_eq!(counts, ["0 entries", "1 entry", "2 entries"]);
+    }
+
+    #[test]
+    fn harmless_replaces_control_characters_except_newline_and_tab() {
         assert_eq!(
             harmless("a\u{1b}[2Jb\u{7}\r\nc\td\u{9b}1m"),
             "a\u{fffd}[2Jb\u{fffd}\u{fffd}\nc\td\u{fffd}1m"
@@ -102,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_get_thousands_separators() {
+    fn grouped_inserts_thousands_separators() {
         assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 }

@@ -1,7 +1,7 @@
 //! The five log lines of an agent workflow, with their fields.
 //!
-//! They are defined in one place so that every kind of trial logs them alike, and so that one test
-//! pins their messages and fields.
+//! All log lines are defined here, so that every kind of run logs the same messages and fields, and one test checks
+//! them.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use tracing::info;
 
 use crate::text::head;
 
-/// Tasks are truncated to this many characters: a log line identifies the task, without its whole text.
+/// Maximum number of characters of a task in a log line. A longer task is truncated.
 const TASK_CHARS: usize = 100;
 
-/// Logs that an agent starts work on a task.
+/// Logs that an agent starts to work on a task.
 pub fn workflow_started(task: &str, provider: &str) {
     info!(task = head(task, TASK_CHARS), provider, "Agent workflow started");
 }
@@ -28,12 +28,12 @@ pub fn execution_started(container_id: &str) {
     info!(container_id, "Sandbox execution started");
 }
 
-/// Logs that the code in the sandbox has exited.
+/// Logs that the program in the sandbox has exited.
 pub fn execution_complete(exit_code: i32, duration: Duration) {
     info!(exit_code, duration_ms = duration.as_millis() as u64, "Execution complete");
 }
 
-/// Logs that work on a task has ended.
+/// Logs that the agent has finished its work on a task, successfully or not.
 pub fn workflow_completed(success: bool, attempts: u32) {
     info!(success, attempts, "Agent workflow completed");
 }

@@ -1,4 +1,4 @@
-//! Token counts of model calls, in one convention for every provider.
+//! Token counts of model calls, in the same convention for all providers.
 
 use std::ops::{Add, AddAssign};
 
@@ -23,12 +23,12 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Input and output together.
+    /// Number of input and output tokens together.
     pub fn total(&self) -> u64 {
         self.input.saturating_add(self.output)
     }
 
-    /// Fraction of the input that came from the provider's cache, from 0 to 1.
+    /// Share of the input tokens that the provider read from its prompt cache, from 0 to 1.
     pub fn cached_share(&self) -> f64 {
         if self.input == 0 { 0.0 } else { self.cached_input as f64 / self.input as f64 }
     }

@@ -1,8 +1,9 @@
-//! Debates of a run, executed by any worker with a free sandbox.
+//! Debates of a run, which any worker with a free sandbox can execute.
 //!
-//! The run's lease holder queues a job for each debate and serves its model requests over RPC. The worker that takes
-//! the job creates the sandbox, forwards the model requests from it, and reports the result. If that worker dies,
-//! another one starts the debate again, and the lease holder answers the repeated requests from its journal.
+//! The lease holder of the run queues a job for each debate and answers the model requests of the debate over RPC. The
+//! worker that receives the job creates the sandbox, forwards the model requests from the sandbox to the lease holder,
+//! and reports the result. If that worker dies, another worker starts the debate again, and the lease holder answers
+//! the repeated model requests from its journal.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,61 +32,62 @@ use tokio::sync::mpsc;
 
 use crate::worker::{JobOutcome, WorkerContext};
 
-/// Job of a debate.
+/// Body of the queued job that executes one debate.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct QueuedDebate {
     run: RunId,
-    /// Epoch of the run that queued the job.
+    /// Epoch of the run's lease when the job was queued.
     #[serde(rename = "life")]
     epoch: u64,
-    /// RPC name of the run's lease holder.
+    /// RPC name under which the run's lease holder serves this debate.
     #[serde(rename = "desk")]
     peer: String,
-    /// The requested isolation.
+    /// Isolation that the user requested for the sandbox.
     isolation: Option<String>,
     image: Option<String>,
     limits: SandboxLimits,
 }
 
-/// RPC request from the worker of a debate to the run's lease holder.
+/// RPC request from the worker that executes a debate to the run's lease holder.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum DebateRequest {
-    /// Starts an attempt and asks for the debate's description.
+    /// Reports that an attempt to execute the debate starts, and requests the description of the debate.
     Job { attempt: String },
-    /// Asks for a model response.
+    /// Requests a model response.
     Ask { key: String, request: Box<ModelRequest> },
-    /// Reports the result of an attempt.
+    /// Reports the result of an attempt to execute the debate.
     Report(DebateReport),
 }
 
-/// Result of an attempt to debate.
+/// Result of an attempt to execute a debate.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum DebateReport {
-    /// The verdict, and the isolation of the sandbox.
+    /// The debate ended with a verdict; with the isolation of its sandbox.
     Verdict { outcome: Box<DebateOutcome>, isolation: String },
     /// The debate failed.
     Failed { why: String },
-    /// This worker cannot run the debate; another worker may.
+    /// This worker cannot execute the debate, but another worker may be able to.
     NotHere { attempt: String, node: String, why: String },
     /// The worker stopped before the debate ended.
     Released { attempt: String },
 }
 
-/// Event of a debate, as the lease holder sees it.
+/// Event of a debate that its RPC server passes on to the lease holder's loop.
 enum DebateEvent {
     Started { attempt: String },
     Report(DebateReport),
 }
 
-/// Attempts since the debate last made progress.
+/// Attempts to execute a debate since the debate last made progress.
 #[derive(Default)]
 struct Attempts {
-    /// Attempts that have not reported a result.
+    /// Ids of the attempts that have started but have not reported a result.
     silent: BTreeSet<String>,
+    /// Ids of the attempts whose worker reported that it cannot execute the debate.
     refused: BTreeSet<String>,
-    /// Nodes that refused.
+    /// Ids of the nodes that reported that they cannot execute the debate.
     nodes: BTreeSet<String>,
 }
 
@@ -115,7 +117,7 @@ struct InCluster {
     needs: Requirements,
     isolation: Option<String>,
     spec: SandboxSpec,
-    /// Isolations of the debates so far.
+    /// Isolations of the sandboxes that the debates of the run have used so far.
     isolations: Mutex<BTreeSet<String>>,
 }
 
@@ -151,7 +153,7 @@ impl DebateRunner for InCluster {
             image: self.spec.image.clone(),
             limits: self.spec.limits.clone(),
         });
-        // Jobs queued since a worker last started the debate.
+        // Number of jobs that were queued since a worker last started the debate.
         let mut unstarted = 0;
         let (mut turn, mut remade) = (0, Vec::new());
         let (mut attempts, mut answers) = (Attempts::default(), proxy.begin());
@@ -169,7 +171,7 @@ impl DebateRunner for InCluster {
                     }
                     () = tokio::time::sleep(self.member.cluster.times().lease()) => None,
                 };
-                // Only attempts since the last progress count.
+                // Forget earlier attempts once the debate makes progress: only attempts since then count.
                 let now = proxy.begin();
                 if now > answers {
                     (answers, attempts) = (now, Attempts::default());
@@ -205,7 +207,8 @@ impl DebateRunner for InCluster {
                             return Err(RemoteDebateError::GivenUp { tries: MOST_TRIES }.into());
                         }
                     }
-                    // The worker may have assumed that this process is dead, and dropped the job.
+                    // The job is no longer queued: a worker may have assumed that this process is dead and removed the
+                    // job. Queue it again.
                     None if !self.is_queued(&peer).await? && events.is_empty() => break,
                     None => {}
                 }
@@ -219,17 +222,18 @@ impl DebateRunner for InCluster {
 }
 
 impl InCluster {
-    /// Whether the debate's job is queued or taken by a worker.
+    /// Whether the job of the debate is in the queue, waiting or delivered to a worker.
     async fn is_queued(&self, peer: &str) -> Result<bool, RemoteDebateError> {
         Ok(self.member.queue.has(DEBATE, peer).await?)
     }
 
-    /// Whether all workers that meet the requirements have refused.
+    /// Whether every worker that meets the requirements has reported that it cannot execute the debate.
     async fn no_other_worker(&self, attempts: &Attempts) -> Result<bool, RemoteDebateError> {
         Ok(self.member.no_worker_for(&self.needs, &attempts.nodes).await?)
     }
 
-    /// Fails if this process has lost the lease on the run. Workers then drop its debates, so it would wait for ever.
+    /// Fails if this process has lost the lease on the run. Workers then remove the jobs of its debates, so this
+    /// process would wait for ever.
     async fn check_lease(&self) -> Result<(), NodeError> {
         match self.member.store.run(&self.run).await {
             Ok(run) if run.status == RunStatus::Running && run.epoch == self.epoch => Ok(()),
@@ -241,7 +245,7 @@ impl InCluster {
     }
 }
 
-/// RPC server of the run's lease holder for one debate.
+/// RPC server with which the run's lease holder serves one debate.
 struct DebateServer {
     job: Value,
     proxy: Arc<ModelProxy>,
@@ -261,19 +265,19 @@ impl RpcHandler for DebateServer {
                 json!(answer.map_err(|error| (error.kind(), error.message().to_owned())))
             }
             Ok(DebateRequest::Report(report)) => {
-                // A repeated report has the same content.
+                // The report may arrive twice. Both copies have the same content, so the second has no effect.
                 let _ = self.events.send(DebateEvent::Report(report));
                 Value::Null
             }
             Err(error) => {
-                tracing::warn!(%error, "invalid debate request");
+                tracing::warn!(%error, "received an invalid request from the worker of a debate");
                 Value::Null
             }
         }
     }
 }
 
-/// RPC client of a debate's worker: connection to the run's lease holder.
+/// RPC client with which the worker of a debate sends requests to the run's lease holder.
 struct RemoteLeaseHolder {
     cluster: Cluster,
     peer: String,
@@ -307,11 +311,11 @@ impl ModelSource for RemoteLeaseHolder {
     }
 }
 
-/// Executes a debate from the queue.
+/// Executes the debate of a queued job and reports the result to the run's lease holder.
 pub(crate) async fn hold(host: &WorkerContext, work: QueuedDebate, cancel: &Cancel) -> JobOutcome {
     match host.store.run(&work.run).await {
         Ok(run) if run.status == RunStatus::Running && run.epoch == work.epoch => {}
-        // The run's new lease holder has queued its own jobs.
+        // The run has ended, or it has a new lease holder, which has queued its own jobs. This job is not needed.
         Ok(_) | Err(StoreError::NoSuchRun(_)) => return JobOutcome::Done,
         Err(error) => return JobOutcome::NotHere { why: error.to_string() },
     }
@@ -319,7 +323,8 @@ pub(crate) async fn hold(host: &WorkerContext, work: QueuedDebate, cancel: &Canc
     let holder =
         RemoteLeaseHolder { cluster, peer: work.peer.clone(), gone: AtomicBool::new(false) };
     let holder = Arc::new(holder);
-    // Unique, so that a redelivered job shares no sandbox with its expired attempt on the same worker.
+    // The id of the attempt is unique. So a redelivered job does not share a sandbox with an earlier attempt on the
+    // same worker whose lease expired.
     let number = host.debates.fetch_add(1, Ordering::Relaxed);
     let attempt = format!("{}-{number}", host.member.id);
     let report = match debate(host, &work, &attempt, &holder, cancel).await {
@@ -341,7 +346,7 @@ pub(crate) async fn hold(host: &WorkerContext, work: QueuedDebate, cancel: &Canc
         | DebateReport::Failed { .. }
         | DebateReport::Released { .. } => None,
     };
-    // Without a lease holder, the result is not needed.
+    // If the lease holder does not reply, the result is not needed.
     match (holder.send(&DebateRequest::Report(report)).await, not_here) {
         (Err(RpcError::Gone), _) | (Ok(_), None) => JobOutcome::Done,
         (Ok(_), Some(why)) | (Err(RpcError::Failed(why)), _) => JobOutcome::NotHere { why },
@@ -396,7 +401,7 @@ async fn debate(
             let isolation = backend.why.clone();
             Ok(DebateReport::Verdict { outcome: Box::new(outcome), isolation })
         }
-        // The run's next lease holder queues the debate again.
+        // The lease holder does not reply. The next lease holder of the run queues the debate again.
         Err(_) if holder.is_gone() => Err(JobOutcome::Done),
         Err(NodeError::Stop(error)) => Ok(DebateReport::Failed { why: error.to_string() }),
         Err(NodeError::Failed(error)) => {

@@ -1,4 +1,4 @@
-//! Cache of the sandbox backends that a worker has selected for debates.
+//! Cache of the sandbox backends that a worker has chosen for debates.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use assize_sandbox::{SandboxFactory, SandboxManager, SandboxSpec};
 use assize_types::Failure;
 use tokio::sync::Mutex;
 
-/// Maximum number of cached choices, because the requests come from other processes.
+/// Maximum number of cached backend choices. The limit is needed because the requests come from other processes.
 const MAX_CHOICES: usize = 64;
 
-/// Cache key: requested isolation, and sandbox spec, because a backend may not support an image or a limit.
+/// Cache key: the requested isolation and the sandbox spec. The choice depends on the spec because a backend may not
+/// support an image or a limit.
 type ChoiceKey = (Option<String>, SandboxSpec);
 
-/// Cache of backend choices. Choices of the same backend share one manager.
+/// Cache of backend choices. All choices of the same backend share one sandbox manager.
 #[derive(Default)]
 pub(super) struct BackendCache {
     state: Mutex<State>,
@@ -24,12 +25,12 @@ pub(super) struct BackendCache {
 #[derive(Default)]
 struct State {
     choices: HashMap<ChoiceKey, Arc<DebateSandboxes>>,
-    /// One entry for each backend, with its manager and package layer.
+    /// One entry for each backend that was chosen, with its sandbox manager and package layer.
     prepared: Vec<Arc<DebateSandboxes>>,
 }
 
 impl BackendCache {
-    /// Returns the backend for a job. Selects one if no earlier job had the same requirements.
+    /// Returns the backend for a debate. Chooses one if the cache has no choice for the same isolation and spec.
     pub(super) async fn get(
         &self,
         sandboxes: &SandboxFactory,
@@ -69,7 +70,7 @@ impl BackendCache {
         Ok(backend)
     }
 
-    /// Ends all sandboxes.
+    /// Ends all sandboxes of the cached backends.
     pub(super) async fn close(&self) {
         let managers: Vec<Arc<SandboxManager>> =
             self.state.lock().await.prepared.iter().map(|each| each.manager.clone()).collect();
@@ -85,10 +86,10 @@ mod tests {
 
     use super::*;
 
-    /// Only Docker supports container images. Without an image, the jail is selected, because no microVM image is built
-    /// in this test's folder.
+    /// Only Docker supports container images. For a spec without an image, the jail is chosen, because this test has no
+    /// microVM image.
     #[tokio::test(flavor = "multi_thread")]
-    async fn jobs_with_another_image_or_limit_get_their_own_choice() {
+    async fn backend_cache_chooses_separately_for_each_image_and_limit() {
         let folder = tempfile::tempdir().unwrap();
         let environment = Environment::in_folder(
             folder.path(),
@@ -102,18 +103,21 @@ mod tests {
         assert_eq!(plain.manager.isolation(), Isolation::Jail, "{}", plain.why);
         let image =
             SandboxSpec { image: Some("python:3.12-slim".to_owned()), ..SandboxSpec::default() };
-        // Without Docker, the request fails; it never falls back to the jail.
+        // On a machine without Docker, the request fails. It never falls back to the jail.
         if let Ok(with_image) = get(&image).await {
             assert_eq!(with_image.manager.isolation(), Isolation::Docker, "{}", with_image.why);
         }
         let mut large = SandboxSpec::default();
         large.limits.memory *= 2;
         let with_limit = get(&large).await.unwrap();
-        assert!(!Arc::ptr_eq(&plain, &with_limit), "choice shared between different limits");
-        assert!(Arc::ptr_eq(&plain.manager, &with_limit.manager), "backend opened twice");
+        assert!(!Arc::ptr_eq(&plain, &with_limit), "specs with different limits share a choice");
+        assert!(
+            Arc::ptr_eq(&plain.manager, &with_limit.manager),
+            "two choices of the same backend have different managers"
+        );
         assert!(
             Arc::ptr_eq(&plain, &get(&SandboxSpec::default()).await.unwrap()),
-            "choice not cached"
+            "the choice for an equal spec was not cached"
         );
         backends.close().await;
     }

@@ -1,9 +1,10 @@
 //! Worker of a cluster.
 //!
-//! A process that starts a run stores it and queues a job for it. A [`Worker`] takes the job and executes the run, but
-//! queues a separate job for each debate, so that any worker with a free sandbox can run it ([`ClusterDebates`]). The
-//! worker that executes the run makes all of its model calls, so that one lease guards all spending. A rate limiter for
-//! the whole cluster keeps the limits of each provider ([`ClusterRateLimiter`]).
+//! A process that starts a run stores the run and queues a job for it. A [`Worker`] receives the job and executes the
+//! run. It queues a separate job for each debate of the run, so that any worker with a free sandbox can execute the
+//! debate ([`ClusterDebates`]). The worker that executes the run makes all model calls of the run. So only the holder
+//! of the run's lease can spend money. A rate limiter for the whole cluster enforces the limits of each provider
+//! ([`ClusterRateLimiter`]).
 
 mod debates;
 mod grounds;

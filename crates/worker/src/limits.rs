@@ -1,8 +1,9 @@
-//! Rate limits of a provider across the whole cluster.
+//! Rate limits of a provider for the whole cluster.
 //!
-//! One worker, the keeper, enforces them as a job from the queue. Every process asks the keeper before it calls the
-//! provider. If the keeper dies, another worker takes over. A new keeper does not know the earlier calls, so it assumes
-//! that the last minute's limits are used up, and waits until all processes have reported their calls in progress.
+//! One worker, the keeper of the rate limits, enforces the limits as a job from the queue. Every process requests a
+//! permission from the keeper before it calls the provider. If the keeper dies, another worker becomes the keeper. A
+//! new keeper has no record of the earlier calls. So it assumes that the limits of the last minute are used up, and
+//! waits until all processes have reported their calls in progress.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,45 +29,47 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::worker::{JobOutcome, WorkerContext};
 
-/// Pause before the next request if there is no keeper at the moment.
+/// Delay before the next request if no worker is the keeper of the rate limits at the moment.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Request to the keeper.
+/// RPC request to the keeper of the rate limits.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum KeeperRequest {
-    /// Asks for permission to make a call, within so many milliseconds.
+    /// Requests the permission for a model call of up to `tokens` tokens. The caller waits at most `within`
+    /// milliseconds.
     Admit { id: String, node: String, tokens: u64, within: u64 },
-    /// Reports that a call has ended, and the tokens it used.
+    /// Reports that a model call has ended, and the number of tokens that the call used.
     Done { id: String, used: Option<u64> },
-    /// Reports all calls of a node that are in progress or wait for permission.
+    /// Reports all model calls of a node that are in progress or wait for permission.
     #[serde(rename = "under")]
     InProgress { node: String, calls: Vec<(String, CallState)> },
-    /// Reports that the provider demands a pause, in milliseconds.
+    /// Reports that the provider requires a pause of `wait` milliseconds before the next call.
     #[serde(rename = "cool")]
     CoolDown { wait: u64 },
-    /// Reports the quota that the provider has left, and in how many milliseconds it is renewed.
+    /// Reports the number of requests and tokens that the provider still accepts, each with the number of milliseconds
+    /// until the provider renews the quota.
     #[serde(rename = "left")]
     QuotaLeft { requests: Option<(u64, u64)>, tokens: Option<(u64, u64)>, own: u64 },
 }
 
-/// Call that is in progress or waits for permission.
+/// State of a model call that is in progress or waits for permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct CallState {
     tokens: u64,
     waits: bool,
 }
 
-/// The keeper's reply to [`KeeperRequest::Admit`].
+/// Reply of the keeper to [`KeeperRequest::Admit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum AdmitReply {
     Yes,
-    /// Not within the requested time, but in so many milliseconds.
+    /// The call is not possible within the requested time, but in this number of milliseconds.
     NotWithin(u64),
-    /// This process is not the keeper any more.
+    /// The process that received the request is no longer the keeper.
     NotHere,
 }
 
@@ -78,14 +81,15 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Rate limiter for one provider that asks the keeper before each call.
+/// Rate limiter for one provider. It requests a permission from the keeper of the rate limits before each model call.
 #[derive(Debug)]
 pub struct ClusterRateLimiter {
     shared: Arc<Shared>,
-    /// Concurrency limit from this process's settings, as an estimate; the keeper decides.
+    /// Concurrency limit from the settings of this process. It is only an estimate, because the keeper enforces the
+    /// limit.
     concurrency: usize,
     next: AtomicU64,
-    /// Task that reports the calls of this process to the keeper.
+    /// Task that regularly reports the calls in progress of this process to the keeper.
     _reporting: AbortOnDropHandle<()>,
 }
 
@@ -94,7 +98,7 @@ struct Shared {
     member: Arc<ClusterClient>,
     provider: Provider,
     calls: Mutex<HashMap<String, CallState>>,
-    /// Whether the last request reached a keeper.
+    /// Whether the keeper replied to the last request.
     found: AtomicBool,
 }
 
@@ -103,7 +107,7 @@ impl Shared {
         self.member.cluster.ask(&name(self.provider), &json!(request)).await
     }
 
-    /// Queues the keeper's job, unless it is queued or taken already.
+    /// Queues the job of the keeper, unless the job is already in the queue or a worker executes it.
     async fn ensure_keeper(&self) -> Result<(), StoreError> {
         let about = self.provider.to_string();
         let queue = &self.member.queue;
@@ -149,14 +153,15 @@ impl ClusterRateLimiter {
         ClusterRateLimiter { shared, concurrency, next: AtomicU64::new(1), _reporting }
     }
 
-    /// Sends a report in the background, without waiting for the reply.
+    /// Sends a report to the keeper in the background, without waiting for the reply.
     fn send_report(&self, report: KeeperRequest) {
         let shared = self.shared.clone();
         tokio::spawn(async move { shared.send(&report).await });
     }
 }
 
-/// Call that the keeper has permitted, or that waits for permission. Dropping it reports the end of the call.
+/// Model call that the keeper has permitted, or that waits for permission. Dropping the value reports the end of the
+/// call.
 struct RemoteCall {
     shared: Arc<Shared>,
     id: String,
@@ -175,7 +180,7 @@ impl Drop for RemoteCall {
         let used = self.used.lock().take();
         let report = KeeperRequest::Done { id: self.id.clone(), used };
         let shared = self.shared.clone();
-        // If this is lost, the next report of calls in progress no longer has the call.
+        // If this message is lost, the next report of the calls in progress shows the keeper that the call has ended.
         tokio::spawn(async move { shared.send(&report).await });
     }
 }
@@ -195,7 +200,7 @@ impl RateLimit for ClusterRateLimiter {
             RemoteCall { shared: self.shared.clone(), id: id.clone(), used: Mutex::default() };
         let cluster = &self.shared.member.cluster;
         let before = cluster.away();
-        // Time without a connection to the cluster does not count.
+        // The time without a connection to the cluster does not count against the deadline.
         let left = || {
             let by = by + cluster.away().saturating_sub(before);
             by.saturating_duration_since(Instant::now())
@@ -205,7 +210,7 @@ impl RateLimit for ClusterRateLimiter {
             if !self.shared.found.load(Ordering::Relaxed)
                 && let Err(error) = self.shared.ensure_keeper().await
             {
-                tracing::warn!(%error, %provider, "cannot queue the rate limit job");
+                tracing::warn!(%error, %provider, "cannot queue the job that enforces rate limits");
             }
             let within = millis(left());
             let request =
@@ -249,7 +254,7 @@ impl RateLimit for ClusterRateLimiter {
     }
 }
 
-/// Runs the keeper of a provider's limits, until the worker stops or loses the job.
+/// Runs the keeper of a provider's rate limits until the worker stops or loses the lease on the job.
 pub(crate) async fn keep(
     host: &WorkerContext,
     work: &QueuedJob,
@@ -283,7 +288,7 @@ pub(crate) async fn keep(
     }
 }
 
-/// Enforces the limits of one provider for the whole cluster.
+/// Keeper of the rate limits: enforces the limits of one provider for the whole cluster.
 struct Keeper {
     pacer: Arc<RateLimiter>,
     times: ClusterTimes,
@@ -291,17 +296,17 @@ struct Keeper {
     nodes: Mutex<HashMap<String, NodeCalls>>,
 }
 
-/// Calls of one node.
+/// Model calls of one node that are permitted or wait for permission.
 struct NodeCalls {
     last_seen: Instant,
     calls: HashMap<String, AdmittedCall>,
 }
 
-/// Call that is permitted, or waits for permission.
+/// Model call that the keeper has permitted, or that waits for permission.
 struct AdmittedCall {
-    /// The reply, once it is decided.
+    /// Reply to the request for permission; `None` until the rate limiter has decided.
     reply: watch::Receiver<Option<AdmitReply>>,
-    /// Permit of the local rate limiter.
+    /// Permit of the keeper's rate limiter, once the call is permitted.
     permit: Arc<Mutex<Option<Box<dyn CallPermit>>>>,
     since: Instant,
     _waiting: Option<AbortOnDropHandle<()>>,
@@ -327,7 +332,7 @@ impl AdmittedCall {
         AdmittedCall { reply, permit, since: Instant::now(), _waiting }
     }
 
-    /// Registers a call that an earlier keeper permitted.
+    /// Registers a call in progress that an earlier keeper permitted.
     fn adopted(pacer: &Arc<RateLimiter>, tokens: u64) -> AdmittedCall {
         let (_, reply) = watch::channel(Some(AdmitReply::Yes));
         let permit = Arc::new(Mutex::new(Some(pacer.adopt(tokens))));
@@ -336,12 +341,12 @@ impl AdmittedCall {
 }
 
 impl Keeper {
-    /// Releases the calls of nodes that have not sent a message for longer than a lease.
+    /// Releases the calls of every node that has sent no message for longer than the duration of a lease.
     fn remove_dead_nodes(&self) {
         self.nodes.lock().retain(|_, node| node.last_seen.elapsed() < self.times.lease());
     }
 
-    /// Returns the future reply. Repeated requests for the same call get the same reply.
+    /// Returns a receiver of the reply. Repeated requests for the same call receive the same reply.
     fn admit(
         &self,
         id: &str,
@@ -367,12 +372,12 @@ impl Keeper {
         }
     }
 
-    /// Replaces the known calls of a node by those that it reports.
+    /// Replaces the registered calls of a node by the calls that the node reports.
     fn replace_calls(&self, node: String, calls: Vec<(String, CallState)>) {
         let mut nodes = self.nodes.lock();
         let node = nodes.entry(node).or_insert_with(NodeCalls::new);
         node.last_seen = Instant::now();
-        // The report may be older than a call that was requested just now.
+        // Keep recent calls: the node may have sent the report before it requested them.
         let reported = |id: &String| calls.iter().any(|(call, _)| call == id);
         node.calls.retain(|id, call| reported(id) || call.since.elapsed() < self.times.report());
         for (id, call) in calls.into_iter().filter(|(_, call)| !call.waits) {
@@ -410,7 +415,7 @@ impl RpcHandler for Keeper {
                 let (requests, tokens) = (requests.map(until), tokens.map(until));
                 self.pacer.learn(RemainingLimits { requests, tokens }, own);
             }
-            Err(error) => tracing::warn!(%error, "invalid rate limit request"),
+            Err(error) => tracing::warn!(%error, "received an invalid request about rate limits"),
         }
         Value::Null
     }

@@ -1,5 +1,6 @@
-//! Live program output across the cluster, by long polling: a subscriber asks the worker that executes the run for the
-//! output after the last chunk it has seen, and the worker replies once there is more.
+//! Live output of programs across the cluster, by long polling. A subscriber sends a request to the worker that
+//! executes the run. The request names the last chunk that the subscriber has received. The worker replies once there
+//! is more output.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,19 +11,21 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Pause before the next request if no process executes the run.
+/// Delay before the next request for live output if no process executes the run.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 fn name(run: &RunId) -> String {
     format!("live-{run}")
 }
 
-/// Cursor of a subscriber: the source of the last chunk it has seen, and the chunk's number.
+/// Cursor of a subscriber to live output: the id of the publisher that sent the last received chunk, and the number of
+/// that chunk.
 type Cursor = (String, u64);
 
 struct Publisher {
     live: Arc<LiveOutput>,
-    /// Unique id of this publisher: a worker that takes over the run numbers its output from the start again.
+    /// Unique id of this publisher. Each publisher numbers its output from 1, so after another worker has resumed the
+    /// run, a cursor of the earlier publisher is not valid.
     source: String,
 }
 
@@ -32,14 +35,14 @@ impl RpcHandler for Publisher {
         let (source, seen): Cursor = serde_json::from_value(question).unwrap_or_default();
         let after = if source == self.source { seen } else { 0 };
         let mut last = self.live.last();
-        // Fails when the output is closed; then the reply is empty.
+        // The wait fails if the output is closed. The reply is then empty.
         let _ = last.wait_for(|last| *last > after).await;
         let more = self.live.after(after).into_iter().map(|wrote| (wrote.number, wrote));
         json!((&self.source, more.collect::<Vec<_>>()))
     }
 }
 
-/// Publishes the live output of a run to other processes, until the handle is dropped.
+/// Publishes the live output of a run to the other processes of the cluster until the handle is dropped.
 pub(crate) async fn show(
     member: &ClusterClient,
     run: &RunId,
@@ -51,7 +54,7 @@ pub(crate) async fn show(
         .await
 }
 
-/// Subscribes to a run's live output in another process, if one executes it, until the handle is dropped.
+/// Subscribes to the live output of a run that another process executes, until the handle is dropped.
 pub fn watch(member: &Arc<ClusterClient>, run: &RunId) -> (Arc<LiveOutput>, AbortOnDropHandle<()>) {
     let live = Arc::new(LiveOutput::default());
     let (member, name, received) = (member.clone(), name(run), live.clone());
@@ -59,14 +62,14 @@ pub fn watch(member: &Arc<ClusterClient>, run: &RunId) -> (Arc<LiveOutput>, Abor
         let mut cursor = Cursor::default();
         loop {
             let Ok(more) = member.cluster.ask(&name, &json!(cursor)).await else {
-                // Another worker may take over the run.
+                // No process executes the run at the moment. Another worker may resume the run.
                 tokio::time::sleep(RETRY_INTERVAL).await;
                 continue;
             };
             let (source, more): (String, Vec<(u64, OutputChunk)>) =
                 serde_json::from_value(more).unwrap_or_default();
             let last = more.last().map(|(number, _)| *number);
-            // The output is closed, or the reply is invalid.
+            // The reply is empty, because the output is closed, or the reply is invalid.
             let Some(last) = last else {
                 tokio::time::sleep(RETRY_INTERVAL).await;
                 continue;
@@ -83,7 +86,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn cursor_of_another_source_gets_all_output() {
+    async fn cursor_from_another_publisher_receives_all_output() {
         let live = Arc::new(LiveOutput::default());
         let wrote = json!({"number": 1, "attempt": 1, "candidate": null, "stream": "stdout", "text": "a", "cut": false});
         let wrote: OutputChunk = serde_json::from_value(wrote).unwrap();

@@ -1,4 +1,4 @@
-//! Status of a cluster: nodes, queue, stuck work and dead letters.
+//! Status of a cluster: its nodes, queued jobs, stuck jobs and runs, and dead letters.
 
 use assize_cluster::{ClusterClient, QueueCounts, RUN, SlotKind, StreamStatus};
 use assize_run::{LeaseHolder, Run, RunFilter, RunId, RunKind, RunStatus, Store};
@@ -8,29 +8,29 @@ use serde::Serialize;
 
 pub use assize_cluster::{ClusterNode, DeadLetter, NodeRole, VERSION};
 
-/// Status of a cluster.
+/// Status of a cluster: its nodes, queued jobs, stuck jobs and runs, and dead letters.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ClusterStatus {
     pub nodes: Vec<ClusterNode>,
-    /// Number of sandboxes that all workers together can run concurrently.
+    /// Maximum number of sandboxes that all workers together run concurrently.
     pub slots: u32,
-    /// Number of sandboxes in use.
+    /// Number of sandboxes that are in use.
     pub busy: u32,
-    /// Number of runs that a process executes.
+    /// Number of runs that a process is executing.
     pub running: usize,
     /// Number of runs that wait for a worker.
     pub waiting: usize,
     pub queue: Vec<QueueStatus>,
     pub streams: Vec<StreamStatus>,
     pub stuck: Vec<StuckWork>,
-    /// Jobs that no worker can run, newest first.
+    /// Jobs that no worker can execute, newest first.
     pub dead_letters: Vec<DeadLetter>,
 }
 
-/// Maximum number of dead letters in the status.
+/// Maximum number of dead letters that the status lists.
 const MAX_DEAD_LETTERS: usize = 50;
 
-/// Queued jobs with the same requirements.
+/// Number of queued jobs with the same requirements, and of the workers that can execute them.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct QueueStatus {
     #[serde(flatten)]
@@ -39,10 +39,10 @@ pub struct QueueStatus {
     pub workers: usize,
 }
 
-/// Work that makes no progress.
+/// Queued jobs or a run that make no progress.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct StuckWork {
-    /// Run id, or number of jobs.
+    /// Id of the run, or the number of queued jobs as text.
     pub what: String,
     pub why: String,
 }
@@ -65,7 +65,9 @@ impl ClusterStatus {
         let mut stuck = Vec::new();
         for line in &queue {
             if line.line.waiting > 0 && line.workers == 0 {
-                let what = format!("{} queued jobs", line.line.waiting);
+                let count = line.line.waiting;
+                let jobs = if count == 1 { "job" } else { "jobs" };
+                let what = format!("{count} queued {jobs}");
                 let why = format!("no worker meets the requirements: {}", needs(line));
                 stuck.push(StuckWork { what, why });
             }
@@ -90,7 +92,7 @@ impl ClusterStatus {
     }
 }
 
-/// Formats the requirements of queued jobs.
+/// Formats the requirements of queued jobs as text, such as `a sandbox of 256 MB, region north`.
 pub fn needs(line: &QueueStatus) -> String {
     let needs = &line.line.needs;
     let labels = needs.labels.iter().map(|(name, value)| format!("{name}={value}"));
@@ -101,10 +103,10 @@ pub fn needs(line: &QueueStatus) -> String {
     }));
     parts.extend(needs.region.as_ref().map(|region| format!("region {region}")));
     parts.extend(labels);
-    if parts.is_empty() { "no sandbox".to_owned() } else { parts.join(", ") }
+    if parts.is_empty() { "no sandbox needed".to_owned() } else { parts.join(", ") }
 }
 
-/// Why a run makes no progress, if it makes none.
+/// Returns why a run makes no progress; `None` if the run makes progress.
 async fn why_stuck(
     member: &ClusterClient,
     run: &Run,
@@ -116,13 +118,14 @@ async fn why_stuck(
     let Some(node) = &last.node else { return Ok(None) };
     let queued = member.queue.has(RUN, run.id.as_str()).await?;
     if LeaseHolder::is_waiting(run) {
-        return Ok((!queued).then(|| "waits for a worker, but is not queued yet".to_owned()));
+        let why = "the run waits for a worker, but its job is not in the queue yet";
+        return Ok((!queued).then(|| why.to_owned()));
     }
     let holder = nodes.iter().find(|candidate| candidate.id == *node);
     Ok(match holder {
         None => Some(format!("the lease holder ({last}) does not reply")),
         Some(holder) if !holder.holds.iter().any(|held| held == run.id.as_str()) => {
-            Some(format!("{last} no longer executes it"))
+            Some(format!("the lease holder ({last}) no longer executes the run"))
         }
         Some(_) => None,
     })

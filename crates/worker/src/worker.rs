@@ -1,7 +1,8 @@
-//! Worker: takes jobs from the queue and executes them.
+//! Worker: receives jobs from the queue and executes them.
 //!
-//! A worker has a fixed number of sandbox slots. A run of a program and a single debate take one slot each. A run that
-//! only calls models and waits for its debates takes none, so that these runs never block the debates of others.
+//! A worker has a fixed number of sandbox slots. A run that executes programs uses one slot, and so does a single
+//! debate. A run that only calls models and waits for its debates uses no sandbox slot, so such a run never blocks
+//! debates.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -30,13 +31,14 @@ use crate::debates::{self, QueuedDebate};
 use crate::grounds::BackendCache;
 use crate::{limits, live};
 
-/// Default number of problems of an evaluation that are solved concurrently.
+/// Default maximum number of problems that an evaluation solves concurrently.
 pub const PARALLEL: u32 = 4;
 
-/// Resumes runs of every kind.
+/// Trait of the services that resume a run of any kind on behalf of a worker.
 #[async_trait]
 pub trait ResumeRuns: Send + Sync {
-    /// Claims a run with these settings. `parallel` is the number of problems of an evaluation to solve concurrently.
+    /// Claims the lease on a run and prepares its execution with these settings. `parallel` is the maximum number of
+    /// problems that an evaluation solves concurrently.
     async fn resume(
         &self,
         request: &ResumeRequest,
@@ -45,28 +47,28 @@ pub trait ResumeRuns: Send + Sync {
     ) -> Result<Box<dyn AnyTrial>, Failure>;
 }
 
-/// Maximum number of concurrent runs of a worker that take no sandbox.
+/// Maximum number of runs without a sandbox slot that a worker executes concurrently.
 const MAX_RUNS: usize = 64;
 
 /// Capacity and labels that a worker offers to the cluster.
 #[derive(Debug, Clone)]
 pub struct WorkerOffer {
-    /// Number of concurrent sandboxes.
+    /// Maximum number of sandboxes that the worker runs concurrently.
     pub slots: u32,
     pub labels: BTreeMap<String, String>,
     pub region: Option<String>,
 }
 
-/// Worker: takes jobs from the queue and executes them.
+/// Worker: receives jobs from the queue and executes them.
 #[derive(Debug)]
 pub struct Worker {
     host: Arc<WorkerContext>,
     node: watch::Sender<ClusterNode>,
     /// Free sandbox slots.
     slots: Arc<Semaphore>,
-    /// Free slots for runs that take no sandbox.
+    /// Free slots for runs that use no sandbox.
     runs: Arc<Semaphore>,
-    /// Free slots for rate limit jobs; more than there are providers.
+    /// Free slots for jobs that enforce rate limits. There are more slots than providers.
     keepers: Arc<Semaphore>,
     tasks: TaskTracker,
     /// Cancelled when the worker stops.
@@ -87,7 +89,7 @@ pub(super) struct WorkerContext {
 
 impl std::fmt::Debug for WorkerContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Host").finish_non_exhaustive()
+        f.debug_struct("WorkerContext").finish_non_exhaustive()
     }
 }
 
@@ -95,22 +97,22 @@ impl std::fmt::Debug for WorkerContext {
 pub(super) enum JobOutcome {
     /// The job is done, or no longer needed.
     Done,
-    /// This worker cannot execute the job; another worker may.
+    /// This worker cannot execute the job, but another worker may be able to.
     NotHere { why: String },
-    /// This worker stops; another worker can continue at once.
+    /// This worker stops. Another worker can continue the job at once.
     Paused,
-    /// Another worker executes the job; it is redelivered after this time.
+    /// Another worker executes the job or should execute it. The job is to be redelivered after this time.
     Later { after: Duration },
-    /// This worker executes the job already; it was redelivered because the lease was not renewed in time.
+    /// This worker already executes the job. The job was redelivered because its lease was not renewed in time.
     Ours,
-    /// The lease is lost: another worker has the job.
+    /// This worker has lost the lease on the job, because another worker has received the job.
     Lost,
-    /// No worker can run the job.
+    /// No worker can execute the job.
     DeadLetter { why: String },
 }
 
 impl WorkerContext {
-    /// The sandbox backend for debates with these requirements.
+    /// Returns the sandbox backend for debates with this isolation and sandbox spec.
     pub(super) async fn ground(
         &self,
         isolation: Option<&str>,
@@ -119,16 +121,19 @@ impl WorkerContext {
         self.grounds.get(&self.sandboxes, isolation, spec).await
     }
 
-    /// Fills the warm pool of the default backend.
+    /// Fills the warm pool of the default sandbox backend.
     async fn warm_up(self: Arc<Self>) {
         if let Some(shared) = &self.sandboxes.shared
             && let Err(failure) = shared.start(&self.sandboxes).await
         {
-            tracing::warn!(error = failure.message(), "cannot fill the warm pool");
+            tracing::warn!(
+                error = failure.message(),
+                "cannot fill the warm pool of idle sandboxes"
+            );
         }
     }
 
-    /// Removes all sandboxes.
+    /// Removes all sandboxes of this worker.
     async fn close(&self) {
         self.grounds.close().await;
         if let Some(shared) = &self.sandboxes.shared {
@@ -167,12 +172,12 @@ impl Worker {
         }
     }
 
-    /// This worker as the cluster sees it.
+    /// Description of this worker as announced to the cluster.
     pub fn node(&self) -> ClusterNode {
         self.node.borrow().clone()
     }
 
-    /// Executes jobs until `cancel` fires. Other workers then resume the jobs in progress.
+    /// Executes jobs until `cancel` is cancelled. Other workers then resume the jobs in progress.
     pub async fn run(self, cancel: Cancel) -> Result<(), Failure> {
         let _announced = self.host.member.cluster.announce(self.node.subscribe()).await?;
         let worker = Arc::new(self);
@@ -191,7 +196,7 @@ impl Worker {
         Ok(ended?)
     }
 
-    /// Takes jobs for one kind of slot whenever a slot is free.
+    /// Receives jobs from the queue for one kind of slot, whenever a slot is free, and executes each in a task.
     async fn take_jobs(self: Arc<Self>, place: SlotKind) -> Result<(), StoreError> {
         let slots = match place {
             SlotKind::Sandbox => &self.slots,
@@ -208,13 +213,13 @@ impl Worker {
     }
 
     async fn process(&self, delivery: Delivery, permit: OwnedSemaphorePermit, place: SlotKind) {
-        // Announces to the cluster that a sandbox is in use.
+        // Announce to the cluster that a sandbox is in use, until the guard is dropped.
         let _busy = (place == SlotKind::Sandbox).then(|| {
             self.node.send_modify(|node| node.busy += 1);
             guard((), |()| self.node.send_modify(|node| node.busy -= 1))
         });
         let (job, tries) = (delivery.work.to_string(), delivery.tries);
-        tracing::info!(work = job, tries, "job taken");
+        tracing::info!(work = job, tries, "job received");
         let outcome = match delivery.work.kind.as_str() {
             RUN => match delivery.body() {
                 Ok(RunJobBody { run }) => self.execute_run(&run, tries, None).await,
@@ -234,7 +239,7 @@ impl Worker {
                         }
                     }
                 }
-                // The lease holder of the run counts its jobs that are removed from the queue.
+                // The run's lease holder notices that the job was removed from the queue, and counts these removals.
                 Err(why) => JobOutcome::DeadLetter { why },
             },
             LIMITS => {
@@ -249,7 +254,7 @@ impl Worker {
             other => {
                 let why = format!("unknown kind of job `{other}`");
                 if tries < MOST_TRIES {
-                    // A newer worker may know this kind.
+                    // A worker with a newer version may support this kind of job.
                     JobOutcome::NotHere { why }
                 } else {
                     JobOutcome::DeadLetter { why }
@@ -259,14 +264,14 @@ impl Worker {
         match outcome {
             JobOutcome::Done => delivery.done().await,
             JobOutcome::Paused => delivery.give_back(Duration::ZERO).await,
-            // Keeps the job on the queue, in case the worker that executes it dies.
+            // Keep the job in the queue, in case the worker that executes it dies.
             JobOutcome::Later { after } => delivery.give_back(after).await,
             JobOutcome::Ours => {
                 drop(permit);
                 let run = delivery.work.about.clone();
                 let mut node = self.node.subscribe();
                 let _ = node.wait_for(|node| !node.holds.contains(&run)).await;
-                // The next worker finds out whether the run has ended.
+                // The next worker that receives the job checks whether the run has ended.
                 return delivery.give_back(Duration::ZERO).await;
             }
             JobOutcome::NotHere { why } => {
@@ -277,14 +282,15 @@ impl Worker {
                 self.host.reporter.warn(&format!("{job} moved to the dead letters: {why}"));
                 delivery.dead_letter(&why).await;
             }
-            // An ack or nack from here would affect the worker that has the job now.
+            // Send neither ack nor nack: either would affect the worker that has the job now.
             JobOutcome::Lost => drop(delivery),
         }
         drop(permit);
     }
 
-    /// Refuses a job that this worker cannot decode, because another worker may. If no worker can, the run fails and
-    /// the job becomes a dead letter, as does the job of a run that has ended or is unknown.
+    /// Returns a job that this worker cannot decode to the queue, because another worker may be able to decode it. If
+    /// no worker can, the run fails and the job becomes a dead letter. If the run has ended or is unknown, the job also
+    /// becomes a dead letter.
     async fn refuse_undecodable(&self, delivery: &Delivery, why: String) -> JobOutcome {
         let Ok(id) = delivery.work.about.parse::<RunId>() else {
             return JobOutcome::DeadLetter { why };
@@ -297,7 +303,8 @@ impl Worker {
         }
     }
 
-    /// Executes a run, unless another worker holds its lease. With `cannot`, records why this worker cannot start it.
+    /// Executes a run, unless another worker holds its lease. If `cannot` is set, records instead that this worker
+    /// cannot start the run, and why.
     async fn execute_run(&self, id: &RunId, tries: u64, cannot: Option<Failure>) -> JobOutcome {
         match self.try_execute_run(id, tries, cannot).await {
             Ok(outcome) => outcome,
@@ -324,7 +331,7 @@ impl Worker {
         }
         let (last, waits) = (LeaseHolder::last(&run), LeaseHolder::is_waiting(&run));
         if !waits && self.is_held(&run).await? {
-            // The run was queued twice, or its lease holder did not renew the job's lease for a while.
+            // The run was queued twice, or its lease holder did not renew the lease on the job in time.
             let ours = self.node.borrow().holds.iter().any(|held| held == id.as_str());
             let after = member.cluster.times().lease();
             return Ok(if ours { JobOutcome::Ours } else { JobOutcome::Later { after } });
@@ -333,7 +340,7 @@ impl Worker {
         if refused.contains(&member.id) && member.others_for(&needs_of(&run), &refused).await? {
             return Ok(JobOutcome::Later { after: member.cluster.times().retry() });
         }
-        // Announces to the cluster that this worker executes the run.
+        // Announce to the cluster that this worker executes the run, until the guard is dropped.
         self.node.send_modify(|node| node.holds.push(id.to_string()));
         let _holds = guard((), |()| {
             self.node.send_modify(|node| {
@@ -352,13 +359,13 @@ impl Worker {
             let mut holder =
                 last.unwrap_or_else(|| LeaseHolder::this_process(Role::Worker, Some(&member.id)));
             if !waits {
-                // Only consecutive deaths without progress count.
+                // Count how many workers in a row died while they executed the run without progress.
                 let records = progress(&store.records(id).await?);
                 let progressed = holder.records.is_none_or(|before| records > before);
                 holder.deaths = if progressed { 0 } else { holder.deaths + 1 };
             }
             let deaths = holder.deaths;
-            // Fences the old lease holder, in case it is still alive.
+            // Claim the lease with a new epoch. This fences the old lease holder, in case it is still alive.
             let claim = store.claim(id, &holder.released().to_text(), Some(run.epoch)).await?;
             if deaths >= MOST_TRIES {
                 let why = format!("{deaths} workers in a row stopped without progress or an error");
@@ -379,7 +386,8 @@ impl Worker {
         }
     }
 
-    /// Records that this worker cannot start a run. The run fails after the last delivery, if no other worker is there.
+    /// Records that this worker cannot start a run. After the maximum number of deliveries, the run fails if no other
+    /// worker can execute it.
     async fn refuse(
         &self,
         id: &RunId,
@@ -390,7 +398,7 @@ impl Worker {
         let run = store.run(id).await?;
         let Some(mut holder) = LeaseHolder::last(&run).filter(|_| LeaseHolder::is_waiting(&run))
         else {
-            // Another worker has started the run.
+            // Another worker has started the run meanwhile.
             return Ok(JobOutcome::Later { after: member.cluster.times().lease() });
         };
         holder.refused.insert(member.id.clone());
@@ -405,7 +413,8 @@ impl Worker {
         Ok(JobOutcome::NotHere { why: failure.message().to_owned() })
     }
 
-    /// Whether the last lease holder of a run still executes it. A node that is alive may have dropped the run.
+    /// Whether the last lease holder of a run still executes the run. A node that is alive may have stopped executing
+    /// it.
     async fn is_held(&self, run: &Run) -> Result<bool, StoreError> {
         let Some(node) = LeaseHolder::last(run).and_then(|last| last.node) else {
             return Ok(false);
@@ -416,7 +425,7 @@ impl Worker {
             if let Some(node) = cluster.node(&node).await? {
                 return Ok(node.holds.iter().any(|held| held == run.id.as_str()));
             }
-            // The holder or this worker may be reconnecting to another server.
+            // The lease holder or this worker may be reconnecting to another NATS server. Wait before deciding.
             if begun.elapsed() >= reconnect && cluster.is_there(id).await? {
                 return Ok(false);
             }
@@ -424,7 +433,7 @@ impl Worker {
         }
     }
 
-    /// Takes free sandbox slots in addition to the first, for a run that can use several.
+    /// Acquires free sandbox slots in addition to the first, for a run that can use several.
     fn extra_slots(&self, run: &Run) -> Vec<OwnedSemaphorePermit> {
         let usable = if run.kind == RunKind::Eval { PARALLEL - 1 } else { 0 };
         (0..usable).map_while(|_| self.slots.clone().try_acquire_owned().ok()).collect()
@@ -443,7 +452,7 @@ impl Worker {
             Ok(Ok(())) => return JobOutcome::Done,
             Ok(Err(broke)) if broke.is_paused => true,
             Ok(Err(broke)) => {
-                tracing::info!(run = %id, why = broke.failure.message(), "run ended early");
+                tracing::info!(run = %id, why = broke.failure.message(), "run failed");
                 false
             }
             Err(_) => {
@@ -457,10 +466,10 @@ impl Worker {
             Ok(_) => {
                 release(&**store, &id, epoch).await;
                 if !paused {
-                    let why = "cannot store how the run ended".to_owned();
+                    let why = "the result of the run could not be stored".to_owned();
                     return JobOutcome::NotHere { why };
                 }
-                // A new job, not a redelivery, which would count as a failed attempt.
+                // Queue a new job. A redelivery of this job would count as a failed attempt.
                 let queued = async { member.enqueue(&store.run(&id).await?).await };
                 queued.await.map_or(JobOutcome::Paused, |()| JobOutcome::Done)
             }
@@ -469,28 +478,30 @@ impl Worker {
         }
     }
 
-    /// Periodically queues abandoned runs, which have no job, for example because a process died before queueing it.
+    /// Periodically queues abandoned runs: unfinished runs that have no job in the queue, for example because a process
+    /// died before it queued the job.
     async fn sweep(&self) -> Result<(), StoreError> {
         let mut before: HashMap<RunId, u64> = HashMap::new();
         loop {
-            // Random, so that not all workers sweep at the same time.
+            // The interval is random, so that not all workers search for abandoned runs at the same time.
             let interval = self.host.member.cluster.times().sweep();
             tokio::time::sleep(interval.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
             match self.sweep_once(&before).await {
                 Ok(seen) => before = seen,
                 Err(error @ StoreError::Newer { .. }) => return Err(error),
-                Err(error) => tracing::warn!(%error, "cannot look for abandoned runs"),
+                Err(error) => tracing::warn!(%error, "cannot search for abandoned runs"),
             }
         }
     }
 
-    /// Returns unfinished runs with their epochs. Queues those also in `before`, if no process executes them.
+    /// Returns the unfinished runs with their epochs. Queues each of them that is also in `before` with the same epoch,
+    /// if it has no job and no process executes it.
     async fn sweep_once(
         &self,
         before: &HashMap<RunId, u64>,
     ) -> Result<HashMap<RunId, u64>, StoreError> {
         let WorkerContext { member, store, .. } = &*self.host;
-        // The cluster may have been upgraded to another protocol version.
+        // Check the protocol version, because the cluster may have been upgraded.
         member.queue.check_version().await?;
         member.store.finish_removals().await?;
         let filter = RunFilter { status: Some(RunStatus::Running), ..RunFilter::default() };
@@ -506,7 +517,7 @@ impl Worker {
                 continue;
             }
             if LeaseHolder::is_waiting(&run) || !self.is_held(&run).await? {
-                tracing::info!(run = %run.id, "abandoned run queued again");
+                tracing::info!(run = %run.id, "queued an abandoned run again");
                 member.enqueue(&run).await?;
             }
         }
@@ -514,13 +525,13 @@ impl Worker {
     }
 }
 
-/// Whether workers execute a run. A message on the queue can name any run of the store.
+/// Whether workers may execute a run. The check is needed because a message in the queue can name any run of the store.
 fn is_for_workers(run: &Run) -> bool {
     let of_cluster = LeaseHolder::last(run).is_some_and(|last| last.node.is_some());
     of_cluster && run.kind != RunKind::Work
 }
 
-/// Describes a worker to the cluster.
+/// Builds the description of a worker that is announced to the cluster.
 fn describe(member: &ClusterClient, offer: &WorkerOffer, isolations: &[Isolation]) -> ClusterNode {
     let memory = memory() / u64::from(offer.slots.max(1));
     let abilities = Capabilities {
@@ -532,7 +543,7 @@ fn describe(member: &ClusterClient, offer: &WorkerOffer, isolations: &[Isolation
     node(member, NodeRole::Worker, offer.slots, abilities)
 }
 
-/// Describes this process to the cluster.
+/// Builds the description of this process that is announced to the cluster.
 pub fn node(
     member: &ClusterClient,
     role: NodeRole,
@@ -556,7 +567,7 @@ pub fn node(
     }
 }
 
-/// Memory of this machine or, if lower, the limit of its container, in megabytes.
+/// Memory of this machine in megabytes, or the memory limit of its container if that is lower.
 fn memory() -> u64 {
     let limit = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
@@ -564,7 +575,7 @@ fn memory() -> u64 {
     meminfo("MemTotal").map_or(limit, |bytes| bytes.min(limit)) >> 20
 }
 
-/// All values of the isolation setting that a worker satisfies with the available backends.
+/// Returns all values of the setting `sandbox.isolation` that a worker with these backends satisfies.
 fn isolations_met(available: &[Isolation]) -> Vec<String> {
     let exactly = available.iter().map(|isolation| RequestedIsolation::Exactly(*isolation));
     let strongest = available.iter().max().copied();

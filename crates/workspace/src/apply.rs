@@ -1,9 +1,10 @@
-//! Replaces files of the workspace, all of them or none.
+//! Applies a change to the files of the workspace: replaces all files of the change, or none.
 //!
-//! First the new content is staged: written next to the drafts, with owner and permissions, and synced to disk. Then
-//! the caller records the intent. Only then is each staged file atomically exchanged with its original. So after a
-//! crash, a staged file that still holds the new content has not been applied, and every other file has. That is all
-//! recovery needs to know.
+//! A change is applied in three steps. First the new content is staged: written to the staging folder, with the owner
+//! and permissions of the original file, and synced to disk. Then the caller records the intent to apply the change.
+//! Only then is each staged file atomically exchanged with its original. After a crash, recovery can therefore tell
+//! which files were applied: the staged file still has the new content if the file was not applied, and has the
+//! original content or is missing if the file was applied.
 
 use std::fs::File;
 use std::io::Write;
@@ -24,25 +25,25 @@ use crate::folder::FolderHandle;
 use crate::inside::WorkspacePath;
 use crate::workspace::{FileError, Workspace};
 
-/// Permissions of a new file, before the umask.
+/// Permissions that a new file is created with, before the umask is applied.
 const NEW_FILE: u32 = 0o644;
-/// Initial permissions of a staged file that will get those of the file it replaces.
+/// Initial permissions of a staged file that replaces an existing file. It gets the permissions of that file later.
 const PRIVATE_FILE: u32 = 0o600;
 
-/// Why a change could not be applied.
+/// Reason why a change could not be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// A file does not have the expected content.
+    /// A file of the workspace does not have the content that the change expects.
     #[error("`{0}` has changed in the meantime")]
     Conflict(String),
     #[error("`{path}`: {error}")]
     File { path: String, error: FileError },
-    /// The change failed, and some files could not be restored.
+    /// The change failed, and some files that were already replaced could not be restored.
     #[error("{error}; `{stayed}` could not be restored")]
     Half { error: Box<ApplyError>, stayed: String },
 }
 
-/// Replacement of one file's content; `None` means that the file does not exist.
+/// Replacement of one file: the hashes of its content before and after the change; `None` if the file does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ReplacedFile")]
 pub struct FileReplacement {
@@ -51,7 +52,7 @@ pub struct FileReplacement {
     pub after: Option<Fingerprint>,
 }
 
-/// One file of a change and the name of its staged copy.
+/// One file of a change and the name of the file in the staging folder that has its new content.
 #[derive(Debug)]
 pub struct StagedFile<'a> {
     change: &'a FileReplacement,
@@ -64,12 +65,12 @@ pub struct StagedFile<'a> {
 pub struct Applier<'a> {
     pub workspace: &'a Workspace,
     pub staging: &'a FolderHandle,
-    /// Contents of files before and after a change.
+    /// Copies of the files' contents before and after a change.
     pub copies: &'a ContentStore,
 }
 
 impl Applier<'_> {
-    /// Resolves the files of change number `change`.
+    /// Parses the paths of the files of change number `change`, and assigns the names of their staged files.
     fn items<'c>(
         &self,
         change: u64,
@@ -88,7 +89,7 @@ impl Applier<'_> {
     /// Stages the new content of the files of change number `change`.
     ///
     /// # Errors
-    /// If a file cannot be staged; then no file is.
+    /// If a file cannot be staged. The files that were already staged are then removed.
     pub fn stage<'c>(
         &self,
         change: u64,
@@ -103,7 +104,7 @@ impl Applier<'_> {
         let staged = items.iter().try_for_each(|item| {
             let Some(after) = item.change.after else { return Ok(()) };
             let stage = || -> Result<(), FileError> {
-                // Left over from a process that died before it recorded the intent.
+                // Remove a staged file that a process left when it died before it recorded the intent.
                 self.staging.discard(&item.staged)?;
                 let mode = if item.change.before.is_none() { NEW_FILE } else { PRIVATE_FILE };
                 let mut file = self.staging.create(&item.staged, mode)?;
@@ -124,7 +125,7 @@ impl Applier<'_> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let original = match self.workspace.root().beneath(path.parts(), flags) {
             Ok(original) => File::from(original),
-            // A new file keeps the permissions that the umask leaves it.
+            // A new file has no original, and keeps the default permissions reduced by the umask.
             Err(FileError::Missing) => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -137,18 +138,19 @@ impl Applier<'_> {
         Ok(fchmod(staged, Mode::from(wanted.mode() & 0o7777))?)
     }
 
-    /// Applies staged items. The caller has recorded the intent.
+    /// Exchanges the staged files with their originals. The caller must have recorded the intent before.
     ///
     /// # Errors
-    /// If a file does not have the expected content; then all files are restored.
+    /// If a file does not have the expected content or cannot be replaced. All files are then restored, except with
+    /// [`ApplyError::Half`].
     pub fn apply(&self, items: &[StagedFile<'_>]) -> Result<(), ApplyError> {
         self.swap_all(items.iter().collect(), Vec::new())
     }
 
-    /// Finishes a change whose process died after it recorded the intent.
+    /// Finishes applying a change whose process died after it recorded the intent.
     ///
     /// # Errors
-    /// If it cannot be finished; then all files are restored, except with [`ApplyError::Half`].
+    /// If the change cannot be finished. All files are then restored, except with [`ApplyError::Half`].
     pub fn resume(&self, change: u64, files: &[FileReplacement]) -> Result<(), ApplyError> {
         let items = &self.items(change, files)?;
         let (mut open, mut done) = (Vec::new(), Vec::new());
@@ -157,7 +159,8 @@ impl Applier<'_> {
             match self.swap_state(item) {
                 SwapState::Pending => open.push(item),
                 SwapState::Done => done.push(item),
-                // A concurrent edit was swapped out in place of the original. Put it back.
+                // Another process edited the file at the same time, and the exchange moved the edited file to the
+                // staging folder instead of the original. Move the edited file back.
                 SwapState::Misplaced => {
                     let back = self.exchange(item);
                     wrong = Some(match back {
@@ -172,7 +175,7 @@ impl Applier<'_> {
         }
         for item in &open {
             if item.change.after.is_some() && self.staged_is(item) != item.change.after {
-                // The staged file was lost with its folder.
+                // The staged file is missing because the staging folder was deleted. Stage the file again.
                 if let Err(error) = self.stage_items(std::slice::from_ref(*item)) {
                     return Err(self.roll_back(items, &done, error));
                 }
@@ -181,7 +184,8 @@ impl Applier<'_> {
         self.swap_all(open, done)
     }
 
-    /// Swaps the files in `open`. If one fails, swaps back all that are done.
+    /// Exchanges the files in `open` with their staged files. If one exchange fails, restores all files that were
+    /// exchanged before, including those in `done`.
     fn swap_all<'i>(
         &self,
         open: Vec<&'i StagedFile<'i>>,
@@ -192,7 +196,7 @@ impl Applier<'_> {
             match self.swap(item) {
                 Ok(()) => done.push(item),
                 Err(error) => {
-                    // Syncing its folder may have failed after the swap.
+                    // The file may have been exchanged although there is an error: its folder could not be synced.
                     if self.swap_state(item) == SwapState::Done {
                         done.push(item);
                     }
@@ -204,8 +208,8 @@ impl Applier<'_> {
         Ok(())
     }
 
-    /// Restores the files in `done` and returns the error. If that fails too, the originals stay staged, so that the
-    /// next recovery can finish or revert the change.
+    /// Restores the files in `done` and returns the error that caused the rollback. If a file cannot be restored, the
+    /// originals stay in the staging folder, so that the next recovery can finish or revert the change.
     fn roll_back<'i>(
         &self,
         all: impl IntoIterator<Item = &'i StagedFile<'i>>,
@@ -222,7 +226,7 @@ impl Applier<'_> {
         ApplyError::Half { error: Box::new(error), stayed: stayed.join("`, `") }
     }
 
-    /// Determines from the staged file whether a swap happened before the crash.
+    /// Determines from the content of the staged file whether the file was exchanged before the crash.
     fn swap_state(&self, item: &StagedFile<'_>) -> SwapState {
         let FileReplacement { before, after, .. } = item.change;
         let now = || self.now(&item.path).ok().flatten();
@@ -230,10 +234,10 @@ impl Applier<'_> {
             (Some(staged), Some(after)) if staged == *after => SwapState::Pending,
             (Some(staged), Some(_)) if Some(staged) == *before => SwapState::Done,
             (Some(_), Some(_)) => SwapState::Misplaced,
-            // The file to delete was moved to staging for the check of its content.
+            // The change deletes the file: the file was moved to the staging folder, where its content is checked.
             (Some(staged), None) if Some(staged) == *before => SwapState::Done,
             (Some(_), None) => SwapState::Misplaced,
-            // The check whether the file may be deleted is repeated.
+            // The change deletes the file, and the file still exists: check and delete it again.
             (None, None) if now().is_some() => SwapState::Pending,
             (None, Some(_)) if now() == *before => SwapState::Pending,
             (None, _) => SwapState::Done,
@@ -244,12 +248,12 @@ impl Applier<'_> {
         Some(Fingerprint::of(self.staging.read(&item.staged, u64::MAX - 1).ok()?))
     }
 
-    /// Hash of a file now; `None` if it does not exist.
+    /// Hash of the current content of a workspace file; `None` if the file does not exist.
     fn now(&self, path: &WorkspacePath) -> Result<Option<Fingerprint>, FileError> {
         Ok(self.workspace.find(path, u64::MAX - 1)?.map(|original| original.sha256))
     }
 
-    /// Opens the folder of a file; creates it if the file is new.
+    /// Opens the folder that contains a file of the change. Creates the folder if the file is new.
     fn folder(&self, item: &StagedFile<'_>) -> Result<FolderHandle, FileError> {
         let (_, folders) = item.path.parts().split_last().ok_or(FileError::Missing)?;
         match item.change.before {
@@ -258,7 +262,7 @@ impl Applier<'_> {
         }
     }
 
-    /// Swaps one file with its staged copy.
+    /// Exchanges one file with its staged file. Fails with a conflict if the file does not have the expected content.
     fn swap(&self, item: &StagedFile<'_>) -> Result<(), ApplyError> {
         match self.try_swap(item) {
             Ok(true) => Ok(()),
@@ -269,7 +273,8 @@ impl Applier<'_> {
         }
     }
 
-    /// Returns whether the file had the expected content. If not, it is left unchanged.
+    /// Exchanges one file with its staged file if the file has the expected content. Returns whether it had. If not,
+    /// the file is left unchanged.
     fn try_swap(&self, item: &StagedFile<'_>) -> Result<bool, FileError> {
         let (folder, name, staging) = (self.folder(item)?, item.path.name(), self.staging);
         let right = match (item.change.before, item.change.after) {
@@ -279,10 +284,10 @@ impl Applier<'_> {
                 Err(FileError::InTheWay) => false,
                 Err(error) => return Err(error),
             },
-            // Reading detects links and hard links before anything moves.
+            // `now` reads the file, which refuses symbolic and hard links before any file is moved.
             (Some(before), _) if self.now(&item.path)? != Some(before) => false,
             (before, Some(_)) => match self.exchange_for(item, before) {
-                // The file system does not support `RENAME_EXCHANGE`.
+                // The file system does not support `RENAME_EXCHANGE`: replace the file without keeping the original.
                 Err(FileError::Io(error)) if error.raw_os_error() == EXCHANGE_UNSUPPORTED => {
                     renameat(staging, &item.staged, &folder, name).map_err(rename_error)?;
                     true
@@ -302,7 +307,8 @@ impl Applier<'_> {
         Ok(right)
     }
 
-    /// Exchanges the staged file and the original; moves a deleted file back.
+    /// Exchanges the staged file and the file in the workspace. If the change deletes the file, moves the deleted file
+    /// from the staging folder back to the workspace.
     fn exchange(&self, item: &StagedFile<'_>) -> Result<(), FileError> {
         let (folder, name, staging) = (self.folder(item)?, item.path.name(), self.staging);
         match item.change.after {
@@ -314,7 +320,8 @@ impl Applier<'_> {
         }
     }
 
-    /// Exchanges staged file and original if the original is as expected; else restores both and returns `false`.
+    /// Exchanges the staged file and the file in the workspace if the latter has the expected content. Otherwise leaves
+    /// both unchanged and returns `false`.
     fn exchange_for(
         &self,
         item: &StagedFile<'_>,
@@ -328,8 +335,8 @@ impl Applier<'_> {
         Ok(right)
     }
 
-    /// Reverts one swap if the file still has the applied content; a later edit is kept. The original is still staged,
-    /// so this needs no disk space.
+    /// Restores one file that was exchanged, if the file still has the applied content. A later edit is not
+    /// overwritten. The original is still in the staging folder, so that restoring it needs no additional disk space.
     fn swap_back(&self, item: &StagedFile<'_>) -> Result<(), ApplyError> {
         let FileReplacement { path, before, after } = item.change.clone();
         let back = || -> Result<bool, FileError> {
@@ -353,7 +360,8 @@ impl Applier<'_> {
         if back().unwrap_or(false) {
             return Ok(());
         }
-        // Without `RENAME_EXCHANGE` the original is not staged: stage it again.
+        // If the file system does not support `RENAME_EXCHANGE`, the original is not in the staging folder: stage it
+        // again from its copy.
         let change = FileReplacement { path, before: after, after: before };
         let staged = format!("{}-back", item.staged);
         let back = [StagedFile { change: &change, path: item.path.clone(), staged }];
@@ -363,19 +371,20 @@ impl Applier<'_> {
         taken
     }
 
-    /// Removes staged files.
+    /// Removes the staged files of a change.
     pub fn clear<'i>(&self, items: impl IntoIterator<Item = &'i StagedFile<'i>>) {
         for item in items {
-            // The next `stage` removes a leftover.
+            // Errors are ignored, because the next `stage` removes staged files that are left.
             let _ = self.staging.discard(&item.staged);
         }
     }
 }
 
-/// Moves a file to a name that does not exist yet.
+/// Moves a file to another folder. Fails if a file with the new name exists there.
 fn move_to(from: &FolderHandle, name: &str, to: &FolderHandle, new: &str) -> Result<(), FileError> {
     match renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
-        // Without `RENAME_NOREPLACE`: creating a hard link fails as well if the name exists.
+        // If the file system does not support `RENAME_NOREPLACE`, create a hard link instead, which also fails if the
+        // new name exists.
         Err(Errno::INVAL | Errno::NOSYS) => {
             linkat(from, name, to, new, AtFlags::empty()).map_err(rename_error)?;
             Ok(unlinkat(from, name, AtFlags::empty())?)
@@ -384,7 +393,7 @@ fn move_to(from: &FolderHandle, name: &str, to: &FolderHandle, new: &str) -> Res
     }
 }
 
-/// Maps an error of a rename.
+/// Converts the error code of a failed rename to a [`FileError`].
 fn rename_error(error: Errno) -> FileError {
     match error {
         Errno::EXIST => FileError::InTheWay,
@@ -393,15 +402,15 @@ fn rename_error(error: Errno) -> FileError {
     }
 }
 
-/// Error code of a file system that cannot exchange two files.
+/// Error code that `renameat2` returns on a file system that does not support `RENAME_EXCHANGE`.
 const EXCHANGE_UNSUPPORTED: Option<i32> = Some(Errno::INVAL.raw_os_error());
 
-/// How far the swap of one file got.
+/// Whether the exchange of one file with its staged file has happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SwapState {
     Pending,
     Done,
-    /// The staged file is neither the original nor the new content.
+    /// The staged file has neither the original nor the new content of the file.
     Misplaced,
 }
 
@@ -411,7 +420,7 @@ impl StagedFile<'_> {
     }
 }
 
-/// Copies extended attributes, such as access lists, as far as permitted.
+/// Copies the extended attributes of a file, such as access control lists. Ignores attributes that it may not copy.
 fn copy_attributes(from: &File, to: &File) {
     let mut names = vec![0; 64 << 10];
     let Ok(length) = flistxattr(from, &mut names) else { return };

@@ -1,5 +1,5 @@
-//! Content-addressed copies of original and proposed files, stored outside the workspace. The gate checks and applies
-//! only these copies, so an agent cannot change a file between check and apply.
+//! Store of copies of original and proposed files, addressed by their hashes and located outside the workspace. The
+//! gate checks and applies only these copies, so an agent cannot change a file between the check and the apply.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +8,7 @@ use assize_types::Fingerprint;
 use crate::folder::FolderHandle;
 use crate::workspace::FileError;
 
+/// Store of file copies in one folder, addressed by the hash of their content.
 #[derive(Debug)]
 pub struct ContentStore {
     folder: FolderHandle,
@@ -18,7 +19,7 @@ impl ContentStore {
         ContentStore { folder }
     }
 
-    /// Stores bytes durably and returns their hash.
+    /// Stores a copy of the bytes durably, unless it is already stored, and returns the hash of the bytes.
     pub fn keep(&self, bytes: &[u8]) -> Result<Fingerprint, FileError> {
         let hash = Fingerprint::of(bytes);
         if self.get(hash).is_err() {
@@ -27,13 +28,13 @@ impl ContentStore {
         Ok(hash)
     }
 
-    /// Reads a copy. A copy that no longer matches its hash counts as missing.
+    /// Reads the copy with this hash. A copy whose content no longer matches the hash counts as missing.
     pub fn get(&self, hash: Fingerprint) -> Result<Vec<u8>, FileError> {
         let bytes = self.folder.read(&hash.to_string(), u64::MAX - 1)?;
         if Fingerprint::of(&bytes) == hash { Ok(bytes) } else { Err(FileError::Missing) }
     }
 
-    /// Removes all copies except `wanted`; returns how many were removed.
+    /// Removes all copies except those with a hash in `wanted`. Returns the number of removed copies.
     pub fn sweep(&self, wanted: &BTreeSet<Fingerprint>) -> Result<usize, FileError> {
         let mut swept = 0;
         for name in self.folder.names()? {

@@ -1,5 +1,5 @@
-//! A folder opened by file descriptor, whose files are written atomically. `_handoff/drafts`, the only folder that
-//! agents write to, is one.
+//! Handle of a folder: an open file descriptor of the folder. Files are opened relative to the descriptor and written
+//! atomically. `_handoff/drafts`, the only folder that agents write to, is accessed through such a handle.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -18,21 +18,21 @@ use crate::workspace::FileError;
 /// Name of the drafts folder in [`HANDOFF`](crate::HANDOFF).
 pub const DRAFTS: &str = "drafts";
 
-/// Name prefix of unfinished files; finished files never have it.
+/// Name prefix of temporary files that are still being written. The names of finished files never start with it.
 pub const UNFINISHED: &str = ".new-";
 
-/// An open folder. Its methods take file names, never paths.
+/// An open folder. Callers pass names of files in this folder, never paths with several components in one string.
 #[derive(Debug)]
 pub struct FolderHandle {
     handle: OwnedFd,
 }
 
-/// A file name that is not allowed here.
+/// Error for a text that is not the name of a single file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid file name `{0}`")]
 pub struct InvalidFileName(pub String);
 
-/// Flags to open folders with.
+/// Open flags for folders. Symbolic links are not followed.
 const FOLDER: OFlags =
     OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -43,13 +43,13 @@ impl AsFd for FolderHandle {
 }
 
 impl FolderHandle {
-    /// Opens a subfolder.
+    /// Opens an existing subfolder.
     pub fn existing(&self, name: &str) -> Result<FolderHandle, FileError> {
         check(name)?;
         self.open_folder(name)
     }
 
-    /// Opens the folder at a trusted path, creating it with mode 0700.
+    /// Opens the folder at a trusted path. Creates the folder with mode 0700 if it does not exist.
     pub fn at(path: &Path) -> Result<FolderHandle, FileError> {
         use std::os::unix::fs::DirBuilderExt;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
@@ -57,18 +57,18 @@ impl FolderHandle {
         Ok(FolderHandle { handle: openat(CWD, path, flags, Mode::empty())? })
     }
 
-    /// Opens the folder at a path; fails if it is a symbolic link.
+    /// Opens the folder at a path. Fails if the last component of the path is a symbolic link.
     pub(crate) fn open_at(path: &Path) -> io::Result<FolderHandle> {
         Ok(FolderHandle { handle: openat(CWD, path, FOLDER, Mode::empty())? })
     }
 
-    /// Opens a subfolder, creating it if needed.
+    /// Opens a subfolder. Creates the subfolder if it does not exist.
     pub fn folder(&self, name: &str) -> Result<FolderHandle, FileError> {
         check(name)?;
         self.make_folder(name)
     }
 
-    /// Writes a file atomically and syncs it to disk.
+    /// Writes a file of this folder atomically and syncs it to disk.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
         check(name)?;
         let unfinished = format!("{UNFINISHED}{:016x}", fastrand::u64(..));
@@ -85,14 +85,14 @@ impl FolderHandle {
         Ok(written?)
     }
 
-    /// Creates a new file for writing.
+    /// Creates a new file in this folder and opens it for writing. Fails if the file exists.
     pub fn create(&self, name: &str, mode: u32) -> Result<File, FileError> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(File::from(openat(&self.handle, name, flags, Mode::from(mode))?))
     }
 
-    /// Appends to a file, creating it if needed, and syncs it to disk.
+    /// Appends bytes to a file of this folder and syncs the file to disk. Creates the file if it does not exist.
     pub fn append(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
         check(name)?;
         let flags =
@@ -110,7 +110,7 @@ impl FolderHandle {
         Ok(file.sync_data()?)
     }
 
-    /// Opens a regular file for reading.
+    /// Opens a regular file of this folder for reading.
     pub fn open(&self, name: &str) -> Result<File, FileError> {
         check(name)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -118,25 +118,25 @@ impl FolderHandle {
         if file.metadata()?.is_file() { Ok(file) } else { Err(FileError::Special) }
     }
 
-    /// Reads a file of at most `limit` bytes and its permissions.
+    /// Reads the content and the permission bits of a file. Fails if the file is larger than `limit` bytes.
     pub fn read_with_mode(&self, name: &str, limit: u64) -> Result<(Vec<u8>, u32), FileError> {
         let file = self.open(name)?;
         let mode = file.metadata()?.mode() & 0o7777;
         Ok((read_at_most(file, limit)?, mode))
     }
 
-    /// Reads a file of at most `limit` bytes.
+    /// Reads a file of this folder. Fails if the file is larger than `limit` bytes.
     pub fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, FileError> {
         Ok(self.read_with_mode(name, limit)?.0)
     }
 
-    /// Removes a file and syncs the folder; a missing file is not an error.
+    /// Removes a file and syncs the folder to disk. A missing file is not an error.
     pub fn remove(&self, name: &str) -> Result<(), FileError> {
         if self.discard(name)? { Ok(fsync(&self.handle)?) } else { Ok(()) }
     }
 
-    /// Removes a file without syncing the folder, so it may reappear after a crash. Returns whether it existed. Leaves
-    /// a folder of that name alone.
+    /// Removes a file without syncing the folder, so the file may reappear after a crash. Returns whether the file
+    /// existed. Does not remove a folder with this name.
     pub fn discard(&self, name: &str) -> Result<bool, FileError> {
         check(name)?;
         match unlinkat(&self.handle, name, AtFlags::empty()) {
@@ -146,7 +146,7 @@ impl FolderHandle {
         }
     }
 
-    /// Renames a file; fails if the new name exists.
+    /// Renames a file within this folder. Fails if a file with the new name exists.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
         check(from)?;
         check(to)?;
@@ -154,7 +154,8 @@ impl FolderHandle {
         Ok(fsync(&self.handle)?)
     }
 
-    /// Returns size and modification time (milliseconds since 1970) of a file; `None` if it does not exist.
+    /// Returns the size of a file in bytes and its modification time in milliseconds since 1970; `None` if the file
+    /// does not exist.
     pub fn stat(&self, name: &str) -> Result<Option<(u64, u64)>, FileError> {
         let stat = match statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
@@ -171,8 +172,8 @@ impl FolderHandle {
         Ok(Some((u64::try_from(stat.st_size).unwrap_or_default(), at)))
     }
 
-    /// Removes the unfinished files of processes that died while writing. Callers must ensure that no process is
-    /// writing.
+    /// Removes the temporary files of processes that died while they wrote to this folder. The caller must ensure that
+    /// no process is writing to the folder.
     pub fn discard_unfinished(&self) -> Result<(), FileError> {
         for entry in Dir::read_from(&self.handle)? {
             let entry = entry?;
@@ -183,18 +184,19 @@ impl FolderHandle {
         Ok(())
     }
 
-    /// Opens a nested subfolder, creating missing folders.
+    /// Opens the nested subfolder with this path, given as components. Creates missing folders.
     pub fn within(&self, names: &[String]) -> Result<FolderHandle, FileError> {
         names.iter().try_fold(self.try_clone()?, |at, name| at.make_folder(name))
     }
 
-    /// Opens a nested subfolder; fails if one is missing.
+    /// Opens the nested subfolder with this path, given as components. Fails if a folder is missing.
     pub(crate) fn existing_within(&self, names: &[String]) -> Result<FolderHandle, FileError> {
         names.iter().try_fold(self.try_clone()?, |at, name| at.open_folder(name))
     }
 
-    /// Opens a path below this folder without following links. `openat2` does so in one call. Without it, each
-    /// component is opened from the descriptor of its parent, which cannot be swapped meanwhile.
+    /// Opens a path below this folder without following symbolic links. The system call `openat2` does so in one step.
+    /// If `openat2` is not available, each component is opened relative to the descriptor of its parent folder, so that
+    /// the parent cannot be exchanged for a link meanwhile.
     pub(crate) fn beneath(&self, parts: &[String], flags: OFlags) -> Result<OwnedFd, FileError> {
         let resolve =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -203,7 +205,7 @@ impl FolderHandle {
             match openat2(&self.handle, parts.join("/"), flags, Mode::empty(), resolve) {
                 Ok(found) => return Ok(found),
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                // Linux before 5.6, or a seccomp filter that does not know the call.
+                // `openat2` is missing in Linux before 5.6, and some seccomp filters refuse it.
                 Err(Errno::NOSYS | Errno::PERM) => return self.open_stepwise(parts, flags),
                 Err(error) => return Err(error.into()),
             }
@@ -215,7 +217,7 @@ impl FolderHandle {
         Ok(openat(self.existing_within(folders)?, last, flags, Mode::empty())?)
     }
 
-    /// Opens a nested subfolder without following links; an empty path opens this folder.
+    /// Opens the nested subfolder with this path without following symbolic links. An empty path opens this folder.
     pub(crate) fn below(&self, parts: &[String]) -> Result<FolderHandle, FileError> {
         match parts {
             [] => self.try_clone(),
@@ -227,7 +229,7 @@ impl FolderHandle {
         Ok(FolderHandle { handle: self.handle.try_clone()? })
     }
 
-    /// Opens a subfolder, creating it if needed.
+    /// Opens a subfolder without checking the name. Creates the subfolder if it does not exist.
     fn make_folder(&self, name: &str) -> Result<FolderHandle, FileError> {
         match mkdirat(&self.handle, name, Mode::from(0o755)) {
             Ok(()) => fsync(&self.handle)?,
@@ -240,13 +242,13 @@ impl FolderHandle {
     pub(crate) fn open_folder(&self, name: &str) -> Result<FolderHandle, FileError> {
         match openat(&self.handle, name, FOLDER, Mode::empty()) {
             Ok(handle) => Ok(FolderHandle { handle }),
-            // A symbolic link or another non-folder.
+            // The entry is a symbolic link or another file that is not a folder.
             Err(Errno::NOTDIR | Errno::LOOP) => Err(FileError::Link),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Names of all finished files, sorted.
+    /// Sorted names of all entries of this folder, without temporary files that are still being written.
     pub fn names(&self) -> Result<Vec<String>, FileError> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.handle)? {
@@ -259,8 +261,8 @@ impl FolderHandle {
         Ok(names)
     }
 
-    /// Takes an exclusive lock, released when the [`FolderLock`] is dropped or the process ends. Returns `None` if the lock
-    /// is taken and `wait` is [`LockWait::No`].
+    /// Acquires the exclusive lock of a lock file in this folder. The lock is released when the [`FolderLock`] is
+    /// dropped or the process ends. Returns `None` if another process has the lock and `wait` is [`LockWait::No`].
     pub fn lock(&self, name: &str, wait: LockWait) -> Result<Option<FolderLock>, FileError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.handle, name, flags, Mode::from(0o600))?;
@@ -279,27 +281,27 @@ impl FolderHandle {
     }
 }
 
-/// Whether to wait for a lock.
+/// Whether to wait until another process releases the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockWait {
     Yes,
     No,
 }
 
-/// A held lock; dropping it releases it.
+/// Exclusive lock of a lock file. Dropping the value releases the lock.
 #[derive(Debug)]
 pub struct FolderLock(
     #[expect(dead_code, reason = "the lock is held while the descriptor is open")] OwnedFd,
 );
 
-/// Reads a file of at most `limit` bytes.
+/// Reads an open file to its end. Fails if the file is larger than `limit` bytes.
 pub(crate) fn read_at_most(file: File, limit: u64) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit { Err(FileError::TooLarge(limit)) } else { Ok(bytes) }
 }
 
-/// Checks that a name is a single valid file name.
+/// Checks that a text is the name of a single file and does not have the prefix of temporary files.
 fn check(name: &str) -> Result<(), FileError> {
     let plain = !name.contains('/') && !name.contains(char::is_control);
     let dots = name == "." || name == "..";
@@ -315,7 +317,7 @@ mod tests {
 
     use super::*;
 
-    /// `openat2` and the stepwise fallback give the same result.
+    /// Compares the results of `openat2` with those of the fallback that opens a path component by component.
     #[test]
     fn stepwise_open_rejects_the_same_paths_as_openat2() {
         let folder = tempfile::tempdir().unwrap();
@@ -337,7 +339,7 @@ mod tests {
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
             let fast = outcome(handle.beneath(&parts, flags));
             let slow = outcome(handle.open_stepwise(&parts, flags | OFlags::NOFOLLOW));
-            // For a file in place of a folder, the errors differ.
+            // `a/b/file/x` is left out: the two ways report different errors for a file that is used as a folder.
             if path != "a/b/file/x" {
                 assert_eq!(fast, slow, "{path}");
             }

@@ -1,5 +1,5 @@
-//! The git settings that control which files git ignores. They are read without running git, because a repository may
-//! be hostile and some of its settings start programs.
+//! The git settings that control which files git ignores. The settings are read without running git, because a
+//! repository may be hostile and some git settings start programs.
 
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -7,24 +7,26 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-/// Bytes read of a file of patterns or settings; the rest of a larger file is ignored.
+/// Maximum number of bytes read of an ignore list or a git config file. The rest of a larger file is ignored.
 pub(crate) const LARGEST: u64 = 1 << 20;
 
-/// Limit on config files read, including included files, and on ignore lists they name.
+/// Maximum number of git config files that are read, including included files. Also the maximum number of ignore lists
+/// that these files may name.
 const MAX_FILES: usize = 32;
 
-/// Location of the user's and the system's git settings.
+/// Locations of the git config files of the user and the system.
 #[derive(Debug, Clone, Default)]
 pub struct GitSettings {
     home: PathBuf,
-    /// System and user config files.
+    /// Git config files of the system and the user.
     files: Vec<PathBuf>,
-    /// Ignore list used if no setting names another.
+    /// Ignore list that git uses if no setting names an ignore list.
     default_list: Option<PathBuf>,
 }
 
 impl GitSettings {
-    /// Locates the settings of the user with this home folder and these environment variables.
+    /// Locates the git config files of the user with this home folder. `variable` returns the value of an environment
+    /// variable.
     pub fn of(home: &Path, variable: impl Fn(&str) -> Option<String>) -> GitSettings {
         let path = |name: &str| variable(name).filter(|path| !path.is_empty()).map(PathBuf::from);
         let config = path("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
@@ -38,9 +40,10 @@ impl GitSettings {
         GitSettings { home: home.to_owned(), files, default_list }
     }
 
-    /// All ignore lists named by `core.excludesFile`, for the user and the repository. Git uses only the last. Here
-    /// all of them apply, so that a repository cannot override the user's list and `includeIf` conditions need no
-    /// evaluation.
+    /// Paths of all ignore lists that the setting `core.excludesFile` names, in the config files of the user and of the
+    /// repository. If the user's config files name none, git's default ignore list is included instead. Git uses only
+    /// the last of these lists. This function returns all, so that a repository cannot override the user's ignore list,
+    /// and the conditions of `includeIf` need not be evaluated.
     pub(crate) fn lists(&self, repository: &GitRepository) -> Vec<PathBuf> {
         let mut all = self.named_in(&self.files, &repository.root);
         if all.is_empty() {
@@ -50,7 +53,7 @@ impl GitSettings {
         all
     }
 
-    /// Values of `core.excludesFile` in config files and the files that they include.
+    /// Values of the setting `core.excludesFile` in git config files and in the files that they include.
     fn named_in(&self, files: &[PathBuf], root: &Path) -> Vec<PathBuf> {
         let (mut files, mut lists) = (files.to_vec(), Vec::new());
         let mut next = 0;
@@ -74,7 +77,8 @@ impl GitSettings {
         lists
     }
 
-    /// Resolves a path from a setting: `~/` is the home folder; other paths are relative to `folder`.
+    /// Resolves a path in a git setting. A path that starts with `~/` is in the home folder; other relative paths are
+    /// relative to `folder`.
     fn resolve(&self, path: &str, folder: &Path) -> PathBuf {
         match path.strip_prefix("~/") {
             Some(rest) => self.home.join(rest),
@@ -83,23 +87,23 @@ impl GitSettings {
     }
 }
 
-/// A git repository.
+/// Paths of a git repository that determine which files git ignores.
 #[derive(Debug)]
 pub(crate) struct GitRepository {
-    /// Root of the work tree.
+    /// Root folder of the repository's work tree.
     pub root: PathBuf,
-    /// Config files of the repository.
+    /// Git config files of the repository.
     settings: [PathBuf; 2],
     /// Ignore list of the repository, `info/exclude`.
     pub exclude: PathBuf,
 }
 
 impl GitRepository {
-    /// Finds the repository that contains a folder.
+    /// Finds the git repository that contains a folder; `None` if the folder is in no repository.
     pub(crate) fn of(folder: &Path) -> Option<GitRepository> {
         let root = folder.ancestors().find(|folder| folder.join(".git").exists())?;
         let own = named_by(&root.join(".git"), "gitdir:").unwrap_or_else(|| root.join(".git"));
-        // Linked work trees share one git directory.
+        // In a linked work tree, the file `commondir` names the git directory that all work trees share.
         let shared = named_by(&own.join("commondir"), "").unwrap_or_else(|| own.clone());
         Some(GitRepository {
             root: root.to_owned(),
@@ -109,17 +113,18 @@ impl GitRepository {
     }
 }
 
-/// Reads the path after a prefix in a git pointer file, relative to the file's folder.
+/// Reads a file that contains a prefix and the path of a git directory. Resolves the path relative to the file's
+/// folder. `None` if the file is missing or has another content.
 fn named_by(file: &Path, prefix: &str) -> Option<PathBuf> {
     let content = String::from_utf8(read_start(file)).ok()?;
     let path = content.strip_prefix(prefix)?.trim();
     (!path.is_empty()).then(|| file.parent().unwrap_or(file).join(path))
 }
 
-/// Reads the first [`LARGEST`] bytes of a regular file; empty for anything else.
+/// Reads the first [`LARGEST`] bytes of a regular file. Returns no bytes if the file is missing or not a regular file.
 pub(crate) fn read_start(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // Opening a pipe would block otherwise.
+    // Without `NONBLOCK`, opening a named pipe would block.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let opened = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
     if let Ok(file) = opened
@@ -131,7 +136,7 @@ pub(crate) fn read_start(path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// Parses a config file into `(section, key, value)`, with section and key in lower case. Subsection names are
+/// Parses a git config file into `(section, key, value)`, with section and key in lower case. Names of subsections are
 /// dropped.
 fn entries(text: &str) -> Vec<(String, String, String)> {
     let (mut entries, mut section) = (Vec::new(), String::new());
@@ -139,7 +144,7 @@ fn entries(text: &str) -> Vec<(String, String, String)> {
     while let Some(line) = lines.next() {
         let mut line = line.trim_start();
         if let Some(heading) = line.strip_prefix('[') {
-            // A subsection is quoted and may contain a bracket.
+            // The name of a subsection is quoted and may contain a bracket.
             let name = heading.split([' ', '\t', '.', '"', ']']).next().unwrap_or_default();
             section = name.to_ascii_lowercase();
             let end = heading.rfind("\"]").map(|at| at + 2);
@@ -157,7 +162,7 @@ fn entries(text: &str) -> Vec<(String, String, String)> {
     entries
 }
 
-/// Parses a value: removes quotes, escapes and a trailing comment.
+/// Parses a value of a git config file: removes quotes, escapes and a trailing comment.
 fn value(written: &str) -> String {
     let (mut value, mut quoted, mut end) = (String::new(), false, 0);
     let mut chars = written.trim_start().chars();
@@ -187,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn git_config_is_parsed() {
+    fn git_config_with_quotes_comments_and_continued_lines_is_parsed() {
         let text = "# a comment\n[core]\n\tbare = false\n\tExcludesFile = ~/my list # mine\n[Core] excludesfile = \"a # b\"\n\
             [includeIf \"gitdir:~/[x]/\"]\n\tpath = other\\\n.inc\n[core \"x\"]\n excludesfile = \"C:\\\\a\" ; z\n[alias]\nexcludesfile = x\n";
         let found: Vec<(String, String)> = entries(text)
@@ -206,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn all_named_lists_apply_and_replace_the_default_list() {
+    fn all_ignore_lists_named_in_git_config_apply_and_replace_the_default_list() {
         let folder = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| put(&folder.path().join(path), text);
         let system =
@@ -228,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn linked_work_tree_uses_the_lists_of_its_repository() {
+    fn linked_work_tree_uses_the_exclude_list_of_its_repository() {
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().join("main/.git/worktrees/side");
         put(&own.join("commondir"), "../..\n");

@@ -8,16 +8,17 @@ use crate::git_settings::{GitRepository, GitSettings, LARGEST, read_start};
 use crate::inside::WorkspacePath;
 use crate::workspace::Workspace;
 
-/// Reported name of every list set by `core.excludesFile`, because agents must not see the paths of those lists.
+/// Name reported for every ignore list that the git setting `core.excludesFile` names. Agents must not see the paths of
+/// these lists.
 const USER_LIST: &str = "core.excludesFile";
 
 impl Workspace {
-    /// Returns the file whose patterns make git ignore `path`, or `None` if git does not ignore it. A committed file
-    /// that matches a pattern also counts as ignored.
+    /// Returns the name of the ignore list whose patterns make git ignore `path`, or `None` if git does not ignore
+    /// `path`. A committed file that matches a pattern also counts as ignored.
     pub fn ignored_by(&self, path: &WorkspacePath, settings: &GitSettings) -> Option<String> {
         let repository = GitRepository::of(self.path());
         let top = repository.as_ref().map_or(self.path(), |repository| &repository.root);
-        // If several lists match a path, the last one decides.
+        // If several of these ignore lists match a path, the last matching list decides.
         let mut lists = Vec::new();
         let mut user_lists = Vec::new();
         if let Some(repository) = &repository {
@@ -28,7 +29,7 @@ impl Workspace {
         }
         let file = path.parts().iter().fold(self.path().to_owned(), |file, part| file.join(part));
         let mut at = top.to_owned();
-        // A file in an ignored folder cannot be re-included, so stop at the first ignored ancestor.
+        // Git cannot re-include a file whose folder is ignored, so the loop stops at the first ignored folder.
         for part in file.strip_prefix(top).ok()?.components() {
             lists.extend(self.list_in(&at));
             at.push(part);
@@ -37,7 +38,8 @@ impl Workspace {
                 let found = list.matched(&at, is_folder);
                 (!found.is_none()).then(|| found.is_ignore().then(|| name.clone()))
             });
-            // The user's lists are independent: a list cannot re-include a file that another list ignores.
+            // The lists that `core.excludesFile` names are matched independently, so that no list can re-include a file
+            // that another list ignores.
             let by_user = || user_lists.iter().any(|list| list.matched(&at, is_folder).is_ignore());
             let by = decided.unwrap_or_else(|| by_user().then(|| USER_LIST.to_owned()));
             if by.is_some() {
@@ -47,7 +49,8 @@ impl Workspace {
         None
     }
 
-    /// Reads the `.gitignore` of a folder between the repository root and a file; returns its name and patterns.
+    /// Reads the `.gitignore` file of a folder. Returns its path relative to the workspace, and its patterns. `None` if
+    /// the file is missing or has no patterns.
     fn list_in(&self, folder: &Path) -> Option<(String, Gitignore)> {
         let file = folder.join(".gitignore");
         let (name, bytes) = match file.strip_prefix(self.path()) {
@@ -63,11 +66,11 @@ impl Workspace {
     }
 }
 
-/// Parses the patterns of one ignore file; they apply below `folder`.
+/// Parses the patterns of one ignore list. The patterns apply to paths below `folder`.
 fn patterns(folder: &Path, bytes: &[u8]) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(folder);
     for line in String::from_utf8_lossy(bytes).lines() {
-        // Git also skips invalid patterns.
+        // An invalid pattern is skipped, as git does.
         drop(builder.add_line(None, line));
     }
     builder.build().ok().filter(|list| !list.is_empty())

@@ -1,44 +1,48 @@
-//! Parsing of untrusted paths into paths inside the workspace.
+//! Parsing of untrusted paths: a valid path leads to a file inside the workspace.
 
 use std::fmt;
 use std::path::{Component, Path};
 
 use assize_types::text::is_invisible;
 
-/// Folder for drafts and handoff files. No project path may lead into it.
+/// Name of the folder in the workspace that contains drafts, staged files, task contracts and the transition log. Paths
+/// of project files must not contain this name.
 pub const HANDOFF: &str = "_handoff";
 
-/// Length limits in bytes of a path and of one component.
+/// Maximum length of a path, in bytes.
 const MAX_PATH: usize = 1024;
+/// Maximum length of one component of a path, in bytes.
 const MAX_COMPONENT: usize = 255;
 
-/// A parsed path below the workspace, as components. The kernel still resolves it, without following links.
+/// A valid path below the workspace, as a list of components. The path need not exist, and may still contain symbolic
+/// links, which the kernel refuses when the path is opened.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkspacePath(Vec<String>);
 
-/// Why a path is rejected.
+/// Reason why a path is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPath {
-    #[error("the path is empty; write it relative to the workspace, like `src/main.py`")]
+    #[error("the path is empty; write a path relative to the workspace, like `src/main.py`")]
     Empty,
     #[error(
-        "the path is longer than {MAX_PATH} bytes, or a component of it is longer than {MAX_COMPONENT}"
+        "the path is longer than {MAX_PATH} bytes, or one of its components is longer than \
+         {MAX_COMPONENT} bytes"
     )]
     TooLong,
     #[error("`{0}` is a URL, not a path; write a path relative to the workspace")]
     Url(String),
     #[error("the path contains a character that is not allowed (U+{0:04X})")]
     Character(u32),
-    #[error("the path contains `..`; write it relative to the workspace, like `src/main.py`")]
+    #[error("the path contains `..`; write a path inside the workspace, like `src/main.py`")]
     Parent,
-    #[error("`{0}` is outside the workspace; write a path relative to it, like `src/main.py`")]
+    #[error("`{0}` is outside the workspace; write a path relative to the workspace")]
     Elsewhere(String),
     #[error("`{HANDOFF}` is reserved for drafts; name a file of the project")]
     Handoff,
 }
 
 impl WorkspacePath {
-    /// Parses a path; an absolute path must be below `root`, the workspace's absolute path without `..`.
+    /// Parses a path. An absolute path must be below `root`, the absolute path of the workspace, which has no `..`.
     pub fn read(text: &str, root: &Path) -> Result<WorkspacePath, InvalidPath> {
         if text.len() > MAX_PATH {
             return Err(InvalidPath::TooLong);
@@ -77,14 +81,14 @@ impl WorkspacePath {
         if parts.iter().any(|part| part.len() > MAX_COMPONENT) {
             return Err(InvalidPath::TooLong);
         }
-        // Case-insensitive file systems treat these names as the same, and people overlook the difference.
+        // The comparison ignores case: some file systems treat `_Handoff` as `_handoff`, and people overlook the case.
         if parts.iter().any(|part| part.to_lowercase() == HANDOFF) {
             return Err(InvalidPath::Handoff);
         }
         Ok(WorkspacePath(parts))
     }
 
-    /// Path of a directory entry found in `folder`; `None` if no valid path leads to it.
+    /// Path of the directory entry `name` in `folder`; `None` if that path is not valid.
     pub fn below(folder: Option<&WorkspacePath>, name: &str) -> Option<WorkspacePath> {
         let path = match folder {
             Some(folder) => format!("{folder}/{name}"),
@@ -93,7 +97,7 @@ impl WorkspacePath {
         WorkspacePath::read(&path, Path::new("/")).ok()
     }
 
-    /// The last component.
+    /// File name: the last component of the path.
     pub fn name(&self) -> &str {
         self.0.last().map_or("", String::as_str)
     }
@@ -102,8 +106,9 @@ impl WorkspacePath {
         &self.0
     }
 
-    /// The path as other file systems interpret it: they ignore dots and spaces at the end of a name and streams after
-    /// a colon, and give `.git` a short name (`GIT~1`). Use it only to match against rules.
+    /// The path that Windows file systems would open: they ignore dots and spaces at the end of a name and a stream
+    /// name after a colon, and they know `.git` by a short name (`GIT~1`). Use the result only to match paths against
+    /// rules.
     pub fn as_file_systems_read_it(&self) -> String {
         let parts: Vec<&str> = self
             .0
@@ -140,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn equivalent_spellings_of_a_path_parse_to_the_same_path() {
+    fn workspace_path_in_equivalent_spellings_is_parsed_to_the_same_path() {
         for text in ["src/main.py", "./src//main.py", "src/./main.py", "/srv/repo/src/main.py"] {
             assert_eq!(read(text).as_deref(), Ok("src/main.py"), "{text}");
         }
@@ -150,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_paths_are_rejected_with_their_reason() {
+    fn invalid_workspace_path_is_rejected_with_the_reason() {
         for (text, why) in [
             ("", InvalidPath::Empty),
             (".", InvalidPath::Empty),

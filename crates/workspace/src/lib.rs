@@ -1,9 +1,9 @@
-//! Files of a workspace: paths confined to it, immutable copies, and changes that are applied completely or not at
-//! all.
+//! Files of a workspace: paths confined to the workspace, immutable copies of files, and changes that are applied
+//! completely or not at all.
 //!
-//! Paths are untrusted input: [`WorkspacePath`] parses them, and the kernel opens them relative to the file descriptor of a
-//! [`Workspace`] or a [`FolderHandle`]. It refuses every symbolic link and every path that leaves the folder, so there is no
-//! window between checking a path and using it.
+//! Paths are untrusted input: [`WorkspacePath`] parses them, and the kernel opens them relative to the file descriptor
+//! of a [`Workspace`] or a [`FolderHandle`]. The kernel refuses every symbolic link and every path that leaves the
+//! folder, so a path cannot be replaced between the check and the use of the path.
 
 mod apply;
 mod copies;

@@ -1,7 +1,7 @@
-//! Keeps the line ends and byte order mark of the original file in a draft.
+//! Line ends and byte order marks: adapts the content of a draft to those of the original file.
 
-/// Gives `content` the CRLF line ends and byte order mark of the original, which models tend to lose. Returns the new
-/// content and a note for the agent.
+/// Converts `content` to the CRLF line ends of the original file and adds its byte order mark, because models tend to
+/// omit both. Returns the new content, and a note that tells the agent what was changed.
 pub fn as_the_original(original: &str, content: &str) -> (String, Option<String>) {
     const MARK: char = '\u{feff}';
     let mut content = content.to_owned();
@@ -10,14 +10,14 @@ pub fn as_the_original(original: &str, content: &str) -> (String, Option<String>
     let windows = lines(original, "\n") > 0 && lines(original, "\n") == lines(original, "\r\n");
     if windows && !content.contains('\r') && content.contains('\n') {
         content = content.replace('\n', "\r\n");
-        notes.push("line ends were converted to CRLF, as in the file");
+        notes.push("line ends were converted to CRLF, as in the original file");
     }
     if original.starts_with(MARK) && !content.starts_with(MARK) {
         content.insert(0, MARK);
-        notes.push("a byte order mark was added, as in the file");
+        notes.push("a byte order mark was added, as in the original file");
     }
     if original.ends_with('\n') && !content.is_empty() && !content.ends_with('\n') {
-        notes.push("the newline at the end of the file is missing");
+        notes.push("the original file ends with a newline, but the draft does not");
     }
     (content, (!notes.is_empty()).then(|| notes.join("; ")))
 }
@@ -27,14 +27,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn line_ends_and_byte_order_mark_follow_the_original() {
+    fn draft_gets_the_crlf_line_ends_and_byte_order_mark_of_the_original() {
         let converted = |original: &str, content: &str| as_the_original(original, content).0;
         assert_eq!(converted("a\r\nb\r\n", "a\nc\n"), "a\r\nc\r\n");
         assert_eq!(converted("a\r\nb\n", "a\nc\n"), "a\nc\n");
         assert_eq!(converted("a\nb\n", "a\r\nc\r\n"), "a\r\nc\r\n");
         assert_eq!(converted("\u{feff}a\n", "b\n"), "\u{feff}b\n");
         assert_eq!(converted("a\n", "b"), "b");
-        assert!(as_the_original("a\n", "b").1.unwrap().contains("newline at the end"));
+        assert!(as_the_original("a\n", "b").1.unwrap().contains("ends with a newline"));
         assert_eq!(as_the_original("a", "b").1, None);
         assert_eq!(as_the_original("", "b").1, None);
     }

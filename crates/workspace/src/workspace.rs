@@ -13,11 +13,11 @@ use rustix::io::Errno;
 use crate::folder::{FolderHandle, read_at_most};
 use crate::inside::{InvalidPath, WorkspacePath};
 
-/// Folder whose files an agent may read.
+/// Workspace: the folder whose files an agent may read, and may change through drafts.
 #[derive(Debug)]
 pub struct Workspace {
     path: PathBuf,
-    /// The absolute path before symbolic links were resolved.
+    /// Absolute path of the workspace before symbolic links in it were resolved.
     given: PathBuf,
     root: FolderHandle,
 }
@@ -30,43 +30,46 @@ pub enum PathKind {
     Link,
 }
 
-/// Result of [`Workspace::walk`].
+/// Files that [`Workspace::walk`] found.
 #[derive(Debug, Default)]
 pub struct Walk {
     pub files: Vec<(WorkspacePath, PathKind)>,
-    /// Whether there are more files than the limit.
+    /// Whether the list of files is truncated, because there are more files than the limit.
     pub cut: bool,
 }
 
-/// Content and metadata of a file at the time it was read.
+/// Content and permissions of a file at the time it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSnapshot {
     pub bytes: Vec<u8>,
     pub sha256: Fingerprint,
-    /// Permission bits.
+    /// Unix permission bits of the file.
     pub mode: u32,
 }
 
-/// Why a file cannot be read or replaced.
+/// Reason why a file cannot be read or replaced.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("no such file")]
     Missing,
     #[error(
-        "it is a symbolic link or its path contains one (links are not followed here), or a parent is not a folder"
+        "the path is a symbolic link or contains one (symbolic links are not followed), or a \
+         parent of the file is not a folder"
     )]
     Link,
-    #[error("a file or folder of that name already exists")]
+    #[error("a file or folder with this name already exists")]
     InTheWay,
-    #[error("it is on another file system than `_handoff`, so it cannot be replaced atomically")]
+    #[error(
+        "the file is on another file system than `_handoff`, so it cannot be replaced atomically"
+    )]
     OtherDisk,
-    #[error("it is a folder; name a file in it")]
+    #[error("the path is a folder; name a file in this folder")]
     Folder,
-    #[error("it is not a regular file")]
+    #[error("the path is not a regular file")]
     Special,
-    #[error("it has {0} hard links, and some may be outside the workspace")]
+    #[error("the file has {0} hard links, and some of them may be outside the workspace")]
     ManyNames(u64),
-    #[error("it is larger than {0} bytes")]
+    #[error("the file is larger than {0} bytes")]
     TooLarge(u64),
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -76,7 +79,7 @@ impl From<Errno> for FileError {
     fn from(error: Errno) -> FileError {
         match error {
             Errno::NOENT => FileError::Missing,
-            // For a link in place of a folder, the kernel returns either error.
+            // For a path with a symbolic link instead of a folder, the kernel returns one of these two errors.
             Errno::LOOP | Errno::XDEV => FileError::Link,
             Errno::ISDIR => FileError::Folder,
             Errno::NOTDIR => FileError::Missing,
@@ -86,7 +89,7 @@ impl From<Errno> for FileError {
 }
 
 impl Workspace {
-    /// Opens the workspace at `path`. Symbolic links in `path` are resolved here, once.
+    /// Opens the workspace at `path`. Symbolic links in `path` are resolved only once, by this call.
     pub fn open(path: &Path) -> io::Result<Workspace> {
         let given = std::path::absolute(path)?;
         let path = path.canonicalize()?;
@@ -103,7 +106,7 @@ impl Workspace {
         &self.path
     }
 
-    /// Parses a path: relative to the workspace, or absolute and inside it.
+    /// Parses a path. The path must be relative to the workspace, or absolute and inside the workspace.
     pub fn inside(&self, text: &str) -> Result<WorkspacePath, InvalidPath> {
         match WorkspacePath::read(text, &self.path) {
             Err(InvalidPath::Elsewhere(_)) => WorkspacePath::read(text, &self.given),
@@ -116,7 +119,7 @@ impl Workspace {
         [&self.path, &self.given]
     }
 
-    /// Reads a file of at most `limit` bytes.
+    /// Reads a file of the workspace. Fails if the file is larger than `limit` bytes.
     pub fn read(&self, file: &WorkspacePath, limit: u64) -> Result<FileSnapshot, FileError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = File::from(self.root.beneath(file.parts(), flags)?);
@@ -134,7 +137,7 @@ impl Workspace {
         Ok(FileSnapshot { sha256: Fingerprint::of(&bytes), bytes, mode: metadata.mode() & 0o7777 })
     }
 
-    /// Reads a file of at most `limit` bytes; `None` if it does not exist.
+    /// Reads a file of the workspace; `None` if the file does not exist. Fails if it is larger than `limit` bytes.
     pub fn find(
         &self,
         file: &WorkspacePath,
@@ -156,13 +159,13 @@ impl Workspace {
         let mut found = Vec::new();
         for entry in Dir::read_from(&folder)? {
             let entry = entry?;
-            // A name that is not UTF-8 cannot be expressed as a path here.
+            // Skip names that are not UTF-8, because a `WorkspacePath` cannot contain them.
             let Ok(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
             if name == "." || name == ".." {
                 continue;
             }
             let kind = match entry.file_type() {
-                // Some file systems do not report the type.
+                // Some file systems do not report the type of a directory entry.
                 FileType::Unknown => {
                     let stat = statat(&folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)?;
                     FileType::from_raw_mode(stat.st_mode)
@@ -181,8 +184,8 @@ impl Workspace {
         Ok(found)
     }
 
-    /// Lists up to `limit` files for which `include` returns true, in order. Folders that are not included are not
-    /// entered.
+    /// Lists up to `limit` files and symbolic links for which `include` returns true, sorted by name within each
+    /// folder. A folder for which `include` returns false is skipped with its content.
     pub fn walk(
         &self,
         limit: usize,
@@ -192,7 +195,7 @@ impl Workspace {
         let mut open: Vec<Option<WorkspacePath>> = vec![None];
         while let Some(folder) = open.pop() {
             let listed = match self.list(folder.as_ref()) {
-                // The folder was removed since it was listed.
+                // The folder was removed after it was found.
                 Err(FileError::Missing | FileError::Link) if folder.is_some() => continue,
                 listed => listed?,
             };
@@ -225,13 +228,13 @@ impl Workspace {
             if let Some(twin) = names.find(same) {
                 return Some(twin);
             }
-            // A folder that does not exist yet contains no such name.
+            // A folder that does not exist yet contains no conflicting name.
             at = at.open_folder(name).ok()?;
         }
         None
     }
 
-    /// Returns the target of a symbolic link.
+    /// Returns the target of a symbolic link in the workspace.
     pub fn link(&self, path: &WorkspacePath) -> Result<PathBuf, FileError> {
         let (name, folders) = path.parts().split_last().ok_or(FileError::Missing)?;
         let target = readlinkat(self.root.below(folders)?, name, Vec::new())?;

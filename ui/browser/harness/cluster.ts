@@ -1,4 +1,4 @@
-// A real NATS server, and workers started from the built binary.
+// Test cluster: a real NATS server, and workers started from the built `assize` binary.
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -18,13 +18,13 @@ export class Cluster {
     const folder = await mkdtemp(join(tmpdir(), "assize-cluster-"));
     const cluster = new Cluster(folder);
     const nats = cluster.spawn("nats-server", ["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", folder]);
-    // The server logs its port on standard error; it writes the ports file some time after it is ready.
+    // Read the port from the log on standard error: NATS writes its ports file only some time after it is ready.
     const log = await waitForOutput(nats, "stderr", "Server is ready");
     cluster.address = `nats://127.0.0.1:${/Listening for client connections on 127\.0\.0\.1:(\d+)/.exec(log)![1]}`;
     return cluster;
   }
 
-  /** Starts a worker and waits until it takes jobs. */
+  /** Starts a worker and waits until it accepts jobs. */
   async startWorker(...args: string[]): Promise<void> {
     const worker = this.spawn(PROGRAM, ["worker", "--json", "--cluster", this.address, ...args]);
     await waitForOutput(worker, "stdout", "\n}");
@@ -37,7 +37,7 @@ export class Cluster {
     return child;
   }
 
-  /** Stops the workers before NATS, so that they can deregister. */
+  /** Stops all processes: first the workers, so that they can still deregister, then NATS. */
   async close(): Promise<void> {
     for (const child of this.children.reverse()) {
       const exited = once(child, "exit");
@@ -48,7 +48,7 @@ export class Cluster {
   }
 }
 
-/** Waits until a process has written `expected` to a stream; returns all its output so far. */
+/** Waits until a process has written `expected` to a stream. Returns all output of the process so far. */
 function waitForOutput(child: ChildProcess, stream: "stdout" | "stderr", expected: string): Promise<string> {
   return new Promise((resolve, reject) => {
     let text = "";
@@ -59,6 +59,6 @@ function waitForOutput(child: ChildProcess, stream: "stdout" | "stderr", expecte
       });
     }
     child.once("error", reject);
-    child.once("exit", (code) => reject(new Error(`process exited with code ${code}: ${text}`)));
+    child.once("exit", (code) => reject(new Error(`process exited with code ${code} before it wrote ${JSON.stringify(expected)} to ${stream}; its output: ${text}`)));
   });
 }

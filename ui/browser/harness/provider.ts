@@ -1,5 +1,5 @@
-// Fake provider with OpenAI's chat completions API that returns the answers of a test. It is stricter than the real
-// one: it rejects an unexpected request with status 400 and records it in `unexpected`.
+// Fake provider with OpenAI's chat completions API. It returns answers that a test supplies. The fake is stricter than
+// the real API: it rejects an unexpected request with status 400 and records the error in `unexpected`.
 
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -12,23 +12,25 @@ export interface Message {
   content: string | null;
 }
 
-/** A request to the model. */
+/** Model request, with only the fields that tests need. */
 export interface ModelRequest {
   /** Name of the requested JSON schema, such as `Proposal`; null for plain text. */
   schema: string | null;
   messages: Message[];
-  /** Content of the last message, which holds the task. */
+  /** Content of the last message, which contains the task. */
   last: string;
+  /** Names of the tools that the model may call. */
   tools: string[];
 }
 
-/** Answer of the model: text, an object of the requested schema, or a tool call. */
+/** Answer of the model: a text, an object of the requested JSON schema, or a tool call. */
 export type ModelAnswer = string | { tool: string; arguments: object } | { tool?: never; [field: string]: unknown };
 
+/** Names of the fields that a chat completions request may have. */
 const FIELDS = ["model", "messages", "max_completion_tokens", "temperature", "tools", "response_format", "stream", "stream_options", "reasoning_effort"];
 
 export class FakeProvider {
-  /** Errors about unexpected requests. */
+  /** Messages about requests that failed the checks. */
   readonly unexpected: string[] = [];
   private readonly server = createServer((request, response) => void this.answer(request, response));
 
@@ -79,29 +81,30 @@ function ensure(condition: boolean, message: string): void {
   if (!condition) throw new Error(message);
 }
 
-/** Checks a request strictly and extracts what the test needs. */
+/** Checks a request strictly, and returns the model request in it. Throws an error if a check fails. */
 function check(request: IncomingMessage, text: string): { modelRequest: ModelRequest; streams: boolean } {
-  ensure(request.method === "POST" && request.url === "/v1/chat/completions", `unexpected route: ${request.method} ${request.url}`);
-  ensure(request.headers.authorization === `Bearer ${KEY}`, "wrong API key");
-  ensure(request.headers["content-type"]?.startsWith("application/json") ?? false, "content type is not JSON");
+  ensure(request.method === "POST" && request.url === "/v1/chat/completions", `request to an unexpected route: ${request.method} ${request.url}`);
+  ensure(request.headers.authorization === `Bearer ${KEY}`, "request with a wrong API key");
+  ensure(request.headers["content-type"]?.startsWith("application/json") ?? false, "content type of the request is not JSON");
   const body = JSON.parse(text) as Record<string, any>;
-  for (const name of Object.keys(body)) ensure(FIELDS.includes(name), `unknown field ${name}`);
-  ensure(body.model === MODEL, `unexpected model ${body.model}`);
-  ensure(body.stream === undefined || (body.stream === true && body.stream_options?.include_usage === true), "stream without include_usage");
+  for (const name of Object.keys(body)) ensure(FIELDS.includes(name), `request with the unknown field ${name}`);
+  ensure(body.model === MODEL, `request for the unexpected model ${body.model}`);
+  ensure(body.stream === undefined || (body.stream === true && body.stream_options?.include_usage === true), "request for a stream without include_usage");
   const messages = body.messages as Message[];
-  ensure(Array.isArray(messages) && messages.length > 0, "no messages");
-  for (const one of messages) ensure(["system", "user", "assistant", "tool"].includes(one.role), `unknown role ${one.role}`);
+  ensure(Array.isArray(messages) && messages.length > 0, "request without messages");
+  for (const one of messages) ensure(["system", "user", "assistant", "tool"].includes(one.role), `message with the unknown role ${one.role}`);
   const last = messages.at(-1)!;
-  ensure(last.role === "user" || last.role === "tool", "the last message is not from the user or a tool");
+  ensure(last.role === "user" || last.role === "tool", "the last message of the request is not from the user or a tool");
   const tools = ((body.tools ?? []) as any[]).map((tool) => String(tool.function.name));
   const schema = (body.response_format?.json_schema?.name ?? null) as string | null;
   return { modelRequest: { schema, messages, last: String(last.content), tools }, streams: body.stream === true };
 }
 
+/** Fields of every completion that the fake provider returns. */
 const ABOUT = { id: "chatcmpl-1", created: 1, model: MODEL };
 const USAGE = { prompt_tokens: 100, completion_tokens: 50, total_tokens: 150 };
 
-/** Message of a completion with the given answer. */
+/** Returns the assistant message and the finish reason of a completion with this answer. */
 function completion(answer: ModelAnswer): { message: object; finish_reason: string } {
   if (typeof answer === "object" && answer.tool !== undefined) {
     const called = { name: answer.tool, arguments: JSON.stringify(answer.arguments) };

@@ -1,4 +1,4 @@
-// A real `assize serve`: the built binary in a temporary home, with a clean environment.
+// Test server: the built binary runs `assize serve` in a temporary home folder and with a clean environment.
 
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
@@ -6,16 +6,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 
+/** Path of the `assize` binary under test. */
 export const PROGRAM = process.env.ASSIZE ?? "";
 
 export interface ServerOptions {
-  /** Settings as environment variables. */
+  /** Environment variables that set settings of the server. */
   env?: Record<string, string>;
-  /** Workspaces to create below the working folder and pass as `--root`. */
+  /** Names of workspaces. A folder for each is created in the working folder and passed as `--root`. */
   roots?: string[];
 }
 
-/** A run, as the API returns it. */
+/** Run, as the API returns it. */
 export interface Run {
   id: string;
   kind: string;
@@ -26,11 +27,12 @@ export interface Run {
 }
 
 export class TestServer {
-  /** Standard error output of the server, across restarts. */
+  /** Standard error output of the server since its first start, including restarts. */
   log = "";
   address = "";
   token = "";
   private child: ChildProcess | null = null;
+  /** Sign-in link that the server printed at its start; `null` once it is used. */
   private firstLink: string | null = null;
 
   private constructor(
@@ -39,7 +41,7 @@ export class TestServer {
   ) {}
 
   static async start(options: ServerOptions = {}): Promise<TestServer> {
-    if (PROGRAM === "") throw new Error("ASSIZE is not set: path of the binary to test, such as target/debug/assize");
+    if (PROGRAM === "") throw new Error("ASSIZE is not set: set it to the path of the binary to test, such as target/debug/assize");
     const server = new TestServer(await mkdtemp(join(tmpdir(), "assize-browser-")), options);
     await mkdir(server.folder());
     for (const root of options.roots ?? []) await mkdir(server.folder(root), { recursive: true });
@@ -47,7 +49,7 @@ export class TestServer {
     return server;
   }
 
-  /** Working folder of the server, or a folder below it. */
+  /** Returns the path of the working folder of the server, or of a folder inside it. */
   folder(name = ""): string {
     return join(this.home, "work", name);
   }
@@ -56,7 +58,7 @@ export class TestServer {
     return {
       HOME: this.home,
       PATH: "/usr/local/bin:/usr/bin:/bin",
-      // A port on which no Ollama answers.
+      // No Ollama server listens on this port, so `assize` finds no local model.
       OLLAMA_HOST: "127.0.0.1:9",
       // Tests start more runs per minute than the default rate limit allows.
       ASSIZE_SERVE_STARTS_PER_MINUTE: "10000",
@@ -88,7 +90,7 @@ export class TestServer {
     this.token = (await readFile(token_file, "utf8")).trim();
   }
 
-  /** Runs another command of the binary in the same environment; returns its standard output. */
+  /** Runs another command of the `assize` binary in the same environment. Returns its standard output. */
   async command(...args: string[]): Promise<string> {
     const { stdout } = await promisify(execFile)(PROGRAM, args, { cwd: this.folder(), env: this.environment });
     return stdout;
@@ -103,7 +105,7 @@ export class TestServer {
     return exited;
   }
 
-  /** Kills the server with SIGKILL. */
+  /** Kills the server with SIGKILL, as in a crash. */
   async kill(): Promise<void> {
     await this.terminate("SIGKILL");
   }
@@ -113,14 +115,14 @@ export class TestServer {
     await this.spawn(new URL(this.address).host);
   }
 
-  /** Stops the server and deletes its home; fails if it exited with an error. */
+  /** Stops the server and deletes its home folder. Fails if the server exited with an error code. */
   async close(): Promise<void> {
     const code = await this.terminate("SIGTERM");
     await rm(this.home, { recursive: true, force: true });
     if (code) throw new Error(`server exited with code ${code}: ${this.log}`);
   }
 
-  /** A sign-in link that works once: first the one that the server printed, then new ones. */
+  /** Returns an unused sign-in link (each works once): first the link that the server printed, then new links. */
   async link(): Promise<string> {
     const printed = this.firstLink;
     this.firstLink = null;
@@ -136,7 +138,7 @@ export class TestServer {
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
     const text = await response.text();
-    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
+    if (!response.ok) throw new Error(`${method} ${path} failed with status ${response.status}: ${text}`);
     return (text === "" ? null : JSON.parse(text)) as T;
   }
 
@@ -148,7 +150,7 @@ export class TestServer {
     return this.request<T>("POST", path, body);
   }
 
-  /** Starts a run; returns its id. */
+  /** Starts a run. Returns the id of the run. */
   async startRun(body: Record<string, unknown>): Promise<string> {
     return (await this.post<Run>("/api/runs", body)).id;
   }
@@ -157,17 +159,17 @@ export class TestServer {
     return this.get<Run>(`/api/runs/${id}`);
   }
 
-  /** Waits until a run has ended, which closes its event stream; returns the run. */
+  /** Waits until a run has ended. The server then closes the event stream of the run. Returns the run. */
   async waitForEnd(id: string): Promise<Run> {
     const headers = { Authorization: `Bearer ${this.token}` };
     await (await fetch(`${this.address}/api/runs/${id}/events`, { headers })).text();
     return this.run(id);
   }
 
-  /** Starts a run and waits until it is done; fails if it ends in another status. */
+  /** Starts a run and waits until it has ended. Fails if the run ends with a status other than `done`. */
   async completeRun(body: Record<string, unknown>): Promise<Run> {
     const run = await this.waitForEnd(await this.startRun(body));
-    if (run.status !== "done") throw new Error(`run ended with status ${run.status}: ${JSON.stringify(run)}`);
+    if (run.status !== "done") throw new Error(`run ended with status ${run.status} instead of done: ${JSON.stringify(run)}`);
     return run;
   }
 }

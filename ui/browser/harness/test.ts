@@ -1,4 +1,5 @@
-// Fixtures of every test: servers that are stopped afterwards, and a browser whose errors fail the test.
+// Playwright fixtures that all tests use: servers that are stopped after the test, and a check that fails the test if
+// the browser reports an error.
 
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -11,30 +12,37 @@ import { Worker } from "./worker.ts";
 
 export { expect, type Run, TestServer, Worker };
 
-/** Errors in the browser; an error that the test does not allow fails the test. */
+/** Errors that the browser reports. After a test, each error that the test has not allowed fails the test. */
 interface Faults {
-  /** Allows errors that match the pattern. */
+  /** Allows the errors that match the pattern. */
   allow(pattern: RegExp): void;
-  /** All errors so far. */
+  /** Returns all errors so far, allowed or not. */
   seen(): string[];
 }
 
-/** A server with finished runs, shared by the tests of a Playwright worker: a test may add data but not change it. */
+/**
+ * Server with finished runs, which all tests of a Playwright worker process share. A test may add data, but must not
+ * change existing data.
+ */
 export interface Shared {
   server: TestServer;
-  /** A consultation of two rounds. */
+  /** Finished consultation with two rounds per debate. */
   consult: Run;
-  /** A program that fails at the first attempt. */
+  /** Finished code run whose first program failed. */
   code: Run;
-  /** A program that writes an SVG file. */
+  /** Finished code run whose program wrote an SVG file. */
   drawing: Run;
   debate: Run;
-  /** A file-editing run whose draft was accepted; its workspace `site` also has an escalated and a rejected draft. */
+  /**
+   * Finished file-editing run whose draft was accepted. Its workspace `site` also has an escalated and a rejected
+   * submission.
+   */
   work: Run;
-  /** Cookies of a signed-in browser. */
+  /** Cookies of a signed-in browser; empty until the first sign-in. */
   cookies: Cookie[];
 }
 
+/** Python program that tests put into a workspace, for models to edit. */
 export const WATCHDOG = `#!/usr/bin/env python3
 import sys
 
@@ -49,12 +57,14 @@ if __name__ == "__main__":
 `;
 
 interface Fixtures {
+  /** Starts a server, which is stopped after the test. */
   serve: (options?: ServerOptions) => Promise<TestServer>;
+  /** Starts a fake model provider, which is stopped after the test. */
   provider: (respond: (request: ModelRequest) => ModelAnswer) => Promise<FakeProvider>;
   faults: Faults;
 }
 
-/** Running servers; a request of the browser to any other address is an error. */
+/** Running servers. A request of the browser to any other server is reported as an error. */
 const servers = new Set<TestServer>();
 
 async function startServer(options: ServerOptions): Promise<TestServer> {
@@ -87,18 +97,19 @@ export const test = base.extend<Fixtures, { shared: Shared }>({
       return provider;
     });
     for (const provider of all) await provider.close();
-    expect(all.flatMap((provider) => provider.unexpected), "unexpected requests to the provider").toEqual([]);
+    expect(all.flatMap((provider) => provider.unexpected), "requests to the fake provider that failed its checks").toEqual([]);
   },
 
   faults: [
-    // Depends on `serve`, so that it checks before the servers are stopped.
+    // This fixture depends on `serve`, so that Playwright checks the errors before it stops the servers.
     async ({ context, serve: _ }, use, info) => {
       const errors: string[] = [];
       const allowed: RegExp[] = [];
       context.on("console", (message) => {
         if (message.type() === "error") errors.push(`console: ${message.text()} (${message.location().url})`);
       });
-      // A violation of the content security policy is an error, though blocked: the page must not attempt it.
+      // The browser blocks violations of the content security policy. The page must not cause any, so they count as
+      // errors.
       await context.exposeBinding("__violation", (_, violation: string) => errors.push(`content security policy: ${violation}`));
       await context.addInitScript(() => {
         document.addEventListener("securitypolicyviolation", (event) => {
@@ -121,7 +132,7 @@ export const test = base.extend<Fixtures, { shared: Shared }>({
       if (left.length > 0 || info.errors.length > 0) {
         for (const { address, log } of servers) await info.attach(`log of ${address}`, { body: log || "(empty)", contentType: "text/plain" });
       }
-      expect(left, "errors in the browser").toEqual([]);
+      expect(left, "errors in the browser that the test did not allow").toEqual([]);
     },
     { auto: true },
   ],
@@ -149,7 +160,7 @@ export const test = base.extend<Fixtures, { shared: Shared }>({
   ],
 });
 
-/** Creates an escalated draft in the workspace `site` whose file has changed since. */
+/** Creates an escalated submission in the workspace `site` and then changes the same file, which causes a conflict. */
 export async function createConflict(server: TestServer): Promise<{ path: string; base: string; draft: string; now: string }> {
   const name = ".gitlab-ci.yml";
   const path = join(server.folder("site"), name);
@@ -169,16 +180,16 @@ export async function chooseKind(page: Page, kind: "Consult" | "Code" | "Debate"
   await expect(page.getByRole("radio", { name: kind })).toBeChecked();
 }
 
-/** Signs in with a link of the server, then opens a path of the page. */
+/** Signs in with a sign-in link of the server, then opens a path of the page. */
 export async function signIn(page: Page, server: TestServer, path = "/"): Promise<void> {
   await page.goto(await server.link());
   await expect(page.getByRole("navigation", { name: "Main" })).toBeVisible();
-  // The one-time ticket is removed from the URL.
+  // The page removes the one-time ticket of the sign-in link from the URL.
   expect(new URL(page.url()).search).toBe("");
   if (path !== "/") await page.goto(server.address + path);
 }
 
-/** Opens a path of the shared server; signs in once and reuses the cookies. */
+/** Opens a path of the shared server. The first call signs in; later calls reuse its cookies. */
 export async function visit(page: Page, shared: Shared, path: string): Promise<void> {
   if (shared.cookies.length === 0) {
     await signIn(page, shared.server);
@@ -188,18 +199,18 @@ export async function visit(page: Page, shared: Shared, path: string): Promise<v
   await page.goto(shared.server.address + path);
 }
 
-/** Text of a downloaded file. */
+/** Returns the content of a downloaded file as text. */
 export async function textOf(download: Download): Promise<string> {
   return readFile(await download.path(), "utf8");
 }
 
-/** Expects that the page does not scroll horizontally. */
+/** Expects that the page is not wider than its window, so that it does not scroll horizontally. */
 export async function expectFits(page: Page): Promise<void> {
   const widths = await page.evaluate(() => {
     const root = document.scrollingElement ?? document.documentElement;
     const { scrollWidth: needs, clientWidth: has } = root;
     if (needs <= has) return { needs, has, beyond: [] };
-    // For the message: elements beyond the right edge that no scrolling container clips.
+    // For the failure message, find elements beyond the right edge that are not inside a scrolling container.
     const beyond = [...document.querySelectorAll("body *")].filter((one) => {
       if (one.getBoundingClientRect().right <= has + 1) return false;
       for (let at = one.parentElement; at; at = at.parentElement) {
@@ -209,6 +220,6 @@ export async function expectFits(page: Page): Promise<void> {
     });
     return { needs, has, beyond: beyond.slice(0, 4).map((one) => one.outerHTML.slice(0, 160)) };
   });
-  // Soft, so that one failure does not hide the next.
+  // A soft assertion: the test continues after a failure, so that later failures are reported too.
   expect.soft(widths.needs, `${page.url()} is wider than its window: ${widths.beyond.join("\n")}`).toBeLessThanOrEqual(widths.has);
 }

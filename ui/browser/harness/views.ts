@@ -1,4 +1,4 @@
-// All pages and views, for checks that must hold on each of them.
+// List of all pages and views, for tests that check every view: accessibility tests and screenshots.
 
 import type { Page } from "@playwright/test";
 
@@ -7,16 +7,18 @@ import { expect, type Shared } from "./test.ts";
 
 interface View {
   name: string;
+  /** Path and query of the URL of the view. */
   path: (shared: Shared) => string;
-  /** Waits until the view is complete, and opens collapsed parts. */
+  /** Waits until the view is complete, and opens its dialogs and collapsed parts. */
   ready: (page: Page) => Promise<void>;
 }
 
+/** Returns a function that waits until the page shows a text. */
 const shows = (text: string | RegExp) => async (page: Page) => {
   await expect(page.getByRole("main").getByText(text).first()).toBeVisible();
 };
 
-/** Waits until the drawing stops moving; it pans and zooms by itself at first. */
+/** Waits until the pipeline diagram stops moving. After it is opened, the diagram pans and zooms by itself. */
 export async function waitUntilStill(page: Page): Promise<void> {
   const transform = () => page.locator(".react-flow__viewport").getAttribute("style");
   let before: string | null = null;
@@ -43,7 +45,7 @@ export const VIEWS: View[] = [
     name: "home, with a ticker",
     path: () => "/",
     ready: async (page) => {
-      await page.getByRole("textbox", { name: "Ticker, task or move" }).fill("NVDA");
+      await page.getByRole("textbox", { name: "Company ticker, programming task or proposed move" }).fill("NVDA");
       await shows(/simulated calls/)(page);
     },
   },
@@ -51,7 +53,7 @@ export const VIEWS: View[] = [
     name: "home, with files",
     path: () => "/",
     ready: async (page) => {
-      await page.getByRole("textbox", { name: "Ticker, task or move" }).fill("NVDA");
+      await page.getByRole("textbox", { name: "Company ticker, programming task or proposed move" }).fill("NVDA");
       await page.getByLabel("Add your own data").setInputFiles([
         { name: "figures.csv", mimeType: "text/csv", buffer: Buffer.from("year,revenue\n2025,12\n") },
         { name: "a-very-long-name-of-a-note-about-the-company-and-its-markets.md", mimeType: "text/markdown", buffer: Buffer.from("# Note\n") },
@@ -85,7 +87,7 @@ export const VIEWS: View[] = [
     path: ({ consult }) => `/runs/${consult.id}?view=pipeline&at=m3`,
     ready: async (page) => {
       const drawing = page.getByRole("application");
-      // A narrow drawing shows no transcript; it opens in a panel instead.
+      // A narrow diagram shows no transcript: the transcript opens in the side panel instead.
       if ((page.viewportSize()?.width ?? 0) > 640) await expect(criticLabel(drawing, 2)).toBeAttached();
       else await expect(drawing.getByText("m3", { exact: true })).toBeVisible();
       await waitUntilStill(page);
@@ -103,7 +105,7 @@ export const VIEWS: View[] = [
     path: ({ consult }) => `/runs/${consult.id}?move=m1&log=i2&round=2`,
     ready: async (page) => {
       await expect(criticLabel(debateDialog(page, "m1"), 2)).toBeVisible();
-      await expect(page.getByRole("complementary", { name: "The move" })).toContainText("Open one neighbouring market");
+      await expect(page.getByRole("complementary", { name: "Text of the move" })).toContainText("Open one neighbouring market");
     },
   },
   { name: "code", path: ({ code }) => `/runs/${code.id}`, ready: shows("Attempt 2") },

@@ -1,4 +1,4 @@
-// MCP client that submits drafts, as a model would.
+// MCP client that drafts and submits changes through the draft tools of a server, as an agent does.
 
 import type { TestServer } from "./server.ts";
 
@@ -12,7 +12,7 @@ export class Worker {
   ) {}
 
   static async connect(server: TestServer, workspace: string): Promise<Worker> {
-    // The scope allows neither running code nor accepting drafts.
+    // A token with this scope allows the draft tools only: neither running code nor accepting drafts.
     const { token } = await server.post<{ token: string }>("/api/tokens", { scope: `drafts/${workspace}` });
     const worker = new Worker(`${server.address}/mcp/drafts/${workspace}`, token);
     const clientInfo = { name: "tester", version: "1" };
@@ -21,7 +21,7 @@ export class Worker {
     return worker;
   }
 
-  /** Drafts new contents of files and submits them together; returns the gate's verdict. */
+  /** Drafts new contents for files and submits all files together. Returns the verdict of the gate. */
   async submit(task: string, files: Record<string, string>, summary: string): Promise<{ verdict: string }> {
     const paths: [string, string][] = [];
     for (const [path, content] of Object.entries(files)) {
@@ -36,7 +36,7 @@ export class Worker {
 
   private async call(name: string, args: object): Promise<any> {
     const result = await this.request("tools/call", { name, arguments: args });
-    if (result.isError) throw new Error(`${name}: ${JSON.stringify(result.content)}`);
+    if (result.isError) throw new Error(`call of the tool ${name} failed: ${JSON.stringify(result.content)}`);
     return result.structuredContent;
   }
 
@@ -46,7 +46,7 @@ export class Worker {
     // The server replies with plain JSON or with one server-sent event.
     const line = text.startsWith("{") ? text : (text.match(/^data: (\{.*)$/m)?.[1] ?? "");
     const reply = JSON.parse(line) as { result?: any; error?: unknown };
-    if (reply.error) throw new Error(`${method}: ${JSON.stringify(reply.error)}`);
+    if (reply.error) throw new Error(`MCP request ${method} failed: ${JSON.stringify(reply.error)}`);
     return reply.result;
   }
 
@@ -63,7 +63,7 @@ export class Worker {
     });
     this.session = response.headers.get("mcp-session-id") ?? this.session;
     const text = await response.text();
-    if (!response.ok) throw new Error(`${response.status} ${text}`);
+    if (!response.ok) throw new Error(`MCP request failed with status ${response.status}: ${text}`);
     return text;
   }
 }

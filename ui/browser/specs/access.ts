@@ -1,4 +1,5 @@
-// Accessibility of every view, in both colour schemes and at both widths: WCAG rules, contrast, reduced motion.
+// Accessibility tests of every view, in both colour schemes and at desktop and phone width: WCAG rules, contrast and
+// reduced motion.
 
 import { AxeBuilder } from "@axe-core/playwright";
 import type { Page } from "@playwright/test";
@@ -6,20 +7,21 @@ import type { Page } from "@playwright/test";
 import { expect, expectFits, signIn, test, visit } from "../harness/test.ts";
 import { PHONE, VIEWS } from "../harness/views.ts";
 
+/** Tags of the axe rules that are checked. */
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 
-/** Expects that axe finds no violation. */
+/** Expects that axe finds no accessibility violation in the page. `only` limits the check to some rules. */
 async function expectAccessible(page: Page, label: string, only?: string[]): Promise<void> {
-  // The page has no frames; legacy mode saves opening an extra page for each check.
+  // The page has no frames, so legacy mode is sufficient; without it axe opens an extra page for each check.
   const axe = new AxeBuilder({ page }).setLegacyMode().options({ resultTypes: ["violations"] });
-  // Small targets in the drawing can be zoomed, and the list has the same content.
+  // Small click targets in the pipeline diagram are allowed: users can zoom in, and the list has the same content.
   if (page.url().includes("view=pipeline")) axe.disableRules("target-size");
   const { violations } = await (only ? axe.withRules(only) : axe.withTags(RULES)).analyze();
   const messages = violations.flatMap(({ id, help, nodes }) => nodes.map((node) => `${id}: ${help}\n  ${node.html.slice(0, 200)}\n  ${node.failureSummary?.replaceAll("\n", "\n  ")}`));
   expect.soft(messages.slice(0, 6), label).toEqual([]);
 }
 
-/** Elements with a running animation. */
+/** Returns the HTML of the elements with a running animation. */
 async function animated(page: Page): Promise<string[]> {
   return page.evaluate(() => {
     const running = document.getAnimations().filter((one) => one.playState === "running");
@@ -29,45 +31,44 @@ async function animated(page: Page): Promise<string[]> {
 
 for (const { name, path, ready } of VIEWS) {
   test(`accessibility of view: ${name}`, async ({ page, shared, faults }) => {
-    // The server answers 404 for these on purpose.
+    // For these views the server answers with status 404, which the browser logs as an error.
     if (["unknown page", "unknown run"].includes(name)) faults.allow(/404/);
-    // Without transitions, so that contrast is measured on the final colours.
+    // Disable transitions, so that axe measures the contrast of the final colours.
     await page.emulateMedia({ reducedMotion: "reduce" });
     await visit(page, shared, path(shared));
     await ready(page);
     await expectAccessible(page, `${name}, desktop, light`);
     await expectFits(page);
-    expect.soft(await animated(page), "animated elements").toEqual([]);
-    // The dark scheme differs only in colours.
+    expect.soft(await animated(page), "animated elements despite reduced motion").toEqual([]);
+    // The dark scheme differs only in colours, so check only the contrast.
     await page.emulateMedia({ colorScheme: "dark" });
     await expectAccessible(page, `${name}, desktop, dark`, ["color-contrast"]);
-    await page.setViewportSize(PHONE);
-    await expectAccessible(page, `${name}, phone, dark`, ["color-contrast"]);
     await page.emulateMedia({ colorScheme: "light" });
+    await page.setViewportSize(PHONE);
     await expectAccessible(page, `${name}, phone, light`);
     await expectFits(page);
   });
 }
 
-test("reduced motion stops all animations while a run is active", async ({ page, serve }) => {
+test("a page with an active run has no animations if the user prefers reduced motion", async ({ page, serve }) => {
   const server = await serve({ env: { ASSIZE_REHEARSAL_LATENCY_MS: "400" } });
   await signIn(page, server);
   const id = await server.startRun({ kind: "consult", ticker: "NVDA", rounds: 20 });
   await page.goto(`${server.address}/runs/${id}?view=pipeline&at=sandbox`);
   await expect(page.getByRole("application").getByText(/^round \d+ of 20/).first()).toBeVisible();
-  // Control: without the preference, elements are animated.
+  // Control: without the preference for reduced motion, some elements are animated.
   await expect.poll(() => animated(page)).not.toEqual([]);
   await page.emulateMedia({ reducedMotion: "reduce" });
-  for (const view of ["Pipeline", "List"]) {
+  for (const view of ["Pipeline", "Progress list"]) {
     await page.getByRole("tab", { name: view }).click();
     await expect(page.getByRole("tabpanel", { name: view })).toBeVisible();
-    // Polled, as animations of the browser itself, such as scrolling, end quickly.
+    // Poll, because the browser's own animations, such as smooth scrolling, may still be ending.
     await expect.poll(() => animated(page)).toEqual([]);
   }
   expect((await server.run(id)).status).toBe("running");
 });
 
-test("the chosen colour scheme survives a reload", async ({ page, shared }) => {
+test("the chosen colour scheme is kept after a reload", async ({ page, shared }) => {
   await visit(page, shared, "/");
   const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   const light = await background();
@@ -82,7 +83,7 @@ test("the chosen colour scheme survives a reload", async ({ page, shared }) => {
   expect(await background()).toBe(dark);
 });
 
-test("the sign-in page and a used link explain how to sign in", async ({ page, shared, faults }) => {
+test("the sign-in page, the page of a used sign-in link and the API documentation are accessible", async ({ page, shared, faults }) => {
   faults.allow(/status of (401|410)/);
   await page.goto(shared.server.address);
   await expect(page.getByRole("heading", { name: "Sign in required" })).toBeVisible();
@@ -91,9 +92,9 @@ test("the sign-in page and a used link explain how to sign in", async ({ page, s
   await signIn(page, shared.server);
   await page.goto(link);
   await expect(page.getByRole("navigation", { name: "Main" })).toBeVisible();
-  // A sign-in link works once.
+  // A sign-in link works only once: the second visit shows an error page.
   await page.goto(link);
-  await expect(page.getByRole("heading", { name: "This link does not work" })).toBeVisible();
+  await expect(page.getByRole("heading", { name: "This sign-in link is not valid" })).toBeVisible();
   await expectAccessible(page, "page of a used link");
   await page.goto(`${shared.server.address}/api/docs`);
   await expect(page.getByRole("heading", { level: 1 })).toBeVisible();

@@ -1,14 +1,14 @@
-// A consultation from the start form to its documents.
+// Tests of a consultation, from the start form to the results, documents and debates.
 
 import type { Page } from "@playwright/test";
 
 import { completedRounds, criticLabel, debateDialog, debateProgress, expectStatus, scores, scoresOf, view } from "../harness/consultation.ts";
 import { expect, signIn, test, textOf, visit } from "../harness/test.ts";
 
-/** Latency of the rehearsal model, so that progress is visible even on a slow machine. */
+/** Returns server options that delay each answer of the rehearsal model, so that a test can observe the progress. */
 const slow = (milliseconds: number) => ({ env: { ASSIZE_REHEARSAL_LATENCY_MS: String(milliseconds) } });
 
-/** Values of a column of the table of other moves, from the top. */
+/** Returns the values of one column of the table `Other moves`, from top to bottom. */
 async function column(page: Page, name: string): Promise<number[]> {
   const table = page.getByRole("region", { name: "Other moves (12)" }).getByRole("table");
   const names = await table.getByRole("columnheader").allInnerTexts();
@@ -19,24 +19,24 @@ async function column(page: Page, name: string): Promise<number[]> {
   return cells.map(Number);
 }
 
-test("a consultation is started, shows its progress, and presents its results", async ({ page, serve }) => {
+test("a consultation that is started on the page shows its progress, results, documents and debates", async ({ page, serve }) => {
   const server = await serve(slow(350));
   await signIn(page, server);
   await expect(page.getByText("No trials yet")).toBeVisible();
 
-  await page.getByRole("textbox", { name: "Ticker, task or move" }).fill("nvda");
+  await page.getByRole("textbox", { name: "Company ticker, programming task or proposed move" }).fill("nvda");
   await expect(page.getByRole("radio", { name: "Consult" })).toBeChecked();
   await expect(page.getByText(/^Rehearsal: [\d,]+ simulated calls, no model is called/)).toBeVisible();
   await page.getByRole("button", { name: "Start" }).click();
   await expect(page).toHaveURL(/\/runs\/consult-\w+/);
   const id = new URL(page.url()).pathname.split("/").at(-1)!;
 
-  // The drawing shows the progress of the debates.
+  // The pipeline diagram shows the progress of the debates.
   await expect(page.getByRole("heading", { level: 1, name: "NVDA" })).toBeVisible();
   await expect(page.getByText("rehearsal, no model was asked")).toBeVisible();
   await expect(page.getByRole("application").getByText(/^round \d+ of 10/).first()).toBeVisible();
-  // The list shows it too, and it increases.
-  await view(page, "List").click();
+  // The progress list also shows the progress of the debates, and the progress increases.
+  await view(page, "Progress list").click();
   await expect(page.getByRole("tabpanel").getByText("running", { exact: true })).toBeVisible();
   await expect.poll(() => debateProgress(page)).toBeGreaterThan(0);
   const early = await debateProgress(page);
@@ -46,7 +46,7 @@ test("a consultation is started, shows its progress, and presents its results", 
   const stop = page.getByRole("button", { name: "Stop", exact: true });
   await expect(stop).toBeVisible();
 
-  // The page shows the end without a reload.
+  // The page shows the end of the run without a reload.
   await expectStatus(page, "done");
   await expect(stop).toBeHidden();
   expect(await completedRounds(page)).toEqual(Array(45).fill(10));
@@ -110,18 +110,18 @@ test("a consultation is started, shows its progress, and presents its results", 
   const seventh = transcripts.moves[best].i2.find((entry: { round: number; role: string }) => entry.round === 7 && entry.role === "critic");
   await expect(opened).toContainText(seventh.content.slice(0, 60));
 
-  // The URL opens the same round again.
+  // Opening the URL shows the same round again.
   await page.goto(page.url());
   await expect(criticLabel(opened, 7)).toBeInViewport();
   await opened.getByRole("button", { name: "Close" }).click();
   await expect(opened).toBeHidden();
 
-  // The run is listed on the start page.
+  // The start page lists the run.
   await page.getByRole("link", { name: "Trials" }).click();
   await expect(page.getByRole("region", { name: "Recent trials" }).getByRole("link", { name: /NVDA/ })).toContainText("done");
 });
 
-test("a reload during a consultation keeps all progress", async ({ page, serve }) => {
+test("a page that is reloaded during a consultation shows all progress again", async ({ page, serve }) => {
   const server = await serve(slow(500));
   await signIn(page, server);
   const id = await server.startRun({ kind: "consult", ticker: "NVDA", rounds: 8 });
@@ -135,7 +135,7 @@ test("a reload during a consultation keeps all progress", async ({ page, serve }
   expect((await server.run(id)).status).toBe("running");
   await expectStatus(page, "done");
   expect(await completedRounds(page)).toEqual(Array(45).fill(8));
-  // A reload after the end shows the same.
+  // A reload after the end of the run shows the same list.
   const shown = await page.getByRole("tabpanel").innerText();
   await page.reload();
   await expect.poll(() => page.getByRole("tabpanel").innerText()).toBe(shown);
@@ -143,11 +143,11 @@ test("a reload during a consultation keeps all progress", async ({ page, serve }
   expect(await scores(page)).toEqual(scoresOf(await server.run(id)));
 });
 
-test("navigation in the drawing is reflected in the URL", async ({ page, shared }) => {
+test("navigation in the pipeline diagram changes the URL, and the URL opens the same view again", async ({ page, shared }) => {
   await visit(page, shared, `/runs/${shared.consult.id}?view=pipeline`);
   const drawing = page.getByRole("application");
   const breadcrumbs = page.getByRole("navigation", { name: "Breadcrumbs" }).getByRole("button");
-  // From the whole drawing to the layer, then to the debate, whose transcript opens in place.
+  // Zoom from the whole diagram to the layer of the debates, then to one debate, which shows its transcript.
   await drawing.getByLabel(/^Debate: /).click({ position: { x: 4, y: 4 } });
   await expect(page).toHaveURL(/at=sandbox/);
   await drawing.getByLabel(/^m3: /).click();
@@ -158,7 +158,7 @@ test("navigation in the drawing is reflected in the URL", async ({ page, shared 
   await expect(page).toHaveURL(/log=i3/);
   await drawing.getByRole("button", { name: "Round 2" }).click();
   await expect(criticLabel(drawing, 2)).toBeInViewport();
-  // The URL opens the same round again.
+  // Opening the URL shows the same round again.
   await page.goto(page.url());
   await expect(criticLabel(drawing, 2)).toBeInViewport();
   await expect(drawing.getByRole("tab", { name: "D3" })).toHaveAttribute("aria-selected", "true");

@@ -1,4 +1,4 @@
-// Drafts: a reviewer accepts, undoes and rejects submissions.
+// Tests of the Drafts page: a reviewer accepts, undoes and rejects submissions.
 
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -8,18 +8,18 @@ import type { Page } from "@playwright/test";
 import { createConflict, expect, expectFits, signIn, test, Worker } from "../harness/test.ts";
 import { DESKTOP, PHONE } from "../harness/views.ts";
 
-// The gate escalates changes to build files.
+// Build file for drafts: the gate escalates changes to build files, so that a reviewer must decide.
 const FILE = ".gitlab-ci.yml";
 const OLD = "build:\n  script: make\n";
 const NEW = "build:\n  script: make all\n";
 
-/** Opens a draft from the list. */
+/** Opens the submission with this summary from the list. */
 async function open(page: Page, summary: string): Promise<void> {
   await page.getByRole("main").getByRole("listitem").getByRole("link", { name: summary }).click();
   await expect(page.getByRole("heading", { level: 2, name: summary })).toBeVisible();
 }
 
-test("a draft is reviewed, accepted and undone, and another is rejected", async ({ page, serve }) => {
+test("a reviewer accepts and undoes a submission, and rejects another submission", async ({ page, serve }) => {
   const server = await serve({ roots: ["site"] });
   await server.command("drafts", "init", "--workspace", server.folder("site"), "--yes");
   const path = join(server.folder("site"), FILE);
@@ -29,13 +29,13 @@ test("a draft is reviewed, accepted and undone, and another is rejected", async 
   await page.getByRole("link", { name: "Drafts" }).click();
   await expect(page.getByText("No submissions yet")).toBeVisible();
 
-  // The submission appears on the open page.
+  // A new submission appears on the open page without a reload.
   const worker = await Worker.connect(server, "site");
   expect((await worker.submit("build", { [FILE]: NEW }, "Build everything")).verdict).toBe("escalated");
   await expect(page.getByText("Needs your review")).toBeVisible();
   await open(page, "Build everything");
   const main = page.getByRole("main");
-  // `first`: the audit log below repeats the reason.
+  // The audit log below repeats the reason, so use the first match.
   await expect(main.getByText(`${FILE} [protected]`).first()).toBeVisible();
   await expect(main.getByText("this file is protected").first()).toBeVisible();
   await page.getByRole("button", { name: "Side by side" }).click();
@@ -55,14 +55,14 @@ test("a draft is reviewed, accepted and undone, and another is rejected", async 
   await worker.submit("build", { [FILE]: `${NEW}# and more\n` }, "Build more");
   await page.goto(`${server.address}/drafts/site`);
   await open(page, "Build more");
-  await page.getByRole("textbox", { name: "Reason for the worker" }).fill("Not before Friday");
+  await page.getByRole("textbox", { name: "Reason for the rejection" }).fill("Not before Friday");
   await page.getByRole("button", { name: "Reject" }).click();
   await expect(page.getByRole("button", { name: "Reject" })).toBeHidden();
   await expect(main.getByText("Not before Friday").first()).toBeVisible();
   expect(await onDisk()).toBe(OLD);
 });
 
-test("a conflicting draft shows both sides before it overwrites the newer file", async ({ page, serve }) => {
+test("a submission with a conflict shows both versions of the file before a reviewer overwrites the newer file", async ({ page, serve }) => {
   const server = await serve({ roots: ["site"] });
   await server.command("drafts", "init", "--workspace", server.folder("site"), "--yes");
   const { path, draft, now } = await createConflict(server);
@@ -71,8 +71,8 @@ test("a conflicting draft shows both sides before it overwrites the newer file",
   const main = page.getByRole("main");
   await expect(main.getByText("Conflict: a file has changed since the draft was created")).toBeVisible();
   const side = (name: string) => main.getByRole("region", { name }).getByRole("row");
-  await expect(side("The file now").filter({ hasText: "reviewed" })).toHaveText([/\+ # reviewed by the platform team$/]);
-  await expect(side("The draft").filter({ hasText: "script" })).toHaveText([/− +script: make$/, /\+ +script: make all$/]);
+  await expect(side("Current file").filter({ hasText: "reviewed" })).toHaveText([/\+ # reviewed by the platform team$/]);
+  await expect(side("Drafted file").filter({ hasText: "script" })).toHaveText([/− +script: make$/, /\+ +script: make all$/]);
   await page.setViewportSize(PHONE);
   await expectFits(page);
   await page.setViewportSize(DESKTOP);
@@ -85,7 +85,7 @@ test("a conflicting draft shows both sides before it overwrites the newer file",
   expect(await readFile(path, "utf8")).toBe(now);
 });
 
-test("the page reports that a truncated log file was completed", async ({ page, serve }) => {
+test("the Drafts page reports that missing lines were added to a truncated log file", async ({ page, serve }) => {
   const server = await serve({ roots: ["site"] });
   await server.command("drafts", "init", "--workspace", server.folder("site"), "--yes");
   const worker = await Worker.connect(server, "site");
@@ -99,7 +99,7 @@ test("the page reports that a truncated log file was completed", async ({ page, 
   await expect(page.getByText("The log file of this workspace was truncated: 1 missing line added from the store")).toBeVisible();
 });
 
-test("a file-editing run is started from the page and shows its steps", async ({ page, serve }) => {
+test("a file-editing run that is started on the Drafts page shows its verdicts and links to the accepted draft", async ({ page, serve }) => {
   const server = await serve({ roots: ["site"] });
   await writeFile(join(server.folder("site"), "watchdog.py"), "import sys\n\n\ndef main():\n    return 0\n\n\nif __name__ == \"__main__\":\n    sys.exit(main())\n");
   await signIn(page, server, "/drafts/site");

@@ -1,5 +1,5 @@
-// Hostile output of models, programs and MCP clients is shown as text: it runs no script, sends no request, and does not
-// break the layout.
+// Tests that hostile texts from models, programs and MCP clients are shown as plain text: they run no scripts, send no
+// requests, and do not break the layout.
 
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -10,16 +10,18 @@ import { criticLabel, debateDialog, expectStatus, view } from "../harness/consul
 import type { ModelAnswer, ModelRequest } from "../harness/provider.ts";
 import { expect, expectFits, signIn, test, WATCHDOG, Worker } from "../harness/test.ts";
 
-/** Script that marks the page as compromised; the number tells the payloads apart. */
+/** Returns a script that marks the page as compromised. The number identifies the payload. */
 const owns = (number: number) => `window.__owned=${number}`;
 
-/** Text with bidirectional control characters. */
+/** Text with bidirectional control characters, which can make a text look different from its content. */
 const BIDI = "\u202egnp.exe\u202c \u2066fdp\u2069 \u05d0\u05d1\u05d2";
+/** Word that is wider than any window. */
 const LONG = "x".repeat(3000);
 
-/** Payload for places that show only the beginning of a text. */
+/** Payload for elements that show only the beginning of a text. */
 const SHORT = `<script>${owns(1)}</script><img src=x onerror=${owns(2)}>${BIDI}`;
 
+/** Attack payloads written in HTML. */
 const TAGS = [
   `<script>${owns(3)}</script>`,
   `"><script>${owns(4)}</script>`,
@@ -33,6 +35,7 @@ const TAGS = [
   `<form action="https://evil.example/"><input autofocus onfocus="${owns(10)}"></form>`,
 ];
 
+/** Attack payloads written in Markdown. */
 const MARKDOWN = [
   `[by a link](javascript:${owns(11)})`,
   `[by another](  JaVaScRiPt:${owns(12)})`,
@@ -45,13 +48,16 @@ const MARKDOWN = [
 ];
 
 const COLUMNS = Array.from({ length: 200 }, (_, index) => `column ${index}`);
+/** Markdown table that is wider than any window. */
 const TABLE = [COLUMNS, COLUMNS.map(() => "---"), ...Array.from({ length: 50 }, () => COLUMNS)].map((row) => `| ${row.join(" | ")} |`).join("\n");
 
+/** Text that contains all attack payloads. */
 const WORDS = [...TAGS, ...MARKDOWN, BIDI, LONG, `\`\`\`\n${LONG}\n\`\`\``].join("\n\n");
 
+/** SVG file with scripts and an external image. */
 const SVG = `<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40" onload="${owns(18)}"><script>${owns(19)}</script><image href="https://evil.example/pixel.png"/><rect width="40" height="40"/></svg>`;
 
-/** Program that prints the payloads and writes files with hostile names and contents. */
+/** Python program that prints the payloads and writes files with hostile names and contents. */
 const PROGRAM = `import sys
 words = ${JSON.stringify([...TAGS, BIDI, LONG].join("\n"))}
 print(words)
@@ -63,7 +69,7 @@ open("evil.html", "w").write(${JSON.stringify(`<!doctype html>${TAGS.join("")}`)
 open("evil.md", "w").write(${JSON.stringify(MARKDOWN.join("\n\n"))})
 `;
 
-/** Model whose every answer is a payload of the requested schema; its first program fails. */
+/** Returns a model that answers every request with payloads in the requested schema. Its first program fails. */
 function hostileModel(): (request: ModelRequest) => ModelAnswer {
   let programs = 0;
   return (request) => {
@@ -72,6 +78,7 @@ function hostileModel(): (request: ModelRequest) => ModelAnswer {
   };
 }
 
+/** Returns an answer with payloads in the requested schema. `works` selects a program that succeeds. */
 function hostileAnswer({ schema, last, messages, tools }: ModelRequest, works: boolean): ModelAnswer {
   if (tools.length > 0) {
     const done = messages.filter((one) => one.role === "tool");
@@ -100,16 +107,17 @@ function hostileAnswer({ schema, last, messages, tools }: ModelRequest, works: b
   }
 }
 
+/** Returns the task id that the prompt of a file-editing run names. */
 const taskOf = (messages: { content: string | null }[]) => /task(?:_id| id)?[^a-z0-9]+(work-[a-z0-9]+)/i.exec(JSON.stringify(messages))?.[1] ?? "t1";
 
-/** Expects that no payload is active in the page, and that the page fits at both widths. */
+/** Expects that no payload is active in the page, and that the page is not too wide for a desktop or a phone. */
 async function expectInert(page: Page): Promise<void> {
   const found = await page.evaluate(() => {
     const all = [...document.querySelectorAll("*")];
     const own = (address: string) => new URL(address, location.href).origin === location.origin;
     const named = all.flatMap((one) => [...one.attributes].map(({ name, value }) => ({ one, name, value, shown: `${one.tagName} ${name}=${value.slice(0, 100)}` })));
     const leads = named.filter(({ name }) => ["href", "src", "action", "formaction", "data"].includes(name));
-    // An SVG in an `img` element runs no script and fetches nothing.
+    // An SVG in an `img` element is allowed: there it runs no scripts and sends no requests.
     const svgImage = ({ one, value }: (typeof named)[number]) => one.matches("img") && value.startsWith("data:image/svg+xml,");
     return {
       owned: (window as { __owned?: unknown }).__owned,
@@ -117,7 +125,7 @@ async function expectInert(page: Page): Promise<void> {
       made: all.filter((one) => one.matches("iframe, object, embed, form form, body style, base, meta[http-equiv]")).map((one) => one.outerHTML.slice(0, 100)),
       odd: leads.filter((at) => !svgImage(at) && !/^(https?|mailto):/.test(new URL(at.value, location.href).href)).map(({ shown }) => shown),
       fetched: leads.filter((at) => at.name !== "href" && !svgImage(at) && !own(at.value)).map(({ shown }) => shown),
-      // An external link must show its host; the attribution link of React Flow is exempt.
+      // A link to another site must show the host of its target, except the attribution link of React Flow.
       unlabelled: leads.filter(({ one, value }) => one.matches("a:not(.react-flow__attribution a)") && !own(value) && !one.textContent?.includes(new URL(value).host)).map(({ shown }) => shown),
     };
   });
@@ -129,13 +137,13 @@ async function expectInert(page: Page): Promise<void> {
   await page.setViewportSize(size);
 }
 
-test("control: the payloads run when they are inserted as markup", async ({ page, faults }) => {
+test("control: the payloads run scripts if they are inserted into a page as HTML", async ({ page, faults }) => {
   faults.allow(/evil\.example|ERR_NAME_NOT_RESOLVED|about:blank/);
   await page.setContent(TAGS.join(""));
   await expect.poll(() => page.evaluate(() => (window as { __owned?: unknown }).__owned)).toBeDefined();
 });
 
-test("the content security policy blocks and reports injected markup", async ({ page, serve, faults }) => {
+test("the content security policy blocks scripts, images and frames in injected HTML and reports them", async ({ page, serve, faults }) => {
   faults.allow(/content security policy|evil\.example|404 \(Not Found\) \(.*\/x\)/i);
   const server = await serve();
   await signIn(page, server);
@@ -165,12 +173,12 @@ test("a hostile company name is shown as text", async ({ page, serve, provider }
   await page.goto(`${server.address}/runs/${run.id}`);
   await expect(page.getByRole("heading", { level: 1 })).toContainText("<img src=x");
   await expectInert(page);
-  // The server rejects a hostile ticker.
+  // The server rejects a ticker that contains HTML.
   const ticker = `<script>${owns(23)}</script>`;
   await expect(server.request("POST", "/api/runs", { kind: "consult", ticker, yes: true })).rejects.toThrow(/ticker/);
 });
 
-test("a consultation with only hostile texts stays inert", async ({ page, serve, provider }) => {
+test("hostile texts in a consultation are shown as text and run no scripts", async ({ page, serve, provider }) => {
   const models = await provider(hostileModel());
   const server = await serve({ env: models.env });
   const run = await server.completeRun({ kind: "consult", ticker: "EVIL", rounds: 2, moves: 1, yes: true });
@@ -180,10 +188,10 @@ test("a consultation with only hostile texts stays inert", async ({ page, serve,
   await page.goto(`${server.address}/runs/${run.id}`);
   const panel = page.getByRole("tabpanel");
   await expect(panel.getByRole("button", { name: "Read the debate" }).first()).toBeVisible();
-  // The markup is shown as text.
+  // HTML in the answers is shown as text.
   await expect(panel).toContainText("<script>window.__owned=1</script>");
   await expectInert(page);
-  for (const name of ["Pipeline", "List"]) {
+  for (const name of ["Pipeline", "Progress list"]) {
     await view(page, name).click();
     await expect(panel).toContainText("m5");
     await expectInert(page);
@@ -199,13 +207,13 @@ test("a consultation with only hostile texts stays inert", async ({ page, serve,
   const opened = debateDialog(page, "m1");
   await expect(criticLabel(opened, 2)).toBeAttached();
   await expectInert(page);
-  // Links with dangerous targets are not rendered as links.
+  // Markdown links with `javascript:` or `data:` targets are shown as text, not as links.
   for (const label of ["by a link", "by another", "data", "by reference"]) {
     const link = opened.getByText(label, { exact: true }).first();
     await expect(link).toBeVisible();
     expect(await link.evaluate((one) => one.closest("a")), label).toBeNull();
   }
-  // The wide table scrolls inside its own container.
+  // The wide table scrolls inside its container instead of widening the page.
   const cell = opened.getByRole("cell", { name: "column 199", exact: true }).first();
   await expect(cell).not.toBeInViewport();
   await cell.scrollIntoViewIfNeeded();
@@ -213,7 +221,7 @@ test("a consultation with only hostile texts stays inert", async ({ page, serve,
   await expectFits(page);
 });
 
-test("a hostile program, its output, files and critique stay inert", async ({ page, serve, provider }) => {
+test("hostile texts in a program, its output, files and critique run no scripts", async ({ page, serve, provider }) => {
   const models = await provider(hostileModel());
   const server = await serve({ env: models.env });
   const run = await server.completeRun({ kind: "run", task: `${WORDS}\n\n${TABLE}` });
@@ -227,7 +235,7 @@ test("a hostile program, its output, files and critique stay inert", async ({ pa
   const picture = page.getByRole("img", { name: "evil.svg" });
   await expect.poll(() => picture.evaluate((one: HTMLImageElement) => one.naturalWidth)).toBe(40);
   await expectInert(page);
-  // Opened directly, files are downloaded and never rendered as pages of the server.
+  // The URL of an output file starts a download: the browser never renders the file as a page of the server.
   for (const file of ["evil.svg", "evil.html", "evil.md"]) {
     const address = await page.getByRole("link", { name: file }).first().evaluate((one: HTMLAnchorElement) => one.href);
     const [download] = await Promise.all([page.waitForEvent("download"), page.evaluate((to) => { location.href = to; }, address)]);
@@ -236,7 +244,7 @@ test("a hostile program, its output, files and critique stay inert", async ({ pa
   await expectInert(page);
 });
 
-test("hostile debates, evaluations, file edits and drafts stay inert", async ({ page, serve, provider }) => {
+test("hostile texts in debates, evaluations, file-editing runs and drafts run no scripts", async ({ page, serve, provider }) => {
   const models = await provider(hostileModel());
   const server = await serve({ env: models.env, roots: ["site"] });
   await writeFile(join(server.folder("site"), "watchdog.py"), WATCHDOG);
@@ -263,7 +271,7 @@ test("hostile debates, evaluations, file edits and drafts stay inert", async ({ 
   for (const link of await submissions.all()) {
     await link.click();
     await expect(page.getByRole("button", { name: "Unified" })).toBeVisible();
-    // The gate detects the bidirectional control characters; its reason is shown at the line.
+    // The gate detects the bidirectional control characters; the page shows the reason of the gate at that line.
     await expect(page.getByRole("main")).toContainText("turned-text");
     await expectInert(page);
     await page.getByRole("button", { name: "Side by side" }).click();

@@ -1,13 +1,13 @@
-// Interrupted runs: a killed server, a stopped and resumed run, and a fork.
+// Tests of interrupted runs: a server that is killed, a run that is stopped and resumed, and a fork.
 
 import { completedRounds, debateProgress, expectStatus, runHeader, scores, scoresOf, view } from "../harness/consultation.ts";
 import { expect, type Run, signIn, test } from "../harness/test.ts";
 
 const SLOW = { env: { ASSIZE_REHEARSAL_LATENCY_MS: "400" } };
-const ROUNDS = 8;
+const ROUNDS = 5;
 const CONSULT = { kind: "consult", ticker: "NVDA", rounds: ROUNDS };
 
-test("a killed and restarted server loses no progress", async ({ page, serve, shared, faults }) => {
+test("a consultation continues without loss after its server is killed and restarted", async ({ page, serve, shared, faults }) => {
   const uninterrupted: Run = await shared.server.completeRun(CONSULT);
   const server = await serve(SLOW);
   await signIn(page, server);
@@ -32,7 +32,7 @@ test("a killed and restarted server loses no progress", async ({ page, serve, sh
   await expectStatus(page, "done");
 });
 
-test("a consultation is stopped, resumed and forked", async ({ page, serve }) => {
+test("a user stops, resumes and forks a consultation", async ({ page, serve }) => {
   const server = await serve(SLOW);
   await signIn(page, server);
   const id = await server.startRun(CONSULT);
@@ -50,9 +50,9 @@ test("a consultation is stopped, resumed and forked", async ({ page, serve }) =>
 
   await page.getByRole("button", { name: "Fork" }).click();
   const dialog = page.getByRole("dialog", { name: "Fork this run" });
-  await dialog.getByRole("combobox", { name: "Repeat from" }).selectOption("round 3");
-  await dialog.getByRole("combobox", { name: "Move" }).selectOption("m2");
-  await dialog.getByRole("textbox", { name: "Persona" }).fill("You doubt every figure that has no source.");
+  await dialog.getByRole("combobox", { name: "Repeat all model calls from" }).selectOption("round 3");
+  await dialog.getByRole("combobox", { name: "Move whose debate is repeated" }).selectOption("m2");
+  await dialog.getByRole("textbox", { name: "New persona" }).fill("You doubt every figure that has no source.");
   await dialog.getByRole("button", { name: "Fork" }).click();
   await expect(page).not.toHaveURL(new RegExp(id));
   await expect(runHeader(page).getByRole("link", { name: id })).toBeVisible();
@@ -61,7 +61,7 @@ test("a consultation is stopped, resumed and forked", async ({ page, serve }) =>
   const forked = await server.run(new URL(page.url()).pathname.split("/").at(-1)!);
   expect(forked.parent).toBe(id);
   expect(await scores(page)).toEqual(scoresOf(forked));
-  // Only the repeated debate can have other scores.
+  // The fork has the same scores for all moves except m2, whose debate was repeated.
   const scored = (run: Run) => (run.result.policy_scores as { move_id: string }[]).filter((one) => one.move_id !== "m2");
   expect(scored(forked)).toEqual(scored(first));
   const transcript = async (run: Run) => (await server.get(`/api/runs/${run.id}/transcripts?move=m2`)).moves.m2.i1 as { round: number; content: string }[];

@@ -1,4 +1,4 @@
-// Keyboard-only use, with a visible focus at every step.
+// Tests that the page can be used with the keyboard alone, and that the focus is visible at every step.
 
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import type { Locator, Page } from "@playwright/test";
 import { criticLabel, debateDialog, expectStatus } from "../harness/consultation.ts";
 import { expect, signIn, test, visit, Worker } from "../harness/test.ts";
 
-/** The focused element, and whether its focus is visible: by its outline or, if it is hidden, that of its label. */
+/** Returns the focused element, and whether the element (or the label of a hidden element) has a visible outline. */
 async function focus(page: Page): Promise<{ at: string; visible: boolean }> {
   return page.evaluate(() => {
     const at = document.activeElement;
@@ -21,28 +21,28 @@ async function focus(page: Page): Promise<{ at: string; visible: boolean }> {
     const box = at.getBoundingClientRect();
     const small = box.width <= 1 || box.height <= 1;
     const within = box.right > 0 && box.bottom > 0 && box.left < innerWidth && box.top < innerHeight;
-    // An input that only screen readers see shows its focus on its label.
+    // An input that is visually hidden shows its focus on its label.
     const visible = small ? outlined(at.closest("label")) : outlined(at) && within;
     return { at: at.outerHTML.slice(0, 160), visible };
   });
 }
 
-/** Presses a key until the target has the focus; expects a visible focus at each step. */
+/** Presses a key until the target has the focus. Expects after each key press that the focus is visible. */
 async function tabTo(page: Page, target: Locator, key = "Tab"): Promise<void> {
   for (let turn = 0; turn < 80; turn += 1) {
     await page.keyboard.press(key);
     const { at, visible } = await focus(page);
-    expect.soft(visible, `focus is not visible at ${at}`).toBe(true);
+    expect.soft(visible, `the focus is not visible on ${at}`).toBe(true);
     if (await target.evaluateAll((all) => all.some((one) => one === document.activeElement))) return;
   }
-  throw new Error(`${target} cannot be reached with ${key}`);
+  throw new Error(`${target} does not get the focus within 80 presses of ${key}`);
 }
 
-test("a consultation is started and read by keyboard", async ({ page, serve }) => {
+test("a consultation can be started, and its debates read, with the keyboard alone", async ({ page, serve }) => {
   const server = await serve();
   await signIn(page, server);
-  // The field has the focus when the page opens.
-  await expect(page.getByRole("textbox", { name: "Ticker, task or move" })).toBeFocused();
+  // The text field has the focus when the page opens.
+  await expect(page.getByRole("textbox", { name: "Company ticker, programming task or proposed move" })).toBeFocused();
   await page.keyboard.type("NVDA");
   await page.keyboard.press("Enter");
   await expect(page).toHaveURL(/\/runs\/consult-/);
@@ -61,14 +61,14 @@ test("a consultation is started and read by keyboard", async ({ page, serve }) =
   const tab = (name: string) => page.getByRole("tab", { name });
   await tabTo(page, tab("Results"));
   await page.keyboard.press("ArrowLeft");
-  await expect(tab("List")).toBeFocused();
-  await expect(page.getByRole("tabpanel", { name: "List" })).toBeVisible();
+  await expect(tab("Progress list")).toBeFocused();
+  await expect(page.getByRole("tabpanel", { name: "Progress list" })).toBeVisible();
   const second = page.getByRole("button", { name: /^m2 / });
   await tabTo(page, second);
   await page.keyboard.press("Enter");
   const opened = debateDialog(page, "m2");
   await expect(criticLabel(opened, 1)).toBeVisible();
-  // Inside the panel, keys switch between conversations and rounds.
+  // Inside the side panel, arrow keys switch between conversations, and Enter opens a round.
   await tabTo(page, opened.getByRole("tab", { name: "D1" }));
   await page.keyboard.press("ArrowRight");
   await expect(opened.getByRole("tab", { name: "D2" })).toHaveAttribute("aria-selected", "true");
@@ -80,7 +80,7 @@ test("a consultation is started and read by keyboard", async ({ page, serve }) =
   await expect(second).toBeFocused();
 });
 
-test("a debate in the drawing is opened and closed by keyboard", async ({ page, shared }) => {
+test("a debate in the pipeline diagram can be opened and closed with the keyboard alone", async ({ page, shared }) => {
   await page.emulateMedia({ reducedMotion: "reduce" });
   await visit(page, shared, `/runs/${shared.consult.id}?view=pipeline`);
   const drawing = page.getByRole("application");
@@ -100,7 +100,7 @@ test("a debate in the drawing is opened and closed by keyboard", async ({ page, 
   await expect(third).toBeFocused();
 });
 
-test("a draft is accepted by keyboard", async ({ page, serve }) => {
+test("a submission can be accepted with the keyboard alone", async ({ page, serve }) => {
   const server = await serve({ roots: ["site"] });
   await writeFile(join(server.folder("site"), "watchdog.lock"), "1\n");
   const worker = await Worker.connect(server, "site");
@@ -118,7 +118,7 @@ test("a draft is accepted by keyboard", async ({ page, serve }) => {
   await tabTo(page, page.getByRole("button", { name: "Undo" }));
 });
 
-test("the fork dialog opens and closes by keyboard", async ({ page, shared }) => {
+test("the fork dialog can be opened and closed with the keyboard alone", async ({ page, shared }) => {
   await visit(page, shared, `/runs/${shared.consult.id}`);
   const button = page.getByRole("button", { name: "Fork" });
   await tabTo(page, button);

@@ -1,4 +1,4 @@
-// Use on a phone by touch: no horizontal scrolling, and targets large enough for a finger.
+// Tests that the page can be used on a phone by touch: no horizontal scrolling, and buttons large enough for a finger.
 
 import type { Locator, Page } from "@playwright/test";
 
@@ -8,24 +8,24 @@ import { PHONE } from "../harness/views.ts";
 
 test.use({ viewport: PHONE, isMobile: true, hasTouch: true });
 
-/** Expects that an element can be scrolled fully into view and is at least 24 px wide and high. */
+/** Expects that an element can be scrolled fully into view, and that it is at least 24 px wide and 24 px high. */
 async function expectTouchable(page: Page, target: Locator): Promise<void> {
   await target.scrollIntoViewIfNeeded();
   await expect(target).toBeInViewport({ ratio: 1 });
   const box = (await target.boundingBox())!;
-  expect.soft(Math.min(box.width, box.height), `${target} is too small`).toBeGreaterThanOrEqual(24);
+  expect.soft(Math.min(box.width, box.height), `${target} is too small to touch`).toBeGreaterThanOrEqual(24);
   await expectFits(page);
 }
 
-test("a consultation is started and a debate read on a phone", async ({ page, serve }) => {
+test("a consultation can be started, and a debate read, on a phone", async ({ page, serve }) => {
   const server = await serve({ env: { ASSIZE_REHEARSAL_LATENCY_MS: "400" } });
   await signIn(page, server);
-  await page.getByRole("textbox", { name: "Ticker, task or move" }).fill("NVDA");
+  await page.getByRole("textbox", { name: "Company ticker, programming task or proposed move" }).fill("NVDA");
   await expect(page.getByText(/simulated calls/)).toBeVisible();
   const start = page.getByRole("button", { name: "Start" });
   await expectTouchable(page, start);
   await start.tap();
-  // A narrow window opens the list instead of the drawing.
+  // In a narrow window, the progress list is shown first instead of the pipeline diagram.
   await expect.poll(() => debateProgress(page)).toBeGreaterThan(0);
   await expectTouchable(page, page.getByRole("button", { name: "Stop", exact: true }));
   await view(page, "Pipeline").tap();
@@ -46,12 +46,12 @@ test("a consultation is started and a debate read on a phone", async ({ page, se
   await expectTouchable(page, opened.getByRole("button", { name: "Close" }));
   await opened.getByRole("button", { name: "Close" }).tap();
   await expect(opened).toBeHidden();
-  await view(page, "List").tap();
+  await view(page, "Progress list").tap();
   await page.getByRole("button", { name: /^m15 / }).tap();
   await expect(debateDialog(page, "m15")).toBeVisible();
 });
 
-test("programs, the System page and drafts work on a phone", async ({ page, shared }) => {
+test("code runs, the System page and the Drafts page can be used on a phone", async ({ page, shared }) => {
   await visit(page, shared, `/runs/${shared.code.id}`);
   await expect(page.getByRole("heading", { name: "Attempt 2" })).toBeVisible();
   await expectFits(page);
@@ -59,7 +59,7 @@ test("programs, the System page and drafts work on a phone", async ({ page, shar
   await expectTouchable(page, page.getByRole("img", { name: "sine.svg" }));
   await page.getByRole("link", { name: "System" }).tap();
   await expect(page.getByText("Provider in use")).toBeVisible();
-  await expectTouchable(page, page.getByRole("button", { name: "Check again" }));
+  await expectTouchable(page, page.getByRole("button", { name: "Run checks again" }));
 
   const worker = await Worker.connect(shared.server, "site");
   await worker.submit("touch", { "touched.lock": "1\n" }, "Pin it by a finger");
@@ -67,11 +67,11 @@ test("programs, the System page and drafts work on a phone", async ({ page, shar
   await page.getByRole("link", { name: /Pin it by a finger/ }).tap();
   const reject = page.getByRole("button", { name: "Reject" });
   await expectTouchable(page, page.getByRole("button", { name: "Accept" }));
-  await expectTouchable(page, page.getByRole("textbox", { name: "Reason for the worker" }));
+  await expectTouchable(page, page.getByRole("textbox", { name: "Reason for the rejection" }));
   await expectTouchable(page, reject);
   await reject.tap();
   await expect(reject).toBeHidden();
-  // The list can be reached again.
-  await page.getByRole("button", { name: "All drafts" }).tap();
+  // A button leads back to the list.
+  await page.getByRole("button", { name: "All submissions" }).tap();
   await expect(page.getByRole("link", { name: /Pin it by a finger/ })).toContainText("rejected");
 });

@@ -1,4 +1,4 @@
-// Screenshots of every view; the environment variable ASSIZE_SHOTS names the output folder.
+// Takes screenshots of every view. The environment variable ASSIZE_SHOTS is the path of the output folder.
 
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -11,6 +11,7 @@ import { DESKTOP, PHONE, VIEWS, waitUntilStill } from "../harness/views.ts";
 
 const FOLDER = process.env.ASSIZE_SHOTS ?? "";
 
+/** Takes a screenshot of the page in the light and in the dark colour scheme. */
 async function shots(page: Page, name: string): Promise<void> {
   await mkdir(FOLDER, { recursive: true });
   const size = page.viewportSize()!.width === PHONE.width ? "phone" : "desktop";
@@ -31,19 +32,19 @@ for (const viewport of [DESKTOP, PHONE]) {
     });
   }
 
-  test(`screenshots of a suggested kind and a conflict, ${viewport.width}px`, async ({ page, serve }) => {
+  test(`screenshots of a suggested kind of trial and of a submission with a conflict, ${viewport.width}px`, async ({ page, serve }) => {
     const server = await serve({ roots: ["site"] });
     await page.setViewportSize(viewport);
     await signIn(page, server);
-    await page.getByRole("textbox", { name: "Ticker, task or move" }).fill("Calculate fibonacci(10)");
+    await page.getByRole("textbox", { name: "Company ticker, programming task or proposed move" }).fill("Calculate fibonacci(10)");
     await expect(page.getByRole("button", { name: "Switch to Code" })).toBeVisible();
     await shots(page, "start-suggests-code");
     await createConflict(server);
     await page.goto(`${server.address}/drafts/site`);
     if (viewport === PHONE) await page.getByRole("main").getByRole("listitem").getByRole("link", { name: "Build everything" }).click();
-    await expect(page.getByRole("region", { name: "The file now" })).toBeVisible();
+    await expect(page.getByRole("region", { name: "Current file" })).toBeVisible();
     await shots(page, "conflict");
-    await page.getByRole("region", { name: "The draft" }).scrollIntoViewIfNeeded();
+    await page.getByRole("region", { name: "Drafted file" }).scrollIntoViewIfNeeded();
     await shots(page, "conflict-sides");
   });
 

@@ -1,26 +1,26 @@
-// The start form: it keeps the chosen kind, and sends files and options.
+// Tests of the start form: it keeps the chosen kind of trial, and sends files and options.
 
 import { expectStatus } from "../harness/consultation.ts";
 import { chooseKind, expect, expectFits, signIn, test } from "../harness/test.ts";
 import { PHONE } from "../harness/views.ts";
 
-const field = { name: "Ticker, task or move" };
+const field = { name: "Company ticker, programming task or proposed move" };
 
-test("the form suggests another kind but does not switch by itself", async ({ page, serve }) => {
+test("the start form suggests another kind of trial but does not switch by itself", async ({ page, serve }) => {
   const server = await serve();
   await signIn(page, server);
   await page.getByRole("textbox", field).fill("Calculate fibonacci(10)");
   await expect(page.getByRole("radio", { name: "Consult" })).toBeChecked();
-  await expect(page.getByText("This looks like a task for a program.")).toBeVisible();
+  await expect(page.getByText("This looks like a programming task.")).toBeVisible();
   await page.getByRole("button", { name: "Switch to Code" }).click();
   await expect(page.getByRole("radio", { name: "Code" })).toBeChecked();
   await expect(page.getByText("This looks like")).toBeHidden();
-  // The form does not switch back either: NVDA could be a task.
+  // The form does not switch back for a ticker either, because NVDA could be a programming task.
   await page.getByRole("textbox", field).fill("NVDA");
   await expect(page.getByRole("radio", { name: "Code" })).toBeChecked();
 });
 
-test("a consultation of a private company uses uploaded data and blind scores", async ({ page, serve }) => {
+test("a consultation of a private company uses the files and the option for blind scores from the start form", async ({ page, serve }) => {
   const server = await serve();
   await page.setViewportSize(PHONE);
   await signIn(page, server);
@@ -35,7 +35,7 @@ test("a consultation of a private company uses uploaded data and blind scores", 
   await page.getByRole("button", { name: "Remove wrong.md" }).click();
   await expect(page.getByRole("list", { name: "Files to send" }).getByRole("listitem")).toHaveText([/^figures\.csv/]);
   await page.getByLabel("Blind scores").check();
-  await page.getByRole("spinbutton", { name: "Rounds" }).fill("1");
+  await page.getByRole("spinbutton", { name: "Debate rounds" }).fill("1");
   await expectFits(page);
   await page.getByRole("button", { name: "Start" }).click();
   await expect(page).toHaveURL(/\/runs\/consult-\w+/);
@@ -48,7 +48,7 @@ test("a consultation of a private company uses uploaded data and blind scores", 
   await expect(page.getByRole("main")).not.toContainText("# Wrong");
 });
 
-test("a program can read the uploaded files", async ({ page, serve }) => {
+test("the program of a code run can read files that are sent with the start form", async ({ page, serve }) => {
   const server = await serve();
   await signIn(page, server);
   await chooseKind(page, "Code");
@@ -58,5 +58,5 @@ test("a program can read the uploaded files", async ({ page, serve }) => {
   await page.getByRole("button", { name: "Start" }).click();
   await expect(page).toHaveURL(/\/runs\/run-\w+/);
   await expectStatus(page, "done");
-  await expect(page.getByLabel("Output").last()).toHaveText(/margaret\s*katherine/);
+  await expect(page.getByLabel("Output (stdout)").last()).toHaveText(/margaret\s*katherine/);
 });

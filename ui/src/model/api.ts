@@ -1,11 +1,11 @@
-// Typed requests to the server. Routes, parameters, bodies and responses have the types of its OpenAPI document
-// (`schema.ts`).
+// Typed requests to the server. The types of routes, parameters, bodies and responses come from the server's OpenAPI
+// document (`schema.ts`).
 
 import type { paths, Problem, RunKind, RunState, RunView } from "./schema";
 
 type Method = "get" | "post" | "delete";
 type Operation<P extends keyof paths, M extends Method> = NonNullable<paths[P][M]>;
-/** Routes that support a method. */
+/** Routes of the API that support the HTTP method `M`. */
 type Route<M extends Method> = { [P in keyof paths]: [Operation<P, M>] extends [never] ? never : P }[keyof paths];
 type Path<O> = O extends { parameters: { path: infer T } } ? T : Record<never, never>;
 type Query<O> = O extends { parameters: { query?: infer T } } ? T : never;
@@ -15,20 +15,20 @@ type ResponseBody<O> = O extends { responses: infer R } ? Json<R[keyof R & (200 
 
 declare const RESPONSE: unique symbol;
 
-/** URL of the API; `T` is the type of its `GET` response. */
+/** URL of an API route. `T` is the type of the response to a `GET` request. */
 export type Address<T> = string & { readonly [RESPONSE]?: T };
 
-/** A run of kind `K`, with its input and result. */
+/** Type of the runs of kind `K`, with the input and result of that kind. */
 export type RunOf<K extends RunKind> = Extract<RunView, { kind: K }>;
 
-/** A failed request: the server answered with an error or could not be reached. */
+/** Error of a failed request: the server returned an error or could not be reached. */
 export class RequestError extends Error {
   constructor(readonly problem: Problem) {
     super(problem.detail);
   }
 }
 
-/** A problem detected by the page, not reported by the server; its status is 0. */
+/** Creates a problem that the page detected itself. Its status is 0, unlike a problem reported by the server. */
 export const localProblem = (title: string, detail: string, hint?: string): Problem => ({
   type: "about:blank",
   title,
@@ -40,10 +40,10 @@ export const localProblem = (title: string, detail: string, hint?: string): Prob
 const UNREACHABLE = localProblem(
   "server unreachable",
   "Cannot reach the server.",
-  "Check that `assize serve` is running. After a restart it resumes its runs.",
+  "Check that `assize serve` is running. After a restart the server resumes its unfinished runs.",
 );
 
-/** Route parameters that are file paths: their slashes are not encoded. */
+/** Names of route parameters that are file paths. Slashes in their values are not percent-encoded. */
 const PATH_PARAMETERS = ["document", "artifact"];
 
 function address(route: string, path: object, query: object = {}): string {
@@ -57,7 +57,7 @@ function address(route: string, path: object, query: object = {}): string {
   return text === "" ? filled : `${filled}?${text}`;
 }
 
-/** URL of a `GET` route. */
+/** Returns the URL of a `GET` route with its path and query parameters filled in. */
 export function apiUrl<P extends Route<"get">>(route: P, path: Path<Operation<P, "get">>, query?: Query<Operation<P, "get">>): Address<ResponseBody<Operation<P, "get">>> {
   return address(route, path, query ?? {});
 }
@@ -106,5 +106,5 @@ export async function remove<P extends Route<"delete">>(route: P, path: Path<Ope
   await send(address(route, path, query ?? {}), { method: "DELETE" });
 }
 
-/** Whether a run is being executed or waits for a worker. */
+/** Returns whether a run with this status is being executed or waits for a worker. */
 export const isActive = (status: RunState | undefined) => status === "running" || status === "waiting";

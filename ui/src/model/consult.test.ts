@@ -9,8 +9,8 @@ const event = (name: string, data: Record<string, unknown>): ServerEvent => ({ i
 const after = (...all: [string, Record<string, unknown>][]): ConsultState =>
   all.map(([name, data]) => event(name, data)).reduce(reduce, empty());
 
-describe("consultation state", () => {
-  it("tracks layers, agents and documents", () => {
+describe("reduce of consultation events", () => {
+  it("updates the layers, agents and documents of the state", () => {
     const state = after(
       [EVENT.layerStart, { layer: 2 }],
       [EVENT.agentStart, { layer: 2, agent_id: "analyst_1", persona: "Market Builder" }],
@@ -23,7 +23,7 @@ describe("consultation state", () => {
     expect(reduce(state, event(EVENT.layerComplete, { layer: 2, artifacts: ["m1.md"] })).layers["2"]).toBe("done");
   });
 
-  it("tracks the rounds and failures of each conversation of a debate", () => {
+  it("updates the round and the failure of each conversation of a debate", () => {
     const state = after(
       [EVENT.layerStart, { layer: "sandbox" }],
       [EVENT.sandboxRound, { move: "m1", round: 1, status: "critic_responded", next: "dm_responding" }],
@@ -41,13 +41,13 @@ describe("consultation state", () => {
     expect(layerProgress(scored, "sandbox", 2)).toBe(1);
   });
 
-  it("ignores unknown layers and events", () => {
-    const state = after([EVENT.layerStart, { layer: "attic" }], [EVENT.sandboxRound, {}], [EVENT.warning, { message: "mind this" }], ["new", {}]);
-    expect(state).toEqual({ ...empty(), warnings: ["mind this"] });
+  it("ignores unknown layers, incomplete events and unknown events", () => {
+    const state = after([EVENT.layerStart, { layer: "attic" }], [EVENT.sandboxRound, {}], [EVENT.warning, { message: "low memory" }], ["new", {}]);
+    expect(state).toEqual({ ...empty(), warnings: ["low memory"] });
   });
 });
 
-it("ranking orders moves by score until the final ranking arrives", () => {
+it("ranking returns moves by score, and the final ranking once its event has arrived", () => {
   const state = after(
     [EVENT.layerStart, { layer: 0 }],
     [EVENT.agentStart, { layer: 0, agent_id: "gather_news", persona: "News and sentiment" }],

@@ -1,4 +1,5 @@
-// State of a consultation, computed from its events alone, so that a page opened later shows the same.
+// State of a consultation, computed only from its events. A page that is opened later receives the same events and
+// therefore shows the same state.
 
 import { EVENT } from "./events";
 import type { ServerEvent } from "./stream";
@@ -19,20 +20,22 @@ export interface Agent {
   layer: LayerId;
   persona: string;
   progress: Progress;
-  /** Names of the documents that the agent wrote. */
+  /** File names of the documents that the agent wrote. */
   output: string[];
 }
 
-/** Ids of the conversations of a debate: the critic has one with each judge. */
+/** Ids of the three conversations of a debate: the critic has one conversation with each judge. */
 export const LOGS = ["i1", "i2", "i3"] as const;
 export type Log = (typeof LOGS)[number];
 
 export interface Conversation {
-  /** Last round in which the critic has answered, and last round in which the judge has. */
+  /** Number of the last round that the critic has answered; 0 before the first answer. */
   critic: number;
+  /** Number of the last round that the judge has answered; 0 before the first answer. */
   judge: number;
-  /** The next answer: from the critic, from the judge, or the judge's scores. */
+  /** Expected next answer: of the critic, of the judge, or the scores of the judge. `null` if none is expected. */
   next: "critic" | "judge" | "scoring" | null;
+  /** Error that ended the conversation early; `null` without an error. */
   failed: string | null;
 }
 
@@ -48,12 +51,13 @@ export interface ConsultState {
   layers: Record<LayerId, Progress>;
   agents: Agent[];
   documents: string[];
-  /** Titles of the moves, by move id. */
+  /** Titles of the proposed moves, by move id. */
   titles: Record<string, string>;
   debates: Record<string, Debate>;
   warnings: string[];
-  /** Ids of the moves in rank order; empty until the moves are ranked. */
+  /** Ids of the recommended moves, best first; empty until all moves are ranked. */
   recommended: string[];
+  /** Ids of the moves that are not recommended, best first; empty until all moves are ranked. */
   other: string[];
 }
 
@@ -98,15 +102,15 @@ const NEXT: Record<string, Conversation["next"]> = {
   scoring: "scoring",
 };
 
-/** Applies a `sandbox_round` event. */
+/** Returns the debate after a `sandbox_round` event with this data. */
 function applyRound(debate: Debate, data: Record<string, unknown>): Debate {
   const round = Number(data.round) || 0;
   const named = LOGS.find((log) => log === data.log);
   const conversations = { ...debate.conversations };
-  // Without a log id the event is the critic's opening, which all three conversations share.
+  // An event without a conversation id is the critic's opening message, which all three conversations share.
   for (const log of named ? [named] : LOGS) {
     const before = conversations[log];
-    // A resumed run repeats a failed call, so an answer clears the failure.
+    // A resumed run repeats a failed model call, so each new event clears the failure of its conversation.
     const after: Conversation = { ...before, next: NEXT[String(data.next)] ?? null, failed: null };
     if (data.status === "critic_responded") after.critic = Math.max(before.critic, round);
     if (data.status === "dm_responded") after.judge = Math.max(before.judge, round);
@@ -119,7 +123,7 @@ function applyRound(debate: Debate, data: Record<string, unknown>): Debate {
   return { ...debate, conversations };
 }
 
-/** The state after one more event; unknown events do not change it. */
+/** Returns the state after one more event. Unknown events do not change the state. */
 export function reduce(state: ConsultState, { name, data }: ServerEvent): ConsultState {
   const layer = layerOf(data.layer);
   const move = typeof data.move === "string" ? data.move : null;
@@ -174,7 +178,7 @@ export function reduce(state: ConsultState, { name, data }: ServerEvent): Consul
   }
 }
 
-/** The state of a run that is not active: marks running parts as stopped, and expects no next answer. */
+/** Returns the state of a run that is not active: running layers and agents are stopped, and no answer is expected. */
 export function halted(state: ConsultState): ConsultState {
   const stop = (progress: Progress): Progress => (progress === "running" ? "stopped" : progress);
   const stopDebate = (debate: Debate): Debate => {
@@ -190,33 +194,33 @@ export function halted(state: ConsultState): ConsultState {
   };
 }
 
-/** Ids of all moves, in the order of their numbers. */
+/** Returns the ids of all proposed moves, ordered by number. */
 export function moves(state: ConsultState): string[] {
   const written = state.documents.filter((name) => /^m\d+\.md$/.test(name)).map((name) => name.slice(0, -3));
   const all = new Set([...written, ...Object.keys(state.debates)]);
   return [...all].sort((one, other) => Number(one.slice(1)) - Number(other.slice(1)));
 }
 
-/** Ids of the moves by rank; before the final ranking, of the scored moves by score. */
+/** Returns the ids of all moves in their final order, or, before the final ranking, of the scored moves by score. */
 export function ranking(state: ConsultState): string[] {
   if (state.recommended.length > 0) return [...state.recommended, ...state.other];
   const scored = Object.values(state.debates).filter((debate) => debate.score !== null);
   return scored.sort((one, other) => (other.score ?? 0) - (one.score ?? 0)).map((debate) => debate.move);
 }
 
-/** Number of answers of critic and judges in a debate. */
+/** Returns the number of answers that the critic and the judges have given in a debate. */
 export function turns(debate: Debate): number {
   return LOGS.reduce((sum, log) => sum + debate.conversations[log].critic + debate.conversations[log].judge, 0);
 }
 
-/** Progress of a debate, from 0 to 1. */
+/** Returns the completed share of a debate, from 0 to 1. */
 export function debateProgress(debate: Debate | undefined, rounds: number): number {
   if (!debate) return 0;
-  // The last 5 % are for the scores.
+  // All rounds together count as 95 %; the scores at the end count as the last 5 %.
   return debate.score !== null ? 1 : (turns(debate) / (LOGS.length * 2 * Math.max(rounds, 1))) * 0.95;
 }
 
-/** Progress of a layer, from 0 to 1. */
+/** Returns the completed share of a layer, from 0 to 1. */
 export function layerProgress(state: ConsultState, layer: LayerId, rounds: number): number {
   const progress = state.layers[layer];
   if (progress === "done") return 1;

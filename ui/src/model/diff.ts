@@ -1,19 +1,22 @@
-// Line-by-line difference of two texts.
+// Compares two texts line by line.
 
 interface Line {
   kind: "same" | "added" | "removed";
   text: string;
 }
 
-/** Maximum number of lines per text; longer texts are not compared, and every new line counts as added. */
+/**
+ * Maximum number of lines per text. If a text is longer, the texts are not compared: every line of the new text counts
+ * as added.
+ */
 const MAX_LINES = 2000;
 
-/** Lines of both texts in order, each marked as same, added or removed. */
+/** Returns the lines of both texts in order, each marked as the same in both, added or removed. */
 export function diffLines(before: string, after: string): Line[] {
   const old = before.split("\n");
   const now = after.split("\n");
   if (old.length > MAX_LINES || now.length > MAX_LINES) return now.map((text) => ({ kind: "added", text }));
-  // Lengths of the longest common subsequences, computed from the end.
+  // table[i][j] is the length of the longest common subsequence of `old` from line i on and `now` from line j on.
   const table = Array.from({ length: old.length + 1 }, () => new Uint32Array(now.length + 1));
   for (let i = old.length - 1; i >= 0; i -= 1) {
     for (let j = now.length - 1; j >= 0; j -= 1) {

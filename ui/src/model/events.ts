@@ -1,8 +1,9 @@
-// Names of the events that the server sends; other files of the page use these constants.
+// Names of the events that the server sends. All other files of the page refer to an event by these constants.
 
 /**
- * Stored events of runs and workspaces. `EventSource` delivers only events with a listener for their name, so the list
- * must be complete: `crates/server/tests/page_events.rs` compares it with the server's events and `docs/reference/events.md`.
+ * Names of the stored events of runs and workspaces. `EventSource` delivers an event only if a listener for its name
+ * exists, so this list must be complete. `crates/server/tests/page_events.rs` compares the list with the events of the
+ * server and with `docs/reference/events.md`.
  */
 export const EVENT = {
   runEnded: "run_ended",
@@ -43,6 +44,7 @@ export const EVENT = {
   logSetAside: "log_set_aside",
 } as const;
 
-/** Events that are not stored: the state at the start of a stream, and the output of a program while it runs. */
+/** Name of the event, not stored, that carries the current state at the start of each event stream. */
 export const SNAPSHOT = "snapshot";
+/** Name of the event, not stored, that carries output of a program while the program runs. */
 export const EXECUTION_OUTPUT = "execution_output";

@@ -1,4 +1,5 @@
-// Server responses for tests, typed by the API, so that a renamed field does not compile.
+// Examples of server responses for tests. Their types come from the API, so a field that the API renames causes a
+// compile error.
 
 import type { RunOf } from "./api";
 import type { CallTotals, ConsultReport, DebateVerdict, JudgeScore, RankedMove, RunSummary, UsageView, MoveSuggestion } from "./schema";

@@ -1,4 +1,4 @@
-// Syntax highlighting into tokens per line; never produces HTML.
+// Syntax highlighting of programs. The result is a list of tokens per line and never HTML.
 
 import bash from "highlight.js/lib/languages/bash";
 import javascript from "highlight.js/lib/languages/javascript";
@@ -7,18 +7,18 @@ import { createLowlight } from "lowlight";
 
 const lowlight = createLowlight({ bash, javascript, python });
 
-/** Maximum length of a highlighted program; highlighting a longer one would block the page. */
+/** Maximum length of a program that is highlighted, in characters. A longer program would block the page for too long. */
 const MAX_LENGTH = 100_000;
 
 export interface Token {
   text: string;
-  /** Class name of highlight.js, such as `hljs-keyword`. */
+  /** CSS class that highlight.js assigns to the token, such as `hljs-keyword`; `null` for plain text. */
   kind: string | null;
 }
 
 type Tree = ReturnType<typeof lowlight.highlight>["children"][number];
 
-/** Tokens of each line; `kind` is `null` throughout if the language is unknown or the program too long. */
+/** Returns the tokens of each line. If the language is unknown or the program is too long, every `kind` is `null`. */
 export function highlight(code: string, language: string): Token[][] {
   if (code.length > MAX_LENGTH || !lowlight.registered(language)) {
     return code.split("\n").map((text) => [{ text, kind: null }]);

@@ -1,4 +1,4 @@
-// React hooks that load data from the server, send actions and subscribe to events.
+// React hooks that load data from the server, perform actions of the user and subscribe to events.
 
 import { useCallback, useEffect, useReducer, useRef, useState } from "react";
 
@@ -10,29 +10,29 @@ import { subscribe, type Connection, type OutputChunk, type ServerEvent, type Su
 interface Fetched<T> {
   value: T | null;
   problem: Problem | null;
-  /** Fetches the value again; stable across renders. */
+  /** Fetches the value again. The function stays the same object across renders. */
   refetch: () => void;
 }
 
 const asProblem = (error: unknown): Problem =>
   error instanceof RequestError ? error.problem : localProblem("internal error of the page", String(error));
 
-/** Interval at which an unreachable server is tried again, in milliseconds. */
+/** Delay between two requests to an unreachable server, in milliseconds. */
 const RETRY_INTERVAL = 2000;
 
-/** Fetches a value, and fetches again when the address changes. */
+/** Fetches a value from an API URL, and fetches again when the URL changes. */
 export function useFetch<T>(path: Address<T> | null): Fetched<T> {
   return useLoaded<T, Address<T>>(path, get);
 }
 
-/** Fetches a text: `undefined` while it loads, `null` if the request failed. */
+/** Fetches a text. Returns `undefined` while it loads or the server is unreachable, and `null` if the server failed. */
 export function useText(path: string | null): string | null | undefined {
   const { value, problem } = useLoaded(path, getText);
   const failed = problem !== null && problem.status !== 0;
   return value ?? (failed ? null : undefined);
 }
 
-/** Loads the value at an address with `load`, which must be the same function at every render. */
+/** Loads the value at a URL with `load`, which must be the same function at every render. */
 function useLoaded<T, P extends string>(path: P | null, load: (path: P) => Promise<T>): Fetched<T> {
   const [state, setState] = useState<{ path: string | null; value: T | null; problem: Problem | null }>({
     path: null,
@@ -45,11 +45,11 @@ function useLoaded<T, P extends string>(path: P | null, load: (path: P) => Promi
   const newest = useRef(0);
   useEffect(() => {
     if (path === null) return;
-    // Responses can arrive out of order: a response to an older request never replaces a newer one.
+    // Responses can arrive out of order. Ignore a response to a request that is older than the last one answered.
     const receive = (value: T | null, problem: Problem | null) => {
       if (latest.current !== path || turn < newest.current) return;
       newest.current = turn;
-      // After a failed request the last value of this address stays.
+      // If the request failed, keep the last value that was fetched from this URL.
       setState((before) => ({ path, value: value ?? (before.path === path ? before.value : null), problem }));
     };
     load(path).then(
@@ -57,28 +57,29 @@ function useLoaded<T, P extends string>(path: P | null, load: (path: P) => Promi
       (error: unknown) => receive(null, asProblem(error)),
     );
   }, [path, turn, load]);
-  // Status 0: the server was unreachable. Try again until it answers.
+  // Status 0 means that the server was unreachable: repeat the request until the server answers.
   const unreachable = state.problem?.status === 0;
   useEffect(() => {
     if (!unreachable) return;
     const timer = setInterval(refetch, RETRY_INTERVAL);
     return () => clearInterval(timer);
   }, [unreachable]);
-  // Never return the value of a previous address.
+  // Do not return the value or the problem of a previous URL.
   const own = state.path === path;
   return { value: own ? state.value : null, problem: own ? state.problem : null, refetch };
 }
 
 interface Action {
-  /** Whether the action is running. */
+  /** Whether the action has been started and has not ended. */
   pending: boolean;
+  /** Why the last action failed; `null` if it did not fail. */
   problem: Problem | null;
   perform: (work: () => Promise<void>) => Promise<void>;
-  /** Discards the problem. */
+  /** Sets `problem` to `null`. */
   clear: () => void;
 }
 
-/** Performs an action of the user, and reports the problem if it fails. */
+/** Performs actions of the user, such as a click on a button, and returns the problem if an action fails. */
 export function useAction(): Action {
   const [pending, setPending] = useState(false);
   const [problem, setProblem] = useState<Problem | null>(null);
@@ -97,9 +98,10 @@ export function useAction(): Action {
   return { pending, problem, perform, clear };
 }
 
-/** Output of the programs that a run is executing, by `liveKey`. */
+/** Live output of the programs that a run is executing, by the key that `liveKey` returns. */
 type LiveOutput = Record<string, OutputChunk[]>;
 
+/** Key of the program of an attempt and candidate. `candidate` is `null` if the attempt has only one program. */
 export const liveKey = (attempt: number, candidate: number | null): string => `${attempt}/${candidate ?? ""}`;
 
 function append(before: LiveOutput, chunk: OutputChunk): LiveOutput {
@@ -108,20 +110,21 @@ function append(before: LiveOutput, chunk: OutputChunk): LiveOutput {
   return { ...before, [key]: [...(before[key] ?? []), chunk] };
 }
 
-/** A run, and the function that fetches it again. */
+/** Properties of a run view: the run, and the function that fetches the run again. */
 export interface RunProps<R extends RunView = RunView> {
   run: R;
   refetch: () => void;
 }
 
-/** Model calls that were in flight when a worker died; the next worker repeats them. */
+/** Model calls that were in flight when a worker died. The next worker of the run repeats these calls. */
 export interface LostCalls {
+  /** Number of lost calls. */
   calls: number;
-  /** Upper bound of their cost. */
+  /** Maximum cost of all lost calls, in US dollars. */
   dollars: number;
 }
 
-/** The lost calls after these events: each `calls_lost` carries the total so far. */
+/** Returns the lost calls of a run after more events. Each `calls_lost` event carries the total of the run so far. */
 export function lostCalls(before: LostCalls | null, events: ServerEvent[]): LostCalls | null {
   const last = events.findLast((one) => one.name === EVENT.callsLost);
   if (!last) return before;
@@ -129,13 +132,14 @@ export function lostCalls(before: LostCalls | null, events: ServerEvent[]): Lost
 }
 
 interface RunStream<S> {
+  /** State of the run, computed from its events. */
   state: S;
   connection: Connection;
   lost: LostCalls | null;
   live: LiveOutput;
 }
 
-/** Subscribes to the events of a run; `reduce` applies them to the state one by one. */
+/** Subscribes to the events of a run. `start` returns the first state, and `reduce` the state after one more event. */
 export function useRunEvents<S>({ run, refetch }: RunProps, start: () => S, reduce: (state: S, event: ServerEvent) => S): RunStream<S> {
   const [state, apply] = useReducer((before: S, events: ServerEvent[]) => events.reduce(reduce, before), null, start);
   const [live, addOutput] = useReducer((before: LiveOutput, chunk: OutputChunk | null) => (chunk ? append(before, chunk) : {}), {});
@@ -150,13 +154,13 @@ export function useRunEvents<S>({ run, refetch }: RunProps, start: () => S, redu
       events: (events) => {
         apply(events);
         addLost(events);
-        // The run has a new status and possibly a result.
+        // When a run ends, its status changes and it may have a result: fetch the run again.
         if (events.some((one) => one.name === EVENT.runEnded)) refetch();
       },
     });
     return () => subscription.current?.stop();
   }, [run.id, refetch]);
-  // Poll the run: its cost grows while it is active, and another client may resume it when it is not.
+  // Poll the run: the cost of an active run grows, and another client may resume a stopped run.
   const { status } = run;
   useEffect(() => {
     if (isActive(status)) subscription.current?.resume();
@@ -167,11 +171,11 @@ export function useRunEvents<S>({ run, refetch }: RunProps, start: () => S, redu
   return { state, connection, lost, live };
 }
 
-/** The latest runs; fetched again when a run ends or an event names a run that is not listed as active. */
+/** Fetches the latest runs, and fetches again when a run ends or when a run that is not listed as active has an event. */
 export function useRuns(limit: number): Fetched<RunPage> & { connection: Connection } {
   const fetched = useFetch(apiUrl("/api/runs", {}, { limit }));
   const [connection, setConnection] = useState<Connection>("connecting");
-  // Other events of an active run do not change its row.
+  // Ids of the runs that are listed as active. Except for its end, events of such a run do not change the list.
   const known = useRef(new Set<string>());
   known.current = new Set(fetched.value?.runs.filter((run) => isActive(run.status)).map((run) => run.id));
   const { refetch } = fetched;

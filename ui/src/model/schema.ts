@@ -796,45 +796,48 @@ export interface components {
              */
             force?: boolean;
         };
-        /** @description Files of a run. */
+        /** @description Files of a run, grouped by their origin. */
         Artifacts: {
-            /** @description Input files */
+            /** @description Input files of the run */
             given: components["schemas"]["FileInfo"][];
-            /** @description Other stored files, such as the task, and the files that the programs of each attempt left */
+            /** @description Other stored files of the run, such as the task and the files that the programs of each attempt wrote */
             kept: components["schemas"]["FileInfo"][];
-            /** @description Files that the last program left */
+            /** @description Files that the last program of the run wrote */
             left: components["schemas"]["FileInfo"][];
         };
-        /** @description Number of probes in one group, by outcome. */
+        /** @description Number of probes of one group for each outcome. */
         AttackGroup: {
             blocked: number;
-            /** @description Probes without a result, because the test itself failed. */
+            /** @description Number of probes without a result, because the test itself failed. */
             broke: number;
             escaped: number;
             not_applicable: number;
             title: string;
         };
-        /** @description One attempt at the task. */
+        /** @description One attempt of the model to solve the task. */
         Attempt: {
             /** @description Number of the attempt, from 1. */
             attempt: number;
-            /** @description Number of the candidate, from 1; `None` if the attempt has only one. */
+            /** @description Number of the candidate program, from 1; null if the attempt has only one program. */
             candidate?: number | null;
-            /** @description Code of the program; `None` if the answer had no code. */
+            /** @description Code of the program; null if the answer contained no code. */
             code: string | null;
             /**
              * Format: double
-             * @description From 0 to 1; `None` if the answer had no confidence.
+             * @description The model's confidence in its program, from 0 to 1; null if the answer did not contain it.
              */
             confidence: number | null;
-            /** @description Critique of the attempt; `None` if it succeeded, or the critic's answer was invalid. */
+            /** @description Critique of the attempt; null if the attempt succeeded, or the critic's answer was invalid. */
             critique: components["schemas"]["Critique"] | null;
+            /** @description Packages that the program requires. */
             dependencies: string[];
-            /** @description Why the attempt failed. */
+            /** @description Why the attempt failed; null if it succeeded or was stopped. */
             error: components["schemas"]["CodeFailure"] | null;
+            /** @description Result of running the program; null if the program was not run. */
             execution: components["schemas"]["CodeExecution"] | null;
             /** @description Whether the code was found in an answer that does not match the schema. */
             found_in_prose?: boolean;
+            /** @description The model's explanation of its program. */
             reasoning: string;
         };
         AuditLog: {
@@ -842,37 +845,37 @@ export interface components {
             /** @description Cursor of the next page; null on the last page */
             next: number | null;
         };
-        /** @description State of one sandbox backend. */
+        /** @description Result of the checks on one sandbox backend. */
         BackendReport: {
             available: boolean;
-            /** @description How each limit is enforced. */
+            /** @description How the backend enforces each limit. */
             enforcement: components["schemas"]["Enforcement"] | null;
             hint: string | null;
-            /** @description How the backend runs sandboxes, if it has several ways. */
+            /** @description How the backend runs sandboxes, if the backend has several ways. */
             how: string | null;
             isolation: components["schemas"]["Isolation"];
             /**
              * Format: double
-             * @description Time to create one sandbox.
+             * @description Time in milliseconds to create one sandbox; null if the backend is not available.
              */
             made_in_ms: number | null;
             why_not: string | null;
         };
-        /** @description Totals of several calls: count, tokens and cost. */
+        /** @description Totals of several model calls: number of calls, tokens and cost. */
         CallTotals: {
             calls: number;
             cost: components["schemas"]["Cost"];
             /**
-             * @description Calls that were not planned: repeated questions and summaries.
+             * @description Number of calls in addition to the planned ones: repeated requests and summaries.
              * @default 0
              */
             extra: number;
-            /** @description Whether the rehearsal model gave any of the answers. */
+            /** @description Whether the rehearsal model answered any of the calls. */
             rehearsal: boolean;
-            /** @description Tokens of the calls that reported them. */
+            /** @description Sum of the token counts that the responses report. */
             usage: components["schemas"]["Usage"];
         };
-        /** @description A cited finding. */
+        /** @description A finding that a move cites. */
         CitedFinding: {
             /** @description Number of the finding, such as `F1.2`. */
             finding: string;
@@ -880,15 +883,15 @@ export interface components {
         };
         CleanBody: {
             /**
-             * @description Delete drafts settled more than this many days ago; default: the server's setting
+             * @description Minimum age in days of the deleted drafts; default: the setting `draft.keep_days`
              * @default null
              */
             older_than_days?: number | null;
         };
-        /** @description A server or worker process of a cluster. */
+        /** @description Status of a server or worker process of a cluster. */
         ClusterNode: {
             abilities: components["schemas"]["NodeCapabilities"];
-            /** @description Number of sandboxes in use. */
+            /** @description Number of sandboxes of the node that are in use. */
             busy: number;
             /**
              * @description Ids of the runs whose leases the node holds.
@@ -899,64 +902,64 @@ export interface components {
             /** @description Unique id of the process. */
             id: string;
             /**
-             * @description Providers whose rate limits this node enforces for the whole cluster.
+             * @description Names of the providers whose rate limits this node enforces for the whole cluster.
              * @default []
              */
             keeps: string[];
             pid: number;
             role: components["schemas"]["NodeRole"];
-            /** @description Start time, in milliseconds since 1970. */
+            /** @description Time at which the process started, in milliseconds since 1970. */
             since: number;
-            /** @description Number of sandboxes that the node can use at once. */
+            /** @description Maximum number of sandboxes that the node uses at once. */
             slots: number;
-            /** @description Version of the cluster's data format. */
+            /** @description Version of the cluster's data format that the node uses. */
             speaks: number;
-            /** @description Version of assize. */
+            /** @description Version of assize that the node runs. */
             version: string;
         };
-        /** @description State of the configured cluster. */
+        /** @description Result of the checks on the configured cluster. */
         ClusterReport: {
             detail: string | null;
             servers: string;
-            /** @description Total number of sandboxes of these workers. */
+            /** @description Maximum number of sandboxes of these workers together; null if the check was skipped or failed. */
             slots: number | null;
             state: components["schemas"]["ClusterReportState"];
-            /** @description Number of workers that take jobs. */
+            /** @description Number of workers that accept jobs from this version of assize; null if the check was skipped or failed. */
             workers: number | null;
         };
         /** @enum {string} */
         ClusterReportState: "answers" | "fails" | "not_tried";
-        /** @description Status of a cluster. */
+        /** @description Status of a cluster: its nodes, queued jobs, stuck jobs and runs, and dead letters. */
         ClusterStatus: {
-            /** @description Number of sandboxes in use. */
+            /** @description Number of sandboxes that are in use. */
             busy: number;
-            /** @description Jobs that no worker can run, newest first. */
+            /** @description Jobs that no worker can execute, newest first. */
             dead_letters: components["schemas"]["DeadLetter"][];
             nodes: components["schemas"]["ClusterNode"][];
             queue: components["schemas"]["QueueStatus"][];
-            /** @description Number of runs that a process executes. */
+            /** @description Number of runs that a process is executing. */
             running: number;
-            /** @description Number of sandboxes that all workers together can run concurrently. */
+            /** @description Maximum number of sandboxes that all workers together run concurrently. */
             slots: number;
             streams: components["schemas"]["StreamStatus"][];
             stuck: components["schemas"]["StuckWork"][];
             /** @description Number of runs that wait for a worker. */
             waiting: number;
         };
-        /** @description Stored result of one execution. */
+        /** @description Stored result of one execution of a program. */
         CodeExecution: {
             /** @description The disk was full when the program ended. */
             disk_full: boolean;
             /** Format: double */
             duration_ms: number;
             exit_code: number | null;
-            /** @description Why the execution failed; `None` if it succeeded. */
+            /** @description Why the execution failed; null if it succeeded. */
             failure: components["schemas"]["CodeFailure"] | null;
-            /** @description Files that the program left, by name. */
+            /** @description Files that the program created, sorted by name. */
             files?: components["schemas"]["OutputFile"][];
             /** @description Fingerprint of the session's files before the program ran. */
             found?: components["schemas"]["Fingerprint"] | null;
-            /** @description Files that were not collected, with reasons. */
+            /** @description Descriptions of files that were not collected, with reasons. */
             not_taken?: string[];
             /**
              * @description A process in the sandbox was killed because memory ran out: the program itself if `signal` is 9, or a process
@@ -965,19 +968,20 @@ export interface components {
             out_of_memory: boolean;
             /** @description The output exceeded the limit and was truncated. */
             output_cut: boolean;
-            /** @description Peak memory use of the sandbox; of its largest process where the total is not measured. */
+            /** @description Peak memory use of the sandbox in bytes, or of its largest process if the total is not measured. */
             peak_memory_bytes: number;
             signal: number | null;
+            /** @description Standard error of the program, with invalid UTF-8 replaced. */
             stderr: string;
-            /** @description Standard output, with invalid UTF-8 replaced. */
+            /** @description Standard output of the program, with invalid UTF-8 replaced. */
             stdout: string;
-            /** @description Test report; `None` if there are no tests, or they did not finish. */
+            /** @description Report of the user's tests; null if there are no tests, or they did not finish. */
             tests?: components["schemas"]["TestReport"] | null;
             timed_out: boolean;
             /** @description The program ran in a pre-started interpreter. */
             warm: boolean;
         };
-        /** @description Why a program failed. */
+        /** @description Why an attempt of the code loop failed. */
         CodeFailure: {
             /** @constant */
             kind: "no_code";
@@ -1020,7 +1024,7 @@ export interface components {
             /** @constant */
             kind: "not_expected";
             /**
-             * @description Start of the actual output.
+             * @description Start of the program's actual output.
              * @default
              */
             printed: string;
@@ -1034,64 +1038,70 @@ export interface components {
             names: string;
             reason: string;
         };
-        /** @description Stored input of a code run, enough to resume it. Task, tests and input files are artifacts of the run. */
+        /** @description Stored input of a code run, from which it can be resumed. Task, tests and input files are artifacts of the run. */
         CodeInput: {
+            /** @description Number of programs that are written in parallel in each attempt. */
             candidates: number;
+            /** @description Text that the output must contain; between slashes, a regular expression. */
             expect: string | null;
             image: string | null;
             /** @description The requested isolation; a resumed run uses it unless the resume request overrides it. */
             isolation?: string | null;
             language: components["schemas"]["Language"];
             limits: components["schemas"]["SandboxLimits"];
+            /** @description Maximum number of attempts. */
             max_attempts: number;
             max_output_tokens: number;
             model: string;
-            /** @description Folder to copy the program's files to. */
+            /** @description Folder to which the files that the program created are copied. */
             out: string | null;
-            /** @description Packages that programs may use. */
+            /** @description Names of the packages that programs may use. */
             packages: string[];
             provider: string;
-            /** @description File to save the program in. */
+            /** @description File in which the program is saved. */
             save: string | null;
+            /** @description Name of the session whose files the programs use. */
             session: string | null;
             /** Format: double */
             temperature: number;
         };
-        /** @description Final result of the code loop. */
+        /** @description Final result of a code run. */
         CodeVerdict: {
-            /** @description Standard output of the program, if it succeeded. */
+            /** @description Standard output of the successful program; null if no attempt succeeded. */
             answer: string | null;
             /** @description Number of attempts. */
             attempts: number;
-            /** @description Program of the last attempt. */
+            /** @description Code of the last attempt's program; null if the model's answer contained no code. */
             code: string | null;
-            /** @description Why the last attempt failed. */
+            /** @description Why the last attempt failed; null if it succeeded. */
             error: string | null;
             /** @description All attempts, with code, execution and critique. */
             history: components["schemas"]["Attempt"][];
+            /** @description Tokens and cost of all model calls. */
             spent: components["schemas"]["CallTotals"];
+            /** @description Whether the last attempt succeeded. */
             success: boolean;
         };
         /** @description Company of a consultation. */
         ConsultCompany: {
-            /** @description Name, from the SEC's list or given by the user. */
+            /** @description Name of the company, from the SEC's list or given by the user. */
             name: string | null;
-            /** @description `None` for a private company, which has a name instead. */
+            /** @description Stock ticker; `None` for a private company, which has a name instead. */
             ticker?: components["schemas"]["Ticker"] | null;
         };
-        /** @description How a consultation differs from the run it was forked from. */
+        /** @description Change that a fork made to its parent run: the fork point and the new personas. */
         ConsultFork: {
             at: components["schemas"]["ForkPoint"];
-            /** @description Run it was forked from. */
+            /** @description Id of the parent run. */
             from: string;
-            /** @description New personas from that point on, by role: `critic`, `D1` and so on. */
+            /** @description New personas from the fork point on, by role: `critic`, `D1` and so on. */
             personas?: {
                 [key: string]: string;
             };
         };
-        /** @description Input stored with a run, to resume or fork it. Large parts are stored as artifacts. */
+        /** @description Input of a consultation, stored with its run to resume or fork the run. Large parts are stored as artifacts. */
         ConsultInput: {
-            /** @description Models that gave the reused answers, if they differ from the current ones. */
+            /** @description Provider and model that gave the reused answers, if they differ from the current ones. */
             answered_before_by?: string | null;
             /** @default false */
             blind_scores: boolean;
@@ -1103,7 +1113,7 @@ export interface components {
             limits: components["schemas"]["SandboxLimits"];
             max_output_tokens: number;
             model: string;
-            /** @description Other models of the same provider, by role. */
+            /** @description Models of roles that do not use the default model, by role. All models belong to the same provider. */
             models?: {
                 [key: string]: string;
             };
@@ -1117,13 +1127,13 @@ export interface components {
             synthetic: boolean;
             /** Format: double */
             temperature: number;
-            /** @description Changes against the runs it was forked from, the earliest first. */
+            /** @description Changes made by the forks that led to this run, the earliest first. */
             turnings?: components["schemas"]["ConsultFork"][];
         };
         /** @description Result of a consultation, with all its documents. */
         ConsultReport: {
             company: components["schemas"]["ConsultCompany"];
-            /** @description Ticker; null for a private company. */
+            /** @description Ticker of the company; null for a private company. */
             company_ticker: string | null;
             f1_financial_inference: string;
             f2_trend_inference: string;
@@ -1131,12 +1141,12 @@ export interface components {
             figures?: components["schemas"]["Figure"][];
             financial_data_raw: string;
             flags: components["schemas"]["Flag"][];
-            /** @description When and how the report was made, if known. */
+            /** @description When and how the report was created, if known. */
             made?: components["schemas"]["ReportOrigin"] | null;
             move_suggestions: components["schemas"]["MoveSuggestion"][];
             news_data_raw: string;
             other_moves: components["schemas"]["RankedMove"][];
-            /** @description Verdicts by move, with their conversations. */
+            /** @description Verdict of each debated move, with its conversations. */
             policy_scores: components["schemas"]["DebateVerdict"][];
             recommended_moves: components["schemas"]["RankedMove"][];
             spent: components["schemas"]["CallTotals"];
@@ -1147,7 +1157,7 @@ export interface components {
             /** @description Documents about the company */
             files?: components["schemas"]["Upload"][];
             image?: string | null;
-            /** @description Models that override the default, by role such as critic or D1 */
+            /** @description Models that replace the default model, by role such as `critic` or `D1` */
             models?: {
                 [key: string]: string;
             };
@@ -1156,22 +1166,22 @@ export interface components {
              * @default 3
              */
             moves?: number;
-            /** @description Name of a private company; either this or `ticker` */
+            /** @description Name of a private company; a request has either `name` or `ticker` */
             name?: string | null;
-            /** @description Maximum number of concurrent debates */
+            /** @description Maximum number of moves that are debated concurrently */
             parallel_moves?: number | null;
-            /** @description Personas of the roles, in the format of `assize consult --export-personas` */
+            /** @description Personas of the roles, in the TOML format that `assize consult --export-personas` writes */
             personas?: string | null;
-            /** @description Name of a folder of the server with documents about the company (`assize serve --root`) */
+            /** @description Name of a folder on the server (`assize serve --root`) that contains documents about the company */
             root?: string | null;
             /** @default 10 */
             rounds?: number;
             settings?: components["schemas"]["RequestSettings"];
-            /** @description Sources of data about the company; without any, and without files, the model makes synthetic data */
+            /** @description Sources of data about the company. Without sources, `files` and `root`, the model generates synthetic data */
             sources?: components["schemas"]["SourceKind"][];
-            /** @description Ticker of a listed company; either this or `name` */
+            /** @description Ticker symbol of a listed company; a request has either `ticker` or `name` */
             ticker?: string | null;
-            /** @description Confirm a cost above the limit that needs confirmation */
+            /** @description Start the consultation even if its estimated cost exceeds the setting `consult.confirm_above` */
             yes?: boolean;
         };
         /** @description One entry of a conversation. */
@@ -1179,47 +1189,47 @@ export interface components {
             content: string;
             /** @description Whether the answer was truncated at the token limit. */
             cut_off?: boolean;
-            /** @description `critic`, `D1`, `D2` and so on. */
+            /** @description Role that wrote the entry: `critic`, `D1`, `D2` and so on. */
             role: string;
             round: number;
         };
         /**
          * @description Cost of a call: a known amount, free because the model runs locally, or unknown.
          *
-         *     A model without a configured price costs [`Cost::Unknown`], never 0.
+         *     If the price of a model is not known, the cost is [`Cost::Unknown`], never 0.
          */
         Cost: "unknown" | {
             nano_usd: components["schemas"]["Money"];
         } | "local";
-        /** @description New token with its secret text, which is returned only once. */
+        /** @description New scoped token with its secret text. Only the response to the creation contains the secret text. */
         CreatedToken: {
-            /** @description Milliseconds since 1970 */
+            /** @description Time of creation, in milliseconds since 1970 */
             created: number;
-            /** @description Milliseconds since 1970 */
+            /** @description Time at which the token expires, in milliseconds since 1970 */
             expires: number;
             id: string;
-            /** @description Path of the MCP endpoint on this server */
+            /** @description Path of the MCP endpoint on this server that the token grants access to */
             path: string;
-            /** @description `drafts/NAME` or `code` */
+            /** @description What the token grants access to: `drafts/NAME` or `code` */
             scope: string;
             token: string;
         };
-        /** @description Sandbox to create. */
+        /** @description Request body that creates a long-lived sandbox. */
         CreateSandbox: {
             image?: string | null;
             labels?: {
                 [key: string]: string;
             };
-            /** @description Lower-case letters, digits and `-` */
+            /** @description Name of the sandbox: lower-case letters, digits and `-` */
             name: string;
             region?: string | null;
             settings?: components["schemas"]["RequestSettings"];
-            /** @description Lifetime in seconds; default: one hour */
+            /** @description Lifetime of the sandbox in seconds; default: one hour */
             ttl_seconds?: number | null;
         };
-        /** @description Token to create. */
+        /** @description Request body that creates a scoped token. */
         CreateToken: {
-            /** @description `drafts/NAME` for the draft tools of a workspace, or `code` for code execution */
+            /** @description What the token grants access to: `drafts/NAME` for the draft tools of a workspace, or `code` for code execution */
             scope: string;
             /** @description Seconds until the token expires; default: 30 days */
             ttl_seconds?: number | null;
@@ -1231,35 +1241,35 @@ export interface components {
             /** @description What to change, in the same order. */
             suggested_fixes: string[];
         };
-        /** @description A message that was removed from the queue because no worker can run it. */
+        /** @description Dead letter: a message that was removed from the queue because no worker can execute it. */
         DeadLetter: {
-            /** @description Number of deliveries. */
+            /** @description Number of times that the message was delivered to a worker. */
             deliveries: number;
-            /** @description Beginning of the payload, as text. */
+            /** @description Beginning of the message's payload, as text. */
             payload: string;
-            /** @description Size of the whole payload, in bytes. */
+            /** @description Size of the message's whole payload, in bytes. */
             payload_bytes: number;
-            /** @description Why no worker can run it. */
+            /** @description Why no worker can execute the message. */
             reason: string;
             /** @description NATS subject of the message. */
             subject: string;
-            /** @description When the message was moved to the list, in milliseconds since 1970. */
+            /** @description Time at which the message was moved to the list, in milliseconds since 1970. */
             time: number;
         };
-        /** @description Input stored with a run, to resume or fork it. The move is stored as an artifact. */
+        /** @description Input of a debate, stored with its run to resume or fork the run. The move is stored as an artifact. */
         DebateInput: {
-            /** @description Model that answered the earlier rounds, if it differs from the current one. */
+            /** @description Provider and model that answered the earlier rounds, if they differ from the current ones. */
             answered_before_by: string | null;
             /** @description Round from which a fork repeats the calls. */
             at: number | null;
-            /** @description Persona changes, each from a round on. */
+            /** @description Persona changes; each change applies from a given round on. */
             changes?: components["schemas"]["PersonaChange"][];
             context_window: number | null;
             image?: string | null;
             /** @description Requested isolation; it also applies when the run is resumed, unless another is requested then. */
             isolation?: string | null;
             /**
-             * @description Limits of its sandbox.
+             * @description Resource limits of the sandbox in which the debate runs.
              * @default {
              *       "memory": 268435456,
              *       "cpu_millis": 500,
@@ -1296,7 +1306,7 @@ export interface components {
                 [key: string]: components["schemas"]["JudgeScore"];
             };
             /**
-             * @description Caveats of the verdict.
+             * @description Caveats about the verdict.
              * @default []
              */
             flags: components["schemas"]["Flag"][];
@@ -1326,7 +1336,7 @@ export interface components {
             total_score: number;
         };
         DebateStart: {
-            /** @description Text of the move, in Markdown or as plain text */
+            /** @description Text of the move to debate, in Markdown or as plain text */
             document: string;
             /** @description Container image of the sandbox */
             image?: string | null;
@@ -1334,7 +1344,7 @@ export interface components {
             settings?: components["schemas"]["RequestSettings"];
             ticker?: string | null;
         };
-        /** @description The outcome of a debate. */
+        /** @description Verdict of a debate: the scores of all decision makers, and failures that affected them. */
         DebateVerdict: {
             /**
              * @description Names of the decision makers by id.
@@ -1367,29 +1377,29 @@ export interface components {
             /** @description Sum of all scores, at most `out_of`. */
             total_score: number;
         };
-        /** @description Report on the providers, sandboxes and the cluster of this machine. */
+        /** @description Report on the providers, the sandbox backends and the cluster that this machine can use. */
         DoctorReport: {
             arch: string;
-            /** @description Null if no cluster is configured. */
+            /** @description Report on the cluster; null if no cluster is configured. */
             cluster: components["schemas"]["ClusterReport"] | null;
-            /** @description Order in which providers are tried if none is configured. */
+            /** @description Order in which providers are tried if the settings name no provider. */
             order: string[];
             os: string;
             /** @description Date of the built-in price table. */
             prices_as_of: string;
             providers: components["schemas"]["ProviderReport"][];
             sandboxes: components["schemas"]["SandboxesReport"];
-            /** @description Name of the provider in use, or `rehearsal`. */
+            /** @description Name of the provider that new runs use, or `rehearsal`. */
             used: string;
             version: string;
-            /** @description Why this provider is used. */
+            /** @description Why new runs use this provider. */
             why: string;
-            /** @description Settings of an untrusted project. */
+            /** @description Settings that are not applied because the project folder that sets them is not trusted. */
             withheld: components["schemas"]["WithheldSetting"][];
         };
         DraftView: {
             content: string;
-            /** @description Unified diff against the file when the draft was created */
+            /** @description Unified diff between the file at the time the draft was created and the draft */
             diff: string;
             draft: components["schemas"]["OpenDraft"];
         };
@@ -1397,7 +1407,7 @@ export interface components {
             nanos: number;
             secs: number;
         };
-        /** @description How each limit is enforced, as text for users. */
+        /** @description Description for users of how each sandbox limit is enforced. */
         Enforcement: {
             cpu: string;
             disk: string;
@@ -1418,66 +1428,74 @@ export interface components {
         /** @description Estimated usage and cost of a run. */
         EstimateView: {
             calls: number;
-            /** @description Length of the longest chain of sequential calls */
+            /** @description Number of model calls in the longest sequence of calls that wait for each other */
             calls_in_a_row: number;
             /**
              * Format: double
-             * @description Cost in dollars if the provider caches prompts
+             * @description Estimated cost in dollars if the provider caches prompts; null if the price of the model is unknown
              */
             cost_cached_usd: number | null;
-            /** @description `local` if the model runs on the user's own server at no cost */
+            /** @description `local` if the cost is zero because the model runs on the user's own server */
             cost_note?: string | null;
             /**
              * Format: double
-             * @description In dollars; null if the price is unknown
+             * @description Estimated cost in dollars without prompt caching; null if the price of the model is unknown
              */
             cost_usd: number | null;
             input_tokens: number;
             output_tokens: number;
             rehearsal: boolean;
         };
-        /** @description Stored input of an evaluation, enough to resume it. The problems are an artifact of the run. */
+        /** @description Stored input of an evaluation, from which it can be resumed. The problems are an artifact of the run. */
         EvalInput: {
             image: string | null;
             /** @description The requested isolation; a resumed run uses it unless the resume request overrides it. */
             isolation?: string | null;
             limits: components["schemas"]["SandboxLimits"];
+            /** @description Maximum number of attempts per sample. */
             max_attempts: number;
             max_output_tokens: number;
             model: string;
             provider: string;
+            /** @description Number of times that each problem is solved. */
             samples: number;
             /** Format: double */
             temperature: number;
         };
-        /** @description Results of one problem. */
+        /** @description Results of all samples of one problem. */
         EvalOutcome: {
             samples: components["schemas"]["EvalSample"][];
             task_id: string;
         };
         /** @description Report of an evaluation. */
         EvalReport: {
+            /** @description Maximum number of attempts per sample. */
             max_attempts: number;
             /**
-             * @description Provider and model.
+             * @description Names of the provider and of the model.
              * @default
              */
             model: string;
-            /** @description Pass rates from 0 to 1 for one sample. */
+            /** @description Probabilities from 0 to 1 that one sample passes. */
             pass_at_1: components["schemas"]["PassShares"];
-            /** @description Pass rates from 0 to 1 that at least one of all samples passes; null with one sample. */
+            /** @description Probabilities from 0 to 1 that at least one of all samples of a problem passes; null with one sample. */
             pass_at_k: components["schemas"]["PassShares"] | null;
+            /** @description Number of problems. */
             problems: number;
             /** @description Results of all samples, by problem. */
             results: components["schemas"]["EvalOutcome"][];
+            /** @description Number of samples per problem. */
             samples: number;
+            /** @description Tokens and cost of all model calls. */
             spent: components["schemas"]["CallTotals"];
-            /** @description Problems that no sample solved. */
+            /** @description Ids of the problems that no sample solved. */
             unsolved: string[];
         };
-        /** @description Result of one sample of one problem. */
+        /** @description Result of one sample: one run of the code loop on one problem. */
         EvalSample: {
+            /** @description Number of attempts. */
             attempts: number;
+            /** @description Why the last attempt failed; null if it passed. */
             error: components["schemas"]["CodeFailure"] | null;
             /** @description Whether the first attempt passed. */
             first: boolean;
@@ -1491,13 +1509,16 @@ export interface components {
             /** @description Name of the problem set */
             name: string;
             parallel?: number | null;
-            /** @description Problems, one JSON object per line: task_id, prompt, entry_point, test, canonical_solution */
+            /**
+             * @description Problems of the set, one JSON object per line with the fields task_id, prompt, entry_point, test and
+             *     canonical_solution
+             */
             problems: string;
             /** @default 1 */
             samples?: number;
             settings?: components["schemas"]["RequestSettings"];
         };
-        /** @description Code to run once. */
+        /** @description Request body with a program to run once in a new sandbox. */
         ExecBody: {
             /** @description Command-line arguments of the program */
             arguments?: string[];
@@ -1505,59 +1526,60 @@ export interface components {
             env?: {
                 [key: string]: string;
             };
-            /** @description Input files, placed in the working folder of the program */
+            /** @description Input files, copied to the working folder of the program */
             files?: components["schemas"]["Upload"][];
             image?: string | null;
-            /** @description Return the files that the program leaves */
+            /** @description Return the files that the program writes to its working folder */
             keep_files?: boolean;
             language?: components["schemas"]["LanguageName"];
             settings?: components["schemas"]["RequestSettings"];
             /** @description Standard input of the program */
             stdin?: string | null;
         };
-        /** @description File that a program left. */
+        /** @description File that a program wrote to its working folder. */
         ExecFile: {
             base64: string;
             name: string;
         };
-        /** @description Outcome of a program. */
+        /** @description Outcome of a program that ran in a sandbox. */
         ExecResult: {
             disk_full: boolean;
             /** Format: double */
             duration_ms: number;
             exit_code: number | null;
             files: components["schemas"]["ExecFile"][];
-            /** @description Backend of the sandbox, and why it was chosen */
+            /** @description Backend of the sandbox; for `/api/exec` also why the backend was chosen */
             isolation: string;
-            /** @description Files that the program left and that are not returned, with reasons */
+            /** @description Files that the program wrote but the response does not contain, each with the reason */
             not_taken: string[];
             out_of_memory: boolean;
             output_cut: boolean;
-            /** @description Peak memory of the sandbox since it was created */
+            /** @description Peak memory usage of the sandbox since the sandbox was created */
             peak_memory_bytes: number;
             signal: number | null;
             stderr: string;
             stdout: string;
             timed_out: boolean;
         };
+        /** @description A test that failed. */
         FailedTest: {
-            /** @description End of the error message. */
+            /** @description Error message of the test; of a long message only the end. */
             error: string;
             name: string;
         };
-        /** @description One number with a traceable origin. */
+        /** @description One financial figure with a traceable origin. */
         Figure: {
-            /** @description Date for which it holds. */
+            /** @description Last day of the period of the figure. */
             as_of: string;
             /** @description The measure, such as `revenue` or `gross margin`. */
             name: string;
             period: components["schemas"]["FigurePeriod"];
             /**
              * Format: double
-             * @description Earlier value, if it was restated.
+             * @description Value in an earlier filing, if a later filing restated the figure.
              */
             restated_from?: number | null;
-            /** @description The filing it comes from, or how it was computed. */
+            /** @description Filing that contains the figure, or how the figure was computed. */
             source: components["schemas"]["FigureSource"];
             unit: components["schemas"]["FigureUnit"];
             /** Format: double */
@@ -1592,9 +1614,9 @@ export interface components {
         } | "percent" | "times";
         /** @description Diff of one file of a submission. */
         FileDiff: {
-            /** @description Diff of the file since the draft was created; null if it is unchanged. */
+            /** @description Unified diff of the changes to the file since the draft was created; null if there are none. */
             changed_meanwhile: string | null;
-            /** @description Unified diff; null once the copies are deleted. */
+            /** @description Unified diff from the old to the proposed content; null after a cleanup deleted the stored contents. */
             diff: string | null;
             path: string;
         };
@@ -1609,23 +1631,23 @@ export interface components {
         /** @description SHA-256 of a request or other content, displayed as 64 hexadecimal digits. */
         Fingerprint: string;
         /**
-         * @description A repair that was needed to parse an answer.
+         * @description A repair that was needed to parse a model's answer.
          * @enum {string}
          */
         Fix: "code_fence" | "surrounding_text" | "thinking" | "invisible_characters" | "comments" | "trailing_comma" | "quotes" | "unquoted_key" | "literal" | "number_format" | "raw_control_characters" | "bad_escape" | "repeated_key" | "retyped" | "key_spelling";
-        /** @description Caveat for readers of the report. */
+        /** @description Caveat about a report or about one of its moves, shown to readers. */
         Flag: {
             kind: components["schemas"]["FlagKind"];
             message: string;
-            /** @description Move it applies to; `None` for the whole report. */
+            /** @description Id of the move that the caveat applies to; `None` for the whole report. */
             move_id?: string | null;
         };
-        /** @description Kind of a flag. */
+        /** @description Kind of a caveat about a report. */
         FlagKind: ("company_not_verified" | "synthetic" | "rehearsal" | "tie" | "unsupported_figure" | "unresolved_citation") | "source" | "moves" | "partial" | "repaired" | "no_isolation" | "weaker_isolation" | "forked" | "not_debated" | "assumed";
         /** @description Entry of a folder in a sandbox. */
         FolderItem: {
             bytes: number;
-            /** @description file, folder, link or other */
+            /** @description Type of the entry: file, folder, link or other */
             kind: string;
             name: string;
         };
@@ -1634,25 +1656,25 @@ export interface components {
         };
         ForkBody: {
             /**
-             * @description Point from which all model calls are repeated: a round such as `round-4`, or in a consultation a round of one
-             *     move such as `m3/round-4`. Default: unchanged prompts reuse their recorded answers
+             * @description Point from which the fork repeats all model calls: a round such as `round-4`, or in a consultation a round of
+             *     one move such as `m3/round-4`. If omitted, every unchanged prompt reuses its recorded answer
              * @default null
              */
             at?: string | null;
             /**
-             * @description Debate only: new text of the move
+             * @description New text of the move; only for the fork of a debate
              * @default null
              */
             document?: string | null;
             /**
-             * @description Consultation only: new models, by role
+             * @description New models, by role; only for the fork of a consultation
              * @default {}
              */
             models?: {
                 [key: string]: string;
             };
             /**
-             * @description Debate only: new number of rounds
+             * @description New number of rounds; only for the fork of a debate
              * @default null
              */
             rounds?: number | null;
@@ -1675,34 +1697,34 @@ export interface components {
              */
             settings?: components["schemas"]["RequestSettings"];
             /**
-             * @description New personas from that point on, by role: `critic`, `D1` and so on
+             * @description New personas by role (`critic`, `D1` and so on), used from the point `at` on; requires `at`
              * @default {}
              */
             told?: {
                 [key: string]: string;
             };
             /**
-             * @description Confirm a cost above the limit that needs confirmation
+             * @description Start the fork even if its estimated cost exceeds the setting `consult.confirm_above`
              * @default false
              */
             yes?: boolean;
         };
-        /** @description Fork point: a round, in the debate of one move or of all. */
+        /** @description Fork point: a round, either in the debate of one move or in the debates of all moves. */
         ForkPoint: string;
         /**
          * @description The gate's verdict on a submission.
          * @enum {string}
          */
         GateVerdict: "accepted" | "rejected" | "escalated";
-        /** @description A figure found in a source. */
+        /** @description A figure of a move that was found in a source document. */
         GroundedFigure: {
-            /** @description Whether the contexts share words. If not, the numbers may be equal by chance. */
+            /** @description Whether the contexts in the move and in the source share words. If not, the numbers may be equal by chance. */
             alike: boolean;
             /** @description The figure as written in the move. */
             figure: string;
-            /** @description Context of the figure in the source. */
+            /** @description Context of the figure in the source document: its line, or its row and column in a table. */
             place: string;
-            /** @description Name of the source. */
+            /** @description Title of the source document. */
             source: string;
         };
         HealthView: {
@@ -1751,26 +1773,34 @@ export interface components {
         Language: "python" | "bash" | "javascript";
         /** @enum {string} */
         LanguageName: "python" | "bash" | "javascript";
-        /** @description Result of checking the log. */
+        /** @description Result of checking the audit log of a workspace. */
         LogCheck: {
-            /** @description Occasions when the log in the workspace was too short and was completed. */
+            /** @description Repairs of the log file in the workspace: it was too short, and the missing lines were appended. */
             completed: components["schemas"]["LogCompletion"][];
-            /** @description Number of entries in the store, of all workspaces. */
+            /** @description Number of audit log entries of all workspaces in the store. */
             entries: number;
-            /** @description Current head of the log as `ID:HASH`; a later check can confirm that the log still contains it. */
+            /** @description Current head of the log as `ID:HASH`; a later check can confirm that the log still contains this entry. */
             head: string | null;
+            /** @description Whether the check found no problem. */
             intact: boolean;
+            /** @description Number of audit log entries of this workspace. */
             of_workspace: number;
-            /** @description Problems found. */
+            /** @description Descriptions of the problems that the check found. */
             wrong: string[];
         };
-        /** @description One completion of the log in the workspace. */
+        /** @description One repair of the log file in the workspace, which was too short. */
         LogCompletion: {
+            /** @description Id of the log entry that records the repair. */
             entry: number;
+            /** @description Number of lines that the repair appended. */
             lines_added: number;
+            /** @description Number of complete lines of the log file before the repair. */
             lines_there: number;
         };
-        /** @description Entry of the audit log, chained to the previous entry by its hash. The `action` determines the fields of `detail`. */
+        /**
+         * @description Entry of the audit log. Each entry contains the hash of the previous entry. The value of `action` determines the
+         *     fields of `detail`.
+         */
         LogEntry: {
             action: string;
             actor: string;
@@ -1778,14 +1808,14 @@ export interface components {
             detail: unknown;
             hash: components["schemas"]["Fingerprint"];
             id: number;
-            /** @description Hash of the previous entry; all zeros for the first. */
+            /** @description Hash of the previous audit entry; all zeros for the first entry of the log. */
             previous: components["schemas"]["Fingerprint"];
             subject: string;
         } & ({
             /** @constant */
             action: "requested";
             detail: {
-                /** @description Hash of the file's content, if the file exists. */
+                /** @description Hash of the file's content; null if the file does not exist. */
                 before: components["schemas"]["Fingerprint"] | null;
                 draft: string;
                 path: string;
@@ -1797,7 +1827,7 @@ export interface components {
             action: "submitted";
             detail: {
                 files: components["schemas"]["ProposedFile"][];
-                /** @description Idempotency key: a second entry with the same key is the same submission. */
+                /** @description Idempotency key: a second entry with the same key does not create a second submission. */
                 key?: string | null;
                 policy: components["schemas"]["Fingerprint"];
                 summary: string;
@@ -1807,12 +1837,12 @@ export interface components {
             /** @constant */
             action: "decided";
             detail: {
-                /** @description Files to replace. */
+                /** @description Files that will be replaced; empty unless the verdict is `accepted`. */
                 files: components["schemas"]["ReplacedFile"][];
                 policy: components["schemas"]["Fingerprint"];
                 reasons: components["schemas"]["Reason"][];
                 submission: number;
-                /** @description Whether the response to the agent's call reports the verdict; otherwise a message does. */
+                /** @description Whether the response to the agent's call reports the verdict; if false, a later message reports it. */
                 told: boolean;
                 verdict: components["schemas"]["GateVerdict"];
                 verified?: components["schemas"]["VerifyResult"] | null;
@@ -1894,28 +1924,28 @@ export interface components {
                 name: string;
             };
         });
-        /** @description Masked API key, and where it was found. */
+        /** @description API key with most characters masked, and the source that it was read from. */
         MaskedKey: {
             from: string;
             masked: string;
         };
         /** @description An amount of US dollars, stored as whole nano-dollars. */
         Money: number;
-        /** @description A move with its document for the debate and the results of its checks. */
+        /** @description A proposed move, with its document for the debate and the checks of its citations and figures. */
         MoveSuggestion: {
             /** @description What is done first, second and so on, each with who does it. */
             actions: string[];
-            /** @description Id of the analyst who proposed it; `persona` is the name. */
+            /** @description Id of the analyst who proposed the move; `persona` is the analyst's name. */
             agent_id: string;
             /** @description The findings that it rests on, by their numbers, such as F1.2. */
             citations: string[];
-            /** @description Findings it cites, with their titles. */
+            /** @description Findings that the move cites, with their titles. */
             cited?: components["schemas"]["CitedFinding"][];
-            /** @description Document for the debate. */
+            /** @description Document of the move that is debated, as Markdown. */
             content: string;
             /** @description What it costs, in money and attention; an estimate of yours, and said so. */
             cost: string;
-            /** @description Figures found in a source. */
+            /** @description Figures of the move that were found in a source document. */
             figures?: components["schemas"]["GroundedFigure"][];
             /** @description Id of the move: `m1`, `m2` and so on. */
             move_id: string;
@@ -1928,12 +1958,12 @@ export interface components {
             timeline: string;
             /** @description What is done, in at most twelve words. */
             title: string;
-            /** @description Citations of unknown findings. */
+            /** @description Citations in the move that match no finding. */
             unresolved_citations?: string[];
-            /** @description Figures found in no source. */
+            /** @description Figures of the move that were found in no source document. */
             unsupported_figures?: string[];
         };
-        /** @description What a worker offers. */
+        /** @description Capabilities that a worker offers to jobs. */
         NodeCapabilities: {
             isolations: string[];
             labels: {
@@ -1945,41 +1975,51 @@ export interface components {
         };
         /** @enum {string} */
         NodeRole: "server" | "worker";
-        /** @description A draft that was requested and not settled. */
+        /** @description A draft that an agent requested and that is not decided on yet. */
         OpenDraft: {
+            /** @description Hash of the content from which the draft was created; null for a new file. */
             before: components["schemas"]["Fingerprint"] | null;
             /** @description File name in the drafts folder. */
             name: string;
             path: string;
-            /** @description When it was requested, in milliseconds since 1970. */
+            /** @description When the draft was requested, in milliseconds since 1970. */
             since: number;
-            /** @description The waiting submission that contains it. */
+            /** @description Number of the waiting submission that contains the draft; null if the draft is not submitted. */
             submission: number | null;
             task: components["schemas"]["TaskId"];
         };
         OpenDrafts: {
             drafts: components["schemas"]["OpenDraft"][];
         };
-        /** @description File that a program left; its content is stored under its hash. */
+        /** @description File that a program created; its content is stored under its hash. */
         OutputFile: {
+            /** @description Size in bytes. */
             bytes: number;
+            /** @description Path relative to the program's working folder. */
             name: string;
+            /** @description Hash of the content. */
             sha256: components["schemas"]["Fingerprint"];
         };
         /** @description Why a conversation ended early. */
         PartialConversation: {
-            /** @description Number of rounds in which both sides spoke. */
+            /** @description Number of rounds in which both the critic and the decision maker wrote an entry. */
             completed_rounds: number;
             error: string;
         };
-        /** @description Pass rates of the first attempt alone, and with retries. */
+        /** @description Pass rates of an evaluation, from 0 to 1. */
         PassShares: {
-            /** Format: double */
+            /**
+             * Format: double
+             * @description Pass rate if only the first attempt of each sample counts.
+             */
             first_attempt: number;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description Pass rate if all attempts of each sample count.
+             */
             with_retries: number;
         };
-        /** @description Personas replaced from a round on. */
+        /** @description Personas that are replaced from a given round on. */
         PersonaChange: {
             from_round: number;
             /** @description New personas by role: `critic`, `D1` and so on. */
@@ -1987,63 +2027,67 @@ export interface components {
                 [key: string]: string;
             };
         };
-        /** @description Everything that the gate's decisions depend on. Its fingerprint is recorded with every decision. */
+        /** @description Policy of the gate: limits and rules that its decisions depend on. Each decision records the policy's fingerprint. */
         Policy: {
-            /** @description Files that may be changed; all if absent. */
+            /** @description Patterns of files that the task may change; all files if absent. */
             allowed: string[] | null;
-            /** @description Maximum size of a file and of a draft in bytes. */
+            /** @description Maximum size of a file and of a draft, in bytes. */
             max_bytes: number;
             /**
              * Format: double
-             * @description Maximum share of a file's lines that may be removed or replaced.
+             * @description Maximum share of a file's lines that a draft may remove or replace, from 0 to 1.
              */
             max_deletion: number;
-            /** @description Maximum number of files of one task. */
+            /** @description Maximum number of files that one task may change. */
             max_files: number;
-            /** @description Maximum number of lines that a draft may add and remove. */
+            /** @description Maximum number of lines that a draft may add and remove, counted together. */
             max_lines: number;
-            /** @description Files whose changes always need a reviewer, in addition to the built-in ones. */
+            /** @description Patterns of files whose changes always need a reviewer, in addition to the built-in patterns. */
             protected: string[];
-            /** @description Files that agents may read although their names suggest secrets. */
+            /** @description Patterns of files that agents may read although their names suggest secrets. */
             readable: string[];
             review: components["schemas"]["Review"];
-            /** @description The only task that may be worked on. */
+            /** @description Id of the only task that may change files; any task if absent. */
             task: string | null;
-            /** @description Commands that must pass: those of the settings and that of the contract. */
+            /** @description Verification commands that must succeed: those of the settings, and that of the contract. */
             verify: components["schemas"]["VerifyCommand"][];
-            /** @description Limits of a verification. */
+            /** @description Upper limits of the verification commands. */
             verify_most: components["schemas"]["VerifyLimits"];
         };
-        /** @description Problem details of a request that failed. */
+        /** @description Problem details (RFC 9457) of a request that failed. */
         Problem: {
-            /** @description Why this request failed */
+            /** @description Why the request failed */
             detail: string;
-            /** @description How to fix it */
+            /** @description What the client or the operator can do about the problem */
             hint?: string | null;
             status: number;
             title: string;
             /** @description URI reference that identifies the kind of problem */
             type: string;
         };
-        /** @description A file of a submission. */
+        /** @description One file of a submission. */
         ProposedFile: {
+            /** @description Number of added lines. */
             added: number;
+            /** @description Hash of the proposed content. */
             after: components["schemas"]["Fingerprint"];
+            /** @description Hash of the old content; null for a new file. */
             before: components["schemas"]["Fingerprint"] | null;
-            /** @description File name in the drafts folder; `None` for a change that an agent without tools wrote as text. */
+            /** @description Name of the draft in the drafts folder; null for a change that an agent without tools wrote as text. */
             draft?: string | null;
-            /** @description Permissions of the draft. */
+            /** @description Unix permission bits of the draft. */
             draft_mode: number;
             path: string;
+            /** @description Number of removed lines. */
             removed: number;
         };
-        /** @description How an answer was obtained: the step of parsing that succeeded. */
+        /** @description How a typed answer was obtained: the parsing step that succeeded. */
         Provenance: ("native" | "parsed") | {
             repaired: components["schemas"]["Fix"][];
         } | {
             reasked: components["schemas"]["Fix"][];
         } | "extracted" | "defaulted";
-        /** @description State of one provider. */
+        /** @description Result of the checks on one provider. */
         ProviderReport: {
             base_url: string;
             detail: string | null;
@@ -2054,21 +2098,21 @@ export interface components {
         };
         /** @enum {string} */
         ProviderState: "answers" | "fails" | "no_key" | "not_tried";
-        /** @description Queued jobs with the same requirements. */
+        /** @description Number of queued jobs with the same requirements, and of the workers that can execute them. */
         QueueStatus: {
-            /** @description How many of `under_way` were redelivered at least once. */
+            /** @description Number of jobs in `under_way` that were redelivered at least once. */
             again: number;
             needs: components["schemas"]["WorkNeeds"];
-            /** @description Jobs that are delivered and not finished. */
+            /** @description Number of jobs that were delivered to a worker and are not done. */
             under_way: number;
-            /** @description Jobs that were never delivered. */
+            /** @description Number of jobs that were never delivered to a worker. */
             waiting: number;
             /** @description Number of workers that meet the requirements. */
             workers: number;
         };
         /** @description A move with its rank. */
         RankedMove: {
-            /** @description Score before the debate, if requested. */
+            /** @description Total score that the judges gave before the debate, if requested. */
             blind_score?: number | null;
             /** @description Share of new words in the debate, by round. */
             drift?: components["schemas"]["RoundDrift"][];
@@ -2079,21 +2123,21 @@ export interface components {
             title: string;
             total_score: number;
         };
-        /** @description A reason against a draft. */
+        /** @description Reason of the gate against a draft: a finding of one rule. */
         Reason: {
             effect: components["schemas"]["ReasonEffect"];
             file: string;
             line?: number | null;
-            /** @description Description of the finding. */
+            /** @description Description of the finding, for people and agents. */
             message: string;
-            /** @description Rule name, such as `secret/github-token` or `scope`. */
+            /** @description Name of the rule that the draft violates, such as `secret/github-token` or `scope/lines`. */
             rule: string;
-            /** @description Advice to the agent. */
+            /** @description Advice to the agent: how to fix the finding. Empty if there is none. */
             what_to_do: string;
         };
-        /** @description Effect of a reason on a draft. */
+        /** @description Effect that a reason of the gate has on a draft. */
         ReasonEffect: "escalate" | "reject";
-        /** @description View of a journal record, with its outcome as JSON. */
+        /** @description Journal record of a run, with the outcome as JSON. */
         RecordView: {
             key: string;
             request: components["schemas"]["Fingerprint"];
@@ -2104,56 +2148,57 @@ export interface components {
         });
         RejectBody: {
             /**
-             * @description Reason that the agent gets
+             * @description Reason for the rejection, which the agent receives
              * @default
              */
             reason?: string;
         };
-        /** @description Replacement of one file's content; `None` means that the file does not exist. */
+        /** @description Replacement of one file: the hashes of its content before and after the change; `None` if the file does not exist. */
         ReplacedFile: {
             after: components["schemas"]["Fingerprint"] | null;
             before: components["schemas"]["Fingerprint"] | null;
             path: string;
         };
-        /** @description When and how a report was made. */
+        /** @description When and how a report was created. */
         ReportOrigin: {
             /** @description Isolation of the debates. */
             isolation: string;
             model: string;
-            /** @description Models of single roles, where they differ. */
+            /** @description Models of roles that did not use the default model, by role. */
             models?: {
                 [key: string]: string;
             };
-            /** @description Date, such as `2026-11-15`. */
+            /** @description Date on which the report was created, such as `2026-11-15`. */
             on: string;
             provider: string;
             run: string;
         };
         /**
-         * @description Settings for this request only. A request cannot exceed the amounts, nor weaken the isolation, that the operator has
-         *     set; it can override defaults. The schema has the bounds that are in force.
+         * @description Settings that apply to this request only. A request can override defaults, but it can neither exceed a limit nor
+         *     weaken the isolation that the operator has set. The bounds in this schema are those that the server enforces.
          */
         RequestSettings: {
             cpus?: number | null;
-            /** @description With a unit, such as 64M */
+            /** @description Disk limit of the sandbox with a unit, such as 64M */
             disk?: string | null;
             /**
-             * @description auto, jail, docker, microvm or at-least=NAME
+             * @description Sandbox backend: auto, jail, docker, microvm or at-least=NAME
              * @enum {string|null}
              */
             isolation?: "auto" | "jail" | "docker" | "microvm" | "at-least=jail" | "at-least=docker" | "at-least=microvm" | null;
-            /** @description In dollars */
+            /** @description Maximum cost of the run in dollars */
             max_cost?: number | null;
             max_output_tokens?: number | null;
+            /** @description Maximum number of tokens that the run may use */
             max_tokens?: number | null;
-            /** @description With a unit, such as 256M */
+            /** @description Memory limit of the sandbox with a unit, such as 256M */
             memory?: string | null;
             model?: string | null;
-            /** @description Bytes kept of standard output and of standard error, with a unit */
+            /** @description Maximum size of standard output, and of standard error, with a unit such as 64K; longer output is truncated */
             output?: string | null;
             processes?: number | null;
             /**
-             * @description anthropic, openai, google, groq, openrouter, ollama, or rehearsal (offline, no model)
+             * @description Provider: anthropic, openai, google, groq, openrouter, ollama, or rehearsal (offline, without a model)
              * @enum {string|null}
              */
             provider?: "anthropic" | "openai" | "google" | "groq" | "openrouter" | "ollama" | "rehearsal" | null;
@@ -2180,7 +2225,7 @@ export interface components {
              */
             settings?: components["schemas"]["RequestSettings"];
             /**
-             * @description Resume even if another process holds the lease
+             * @description Resume the run even if another process holds its lease
              * @default false
              */
             take_over?: boolean;
@@ -2191,14 +2236,14 @@ export interface components {
         RoundDrift: {
             /**
              * Format: double
-             * @description `None` if the critic has no entry in this round.
+             * @description Share of new words in the critic's entries; `None` if the critic has no entry in this round.
              */
             critic: number | null;
             /** Format: double */
             decision_makers: number | null;
             round: number;
         };
-        /** @description Kind of a run. Its name is the command that starts it, and the first part of a [`RunId`](crate::RunId). */
+        /** @description Kind of a run. The kind's name is the command that starts the run, and the first part of a [`RunId`](crate::RunId). */
         RunKind: "run" | "consult" | "debate" | "work" | "eval";
         /** @description Page of runs, newest first. */
         RunPage: {
@@ -2206,19 +2251,22 @@ export interface components {
             next: number | null;
             runs: components["schemas"]["RunSummary"][];
         };
-        /** @description Program to run. */
+        /** @description Request body with a program to run in a long-lived sandbox. */
         RunProgram: {
-            /** @description Folder to start in: absolute, or relative to the working folder, which is the default */
+            /**
+             * @description Folder in which the program starts: an absolute path, or a path relative to the working folder of the sandbox,
+             *     which is the default
+             */
             cwd?: string | null;
             env?: {
                 [key: string]: string;
             };
-            /** @description Program and its arguments */
+            /** @description Name or path of the program, followed by its arguments */
             program: string[];
             stdin?: string | null;
             /**
              * Format: double
-             * @description Timeout, at most that of the sandbox, which is the default
+             * @description Timeout of the program; maximum and default: the timeout of the sandbox
              */
             timeout_seconds?: number | null;
         };
@@ -2229,62 +2277,67 @@ export interface components {
         };
         RunStart: {
             /**
-             * @description Number of programs written and run in parallel in each attempt
+             * @description Number of programs that are written and run in parallel in each attempt
              * @default 1
              */
             candidates?: number;
-            /** @description Text that the output must contain; between slashes, a regular expression that it must match */
+            /**
+             * @description Text that the output of the program must contain. A value between slashes is a regular expression that the
+             *     output must match
+             */
             expect?: string | null;
-            /** @description Input files, placed in the working folder of the program */
+            /** @description Input files, copied to the working folder of the program */
             files?: components["schemas"]["Upload"][];
             /** @description Container image of the sandbox */
             image?: string | null;
-            /** @description python, bash or javascript */
+            /** @description Language of the program: python, bash or javascript */
             language?: components["schemas"]["LanguageName"];
             /** @default 3 */
             max_attempts?: number;
-            /** @description Name of a session that keeps the working files between runs */
+            /** @description Name of a session: runs of the same session share their working files */
             session?: string | null;
             settings?: components["schemas"]["RequestSettings"];
-            /** @description Task in natural language */
+            /** @description Task of the program, in natural language */
             task: string;
             /** @description Tests that the program must pass, as source text */
             tests?: string | null;
         };
-        /** @description State of a run, as users see it. Unlike [`RunStatus`], it depends on whether the lease holder is alive. */
+        /** @description State of a run that users see. Unlike [`RunStatus`], the state depends on whether the lease holder is alive. */
         RunState: ("running" | "done" | "failed" | "cancelled") | "waiting" | "stopped";
         /** @description Summary of a run. */
         RunSummary: {
-            /** @description Milliseconds since 1970 */
+            /** @description Time of creation, in milliseconds since 1970 */
             created: number;
-            /** @description Why the run failed or was stopped */
+            /** @description Why the run failed or was stopped; null otherwise */
             error: string | null;
             id: string;
             kind: components["schemas"]["RunKind"];
-            /** @description Notice to show with the run, such as that no model was used */
+            /** @description Notice that clients show with the run: that the rehearsal model was used; null otherwise */
             label: string | null;
             parent: string | null;
             status: components["schemas"]["RunState"];
             title: string;
+            /** @description Time of the last change, in milliseconds since 1970 */
             updated: number;
         };
-        /** @description Current state of a run. */
+        /** @description Current state of a run, with the usage of its model calls. */
         RunView: {
-            /** @description Milliseconds since 1970 */
+            /** @description Time of creation, in milliseconds since 1970 */
             created: number;
-            /** @description Why the run failed or was stopped */
+            /** @description Why the run failed or was stopped; null otherwise */
             error: string | null;
-            /** @description Whether this server executes the run */
+            /** @description Whether this server process is executing the run */
             held_here: boolean;
             id: string;
             kind: components["schemas"]["RunKind"];
-            /** @description Notice to show with the run, such as that no model was used */
+            /** @description Notice that clients show with the run: that the rehearsal model was used; null otherwise */
             label: string | null;
             parent: string | null;
-            /** @description Usage so far, including attempts before a resume */
+            /** @description Usage of the model calls so far, including those before the run was resumed */
             spent: components["schemas"]["UsageView"];
             status: components["schemas"]["RunState"];
             title: string;
+            /** @description Time of the last change, in milliseconds since 1970 */
             updated: number;
         } & ({
             input: components["schemas"]["CodeInput"];
@@ -2312,67 +2365,67 @@ export interface components {
             kind: "eval";
             result: components["schemas"]["EvalReport"] | null;
         });
-        /** @description State of every sandbox backend, and which backend is used. */
+        /** @description Results of the checks on all sandbox backends, and which backends new runs use. */
         SandboxesReport: {
             backends: components["schemas"]["BackendReport"][];
-            /** @description Paths of interpreters by language; null if none was found. */
+            /** @description Path of the interpreter for each language; null if none was found. */
             interpreters: {
                 [key: string]: string | null;
             };
-            /** @description Backend for code. */
+            /** @description Sandbox backend that new code runs use; null if none is available. */
             used: components["schemas"]["Isolation"] | null;
-            /** @description Backend for debates. */
+            /** @description Sandbox backend that new debates use; null if none is available. */
             used_for_debates: components["schemas"]["Isolation"] | null;
-            /** @description Why this backend is used for code, or why none can be. */
+            /** @description Why new code runs use this backend, or why no backend is available. */
             why: string;
-            /** @description Why this backend is used for debates, or why none can be. */
+            /** @description Why new debates use this backend, or why no backend is available. */
             why_for_debates: string;
         };
-        /** @description Long-lived sandbox. */
+        /** @description Description of a long-lived sandbox. */
         SandboxInfo: {
-            /** @description Seconds since 1970 */
+            /** @description Time at which the sandbox is removed, in seconds since 1970 */
             expires: number;
             image: string | null;
             isolation: string;
             labels: {
                 [key: string]: string;
             };
-            /** @description Seconds since 1970 */
+            /** @description Time of creation, in seconds since 1970 */
             made: number;
             memory_bytes: number;
             name: string;
-            /** @description Process that owns the sandbox */
+            /** @description Process id of the process that owns the sandbox */
             pid: number;
             region: string | null;
-            /** @description Id of the run that the sandbox belongs to; null if it was created through the API */
+            /** @description Id of the run that the sandbox belongs to; null if the sandbox was created through the API */
             run: string | null;
         };
         /** @description Resource limits that all processes in a sandbox share. */
         SandboxLimits: {
-            /** @description CPU share, in thousandths of a processor. */
+            /** @description Maximum CPU time per second, in thousandths of a processor. */
             cpu_millis: number;
-            /** @description Bytes that programs can write to files. */
+            /** @description Maximum number of bytes that programs can write to files. */
             disk: number;
-            /** @description Bytes of memory, without swap. */
+            /** @description Maximum memory in bytes, without swap. */
             memory: number;
-            /** @description Bytes of standard output, and of standard error, that are kept from one execution. */
+            /** @description Maximum number of bytes stored of standard output, and of standard error, of one execution. */
             output: number;
             /** @description Maximum number of processes and threads. */
             processes: number;
-            /** @description Time limit of one execution. */
+            /** @description Maximum wall-clock time of one execution. */
             wall: components["schemas"]["Duration"];
         };
         SandboxList: {
             sandboxes: components["schemas"]["SandboxInfo"][];
         };
-        /** @description Scores of one move. The transcripts have the reasons. */
+        /** @description Scores of one move. The transcripts contain the reasons for the scores. */
         Score: {
             /** @description Names of the judges, by role */
             agents: {
                 [key: string]: string;
             };
             /**
-             * @description Scores before the debate, if `blind_scores` was requested
+             * @description Score of each judge before the debate, by the role of the judge; empty unless `blind_scores` was requested
              * @default {}
              */
             blind_scores: {
@@ -2381,14 +2434,14 @@ export interface components {
             move_id: string;
             out_of: number;
             rounds: number;
-            /** @description Scores, by role of the judge */
+            /** @description Final score of each judge, by the role of the judge */
             scores_by_agent: {
                 [key: string]: components["schemas"]["JudgeScore"];
             };
             ticker: string | null;
             total_score: number;
         };
-        /** @description Result of an attack with all probes on one kind of sandbox. */
+        /** @description Result of an attack with all probes on the sandboxes of one backend. */
         Scorecard: {
             /** @description Time of the attack, in milliseconds since 1970. */
             at: number;
@@ -2398,44 +2451,47 @@ export interface components {
             isolation: string;
             /**
              * Format: double
-             * @description Duration of the attack.
+             * @description Duration of the attack in seconds.
              */
             seconds: number;
-            /** @description Version of assize that made the attack. */
+            /** @description Version of assize that ran the attack. */
             version: string;
         };
         ScorecardList: {
             attacks: components["schemas"]["Scorecard"][];
         };
         Scores: {
-            /** @description Final scores; empty until the run is done */
+            /** @description Final scores, one entry per move; empty until the run is done */
             scores: components["schemas"]["Score"][];
-            /** @description Data of the `sandbox_scored` events, until the run is done */
+            /** @description Data of the `sandbox_scored` events so far; empty once the run is done */
             so_far: {
                 [key: string]: unknown;
             }[];
         };
         ServerInfo: {
-            /** @description Name of the cluster; null if the server is not part of a cluster. Sandboxes are then those of the workers */
+            /**
+             * @description Name of the cluster whose workers execute the runs in their own sandboxes; null if the server is not part of a
+             *     cluster
+             */
             cluster: string | null;
             /** @description Sandbox backend that new runs use; null if none is available */
             isolation: components["schemas"]["Isolation"] | null;
-            /** @description Why this backend is used, or why none is available */
+            /** @description Why new runs use this sandbox backend, or why no backend is available */
             isolation_why: string;
             model: string | null;
             /** @description Provider that new runs use, or `rehearsal` */
             provider: string;
-            /** @description Code tasks that the rehearsal model knows; empty with another provider */
+            /** @description Code tasks that the rehearsal model can solve; empty if another provider is used */
             rehearsed: string[];
-            /** @description File edits that the rehearsal model knows; empty with another provider */
+            /** @description Tasks of file changes that the rehearsal model can solve; empty if another provider is used */
             rehearsed_changes: string[];
-            /** @description Where runs are stored: path of the file, or address of the cluster's NATS servers */
+            /** @description Where runs are stored: the path of the store's file, or the addresses of the cluster's NATS servers */
             store: string;
             trials: components["schemas"]["RunSlots"];
             version: string;
-            /** @description Warm pools of the default backend and of every other backend used since the start */
+            /** @description Warm pools of the default sandbox backend and of every other backend used since the server was started */
             warm_pools: components["schemas"]["WarmPoolInfo"][];
-            /** @description Why this provider is used */
+            /** @description Why new runs use this provider */
             why: string;
         };
         SessionInfo: {
@@ -2446,34 +2502,37 @@ export interface components {
             sessions: components["schemas"]["SessionInfo"][];
         };
         SignInLink: {
-            /** @description Path on this server to open in a browser */
+            /** @description Path on this server; the browser that opens it is signed in */
             path: string;
         };
         /** @enum {string} */
         SourceKind: "edgar" | "files" | "synthetic";
-        /** @description Run to start, by kind. */
+        /** @description Request body that starts a run. The field `kind` selects the kind of run. */
         StartBody: {
             /**
-             * @description Number of programs written and run in parallel in each attempt
+             * @description Number of programs that are written and run in parallel in each attempt
              * @default 1
              */
             candidates?: number;
-            /** @description Text that the output must contain; between slashes, a regular expression that it must match */
+            /**
+             * @description Text that the output of the program must contain. A value between slashes is a regular expression that the
+             *     output must match
+             */
             expect?: string | null;
-            /** @description Input files, placed in the working folder of the program */
+            /** @description Input files, copied to the working folder of the program */
             files?: components["schemas"]["Upload"][];
             /** @description Container image of the sandbox */
             image?: string | null;
             /** @enum {string} */
             kind: "run";
-            /** @description python, bash or javascript */
+            /** @description Language of the program: python, bash or javascript */
             language?: components["schemas"]["LanguageName"];
             /** @default 3 */
             max_attempts?: number;
-            /** @description Name of a session that keeps the working files between runs */
+            /** @description Name of a session: runs of the same session share their working files */
             session?: string | null;
             settings?: components["schemas"]["RequestSettings"];
-            /** @description Task in natural language */
+            /** @description Task of the program, in natural language */
             task: string;
             /** @description Tests that the program must pass, as source text */
             tests?: string | null;
@@ -2484,7 +2543,7 @@ export interface components {
             image?: string | null;
             /** @enum {string} */
             kind: "consult";
-            /** @description Models that override the default, by role such as critic or D1 */
+            /** @description Models that replace the default model, by role such as `critic` or `D1` */
             models?: {
                 [key: string]: string;
             };
@@ -2493,25 +2552,25 @@ export interface components {
              * @default 3
              */
             moves?: number;
-            /** @description Name of a private company; either this or `ticker` */
+            /** @description Name of a private company; a request has either `name` or `ticker` */
             name?: string | null;
-            /** @description Maximum number of concurrent debates */
+            /** @description Maximum number of moves that are debated concurrently */
             parallel_moves?: number | null;
-            /** @description Personas of the roles, in the format of `assize consult --export-personas` */
+            /** @description Personas of the roles, in the TOML format that `assize consult --export-personas` writes */
             personas?: string | null;
-            /** @description Name of a folder of the server with documents about the company (`assize serve --root`) */
+            /** @description Name of a folder on the server (`assize serve --root`) that contains documents about the company */
             root?: string | null;
             /** @default 10 */
             rounds?: number;
             settings?: components["schemas"]["RequestSettings"];
-            /** @description Sources of data about the company; without any, and without files, the model makes synthetic data */
+            /** @description Sources of data about the company. Without sources, `files` and `root`, the model generates synthetic data */
             sources?: components["schemas"]["SourceKind"][];
-            /** @description Ticker of a listed company; either this or `name` */
+            /** @description Ticker symbol of a listed company; a request has either `ticker` or `name` */
             ticker?: string | null;
-            /** @description Confirm a cost above the limit that needs confirmation */
+            /** @description Start the consultation even if its estimated cost exceeds the setting `consult.confirm_above` */
             yes?: boolean;
         } | {
-            /** @description Text of the move, in Markdown or as plain text */
+            /** @description Text of the move to debate, in Markdown or as plain text */
             document: string;
             /** @description Container image of the sandbox */
             image?: string | null;
@@ -2521,7 +2580,7 @@ export interface components {
             settings?: components["schemas"]["RequestSettings"];
             ticker?: string | null;
         } | {
-            /** @description Files included in the prompt of a model without tools */
+            /** @description Paths of files whose content is included in the prompt of a model that does not support tools */
             files?: string[];
             /** @enum {string} */
             kind: "work";
@@ -2530,15 +2589,18 @@ export interface components {
             /** @default 40 */
             max_steps?: number;
             mode?: components["schemas"]["WorkMode"];
-            /** @description When a reviewer must approve a draft before it is applied: always, escalated or never */
+            /**
+             * @description When a reviewer must approve a draft before the draft is applied: for all drafts (`always`), only for escalated
+             *     drafts (`escalated`), or never (`never`)
+             */
             review?: string | null;
             settings?: components["schemas"]["RequestSettings"];
-            /** @description Task in natural language; default: the task in the workspace's contract */
+            /** @description Task for the model, in natural language; default: the task in the workspace's contract */
             task?: string | null;
             task_id?: string | null;
-            /** @description Command that must succeed before a draft is accepted; runs in a sandbox on a copy of the workspace */
+            /** @description Command that must succeed before a draft is accepted. The command runs in a sandbox on a copy of the workspace */
             verify?: string | null;
-            /** @description Name of the workspace (`assize serve --root`) */
+            /** @description Name of the workspace, as defined with `assize serve --root` */
             workspace: string;
         } | {
             image?: string | null;
@@ -2549,15 +2611,18 @@ export interface components {
             /** @description Name of the problem set */
             name: string;
             parallel?: number | null;
-            /** @description Problems, one JSON object per line: task_id, prompt, entry_point, test, canonical_solution */
+            /**
+             * @description Problems of the set, one JSON object per line with the fields task_id, prompt, entry_point, test and
+             *     canonical_solution
+             */
             problems: string;
             /** @default 1 */
             samples?: number;
             settings?: components["schemas"]["RequestSettings"];
         };
-        /** @description Replica of a stream on another server. */
+        /** @description Replica of a stream on another NATS server than the leader. */
         StreamCopy: {
-            /** @description Number of messages that the replica lags behind. */
+            /** @description Number of messages that the replica has not stored yet. */
             behind: number;
             /** @description Whether the replica is up to date. */
             current: boolean;
@@ -2569,52 +2634,57 @@ export interface components {
             data: string;
             /** @description Name of the event, such as `snapshot` or `run_ended` */
             event: string;
-            /** @description Position in the log, for `Last-Event-ID`; absent from events that are not stored */
+            /** @description Id of the event, for `Last-Event-ID`; absent from events that are not stored */
             id?: string;
-            /** @description Milliseconds to wait before reconnecting */
+            /** @description Number of milliseconds that the client waits before it reconnects */
             retry?: number;
         };
         /** @description Status of a stream and its replicas. */
         StreamStatus: {
             bytes: number;
-            /** @description Replicas on other servers. */
+            /** @description Replicas of the stream on other NATS servers. */
             copies: components["schemas"]["StreamCopy"][];
-            /** @description Leader of the stream; none while there is no leader, or if the server is not part of a NATS cluster. */
+            /**
+             * @description Name of the NATS server that leads the stream; null while there is no leader, or if the server is not part of a
+             *     NATS cluster.
+             */
             leader: string | null;
             messages: number;
             name: string;
-            /** @description Seconds since the oldest message was written. */
+            /** @description Age in seconds of the oldest message in the stream; null if the stream is empty. */
             oldest: number | null;
         };
-        /** @description Work that makes no progress. */
+        /** @description Queued jobs or a run that make no progress. */
         StuckWork: {
-            /** @description Run id, or number of jobs. */
+            /** @description Id of the run, or the number of queued jobs as text. */
             what: string;
             why: string;
         };
-        /** @description Drafts that were submitted together. */
+        /** @description Changes to files that were submitted together. */
         Submission: {
+            /** @description When the submission was recorded, in milliseconds since 1970. */
             at: number;
-            /** @description Actor who decided. */
+            /** @description Actor that decided: `gate` or the name of a reviewer; null if the submission is not decided yet. */
             by: string | null;
             /** @description Number of the submission's log entry, from which its message id is built. */
             entry: number;
             files: components["schemas"]["ProposedFile"][];
             /** @description Number of the submission in its workspace, from 1. */
             id: number;
-            /** @description Policy at the time of submission. */
+            /** @description Hash of the gate's policy at the time of submission. */
             policy: components["schemas"]["Fingerprint"];
             reasons: components["schemas"]["Reason"][];
-            /** @description Files that were replaced when it was applied. */
+            /** @description Files that were replaced when the submission was applied. */
             replaced: components["schemas"]["ReplacedFile"][];
             /** @description When the submission reached its stage, in milliseconds since 1970. */
             settled: number;
             stage: components["schemas"]["SubmissionStage"];
             summary: string;
-            /** @description Whether its file copies were deleted, so that it cannot be shown or undone any more. */
+            /** @description Whether a cleanup deleted the stored file contents: there are no diffs any more, and undo is impossible. */
             swept: boolean;
             task: components["schemas"]["TaskId"];
             verified: components["schemas"]["VerifyResult"] | null;
+            /** @description Name of the agent that submitted the changes. */
             worker: string;
         };
         SubmissionList: {
@@ -2624,10 +2694,11 @@ export interface components {
         };
         /** @description Stage of a submission. */
         SubmissionStage: ("escalated" | "accepted" | "rejected" | "undone") | "submitted" | "accepting" | "undoing";
-        /** @description A submission and its diffs. */
+        /** @description A submission with the diffs of its files. */
         SubmissionView: {
+            /** @description When the submission was recorded, in milliseconds since 1970. */
             at: number;
-            /** @description Actor who decided. */
+            /** @description Actor that decided: `gate` or the name of a reviewer; null if the submission is not decided yet. */
             by: string | null;
             diffs: components["schemas"]["FileDiff"][];
             /** @description Number of the submission's log entry, from which its message id is built. */
@@ -2635,54 +2706,59 @@ export interface components {
             files: components["schemas"]["ProposedFile"][];
             /** @description Number of the submission in its workspace, from 1. */
             id: number;
-            /** @description Policy at the time of submission. */
+            /** @description Hash of the gate's policy at the time of submission. */
             policy: components["schemas"]["Fingerprint"];
             reasons: components["schemas"]["Reason"][];
-            /** @description Files that were replaced when it was applied. */
+            /** @description Files that were replaced when the submission was applied. */
             replaced: components["schemas"]["ReplacedFile"][];
             /** @description When the submission reached its stage, in milliseconds since 1970. */
             settled: number;
             stage: components["schemas"]["SubmissionStage"];
             summary: string;
-            /** @description Whether its file copies were deleted, so that it cannot be shown or undone any more. */
+            /** @description Whether a cleanup deleted the stored file contents: there are no diffs any more, and undo is impossible. */
             swept: boolean;
             task: components["schemas"]["TaskId"];
             verified: components["schemas"]["VerifyResult"] | null;
+            /** @description Name of the agent that submitted the changes. */
             worker: string;
         };
-        /** @description Summary that replaces rounds in a prompt. */
+        /** @description Summary that replaces earlier rounds of a conversation in prompts. */
         SummarizedRounds: {
             /** @description Whether the text consists of the first lines of the entries, because no model could summarize them. */
             extracted: boolean;
             text: string;
-            /** @description Rounds 2 to this one are summarized. */
+            /** @description Last round that the summary covers. The summary always starts with round 2. */
             up_to_round: number;
         };
-        /** @description Number of items deleted by a sweep. */
+        /** @description Numbers of items that a cleanup of old drafts deleted. */
         SweepResult: {
+            /** @description Number of stored file contents that were deleted. */
             copies: number;
+            /** @description Number of abandoned drafts that were deleted. */
             drafts: number;
+            /** @description Number of submissions whose stored file contents were deleted. */
             submissions: number;
         };
         /** @description Id of a task, chosen by the task's author. It is part of the file names of the task's drafts. */
         TaskId: string;
         /** @description Results of the user's tests. */
         TestReport: {
-            /** @description Why the tests themselves cannot be run, whatever the program does. */
+            /** @description Why the tests cannot be run with any program, such as a syntax error in the test file; null if they can. */
             broken?: string | null;
             failed: components["schemas"]["FailedTest"][];
+            /** @description Number of passed tests. */
             passed: number;
         };
         /** @description Ticker of a listed company, such as `NVDA` or `BRK.B`. */
         Ticker: string;
-        /** @description A scoped token, without its secret. */
+        /** @description Description of a scoped token, without its secret text. */
         TokenInfo: {
-            /** @description Milliseconds since 1970 */
+            /** @description Time of creation, in milliseconds since 1970 */
             created: number;
-            /** @description Milliseconds since 1970 */
+            /** @description Time at which the token expires, in milliseconds since 1970 */
             expires: number;
             id: string;
-            /** @description `drafts/NAME` or `code` */
+            /** @description What the token grants access to: `drafts/NAME` or `code` */
             scope: string;
         };
         TokenList: {
@@ -2691,7 +2767,7 @@ export interface components {
         ToolsSwitch: {
             on: boolean;
         };
-        /** @description Transcript of a run, by its kind */
+        /** @description Transcripts of a run. Their type depends on the kind of the run. */
         Transcripts: {
             conversation_logs: {
                 [key: string]: components["schemas"]["ConversationEntry"][];
@@ -2707,10 +2783,10 @@ export interface components {
         } | {
             records: components["schemas"]["RecordView"][];
         };
-        /** @description Uploaded file: as `text`, or any bytes as `base64`. */
+        /** @description Uploaded file. Its content is either text in `text` or arbitrary bytes in `base64`. */
         Upload: {
             base64?: string | null;
-            /** @description Relative path, such as data/prices.csv */
+            /** @description Relative path of the file, such as data/prices.csv */
             name: string;
             text?: string | null;
         } & ({
@@ -2737,19 +2813,22 @@ export interface components {
             /** @description All output tokens, hidden reasoning included. */
             output: number;
         };
-        /** @description Usage and cost of model calls. */
+        /** @description Number, token usage and cost of the model calls of a run. */
         UsageView: {
             cached_input_tokens: number;
             calls: number;
-            /** @description `local` if the model ran on the user's own server at no cost */
+            /** @description `local` if the cost is zero because the model ran on the user's own server */
             cost_note?: string | null;
             /**
              * Format: double
-             * @description In dollars; null if the price is unknown
+             * @description Cost of the model calls in dollars; null if the price of the model is unknown
              */
             cost_usd: number | null;
             input_tokens: number;
-            /** @description Calls in flight when an earlier lease holder died: they are repeated, and the provider may have charged for them */
+            /**
+             * @description Number of model calls that were in flight when the process that executed the run died. The calls are repeated,
+             *     and the provider may have charged for the lost calls
+             */
             lost_calls: number;
             /**
              * Format: double
@@ -2758,12 +2837,12 @@ export interface components {
             lost_usd: number;
             output_tokens: number;
         };
-        /** @description A command that must succeed. */
+        /** @description Verification command: a command that must succeed before a draft is accepted. */
         VerifyCommand: {
-            /** @description Shell command, run in the workspace's folder in a sandbox without network. */
+            /** @description Shell command. It runs in the folder of the workspace, in a sandbox without network. */
             command: string;
             /**
-             * @description Patterns of files to leave out of the copy; `.git` and files with secrets are always left out.
+             * @description Patterns of files that are not copied to the sandbox; `.git` and files with secrets are never copied.
              * @default [
              *       "**\/target/",
              *       "**\/node_modules/",
@@ -2773,45 +2852,45 @@ export interface components {
              */
             exclude: string[];
             /**
-             * @description Host folders that the command needs, such as a toolchain; the settings must allow each.
+             * @description Absolute paths of host folders that the command needs, such as a toolchain; the settings must allow each one.
              * @default []
              */
             layers: string[];
             /**
-             * @description Memory limit in megabytes; files in the sandbox count.
+             * @description Memory limit of the command in megabytes; files that are written in the sandbox count as memory.
              * @default 512
              */
             memory_mb: number;
-            /** @description Python virtual environment to use, such as `.venv`: in the workspace, or allowed by the settings. */
+            /** @description Folder of the Python virtual environment to use, such as `.venv`: in the workspace, or allowed by the settings. */
             python?: string | null;
             /**
-             * @description Time limit in seconds.
+             * @description Time limit of the command in seconds.
              * @default 120
              */
             seconds: number;
         };
-        /** @description Upper limits that the settings put on a verification. */
+        /** @description Upper limits that the settings set for all verification commands. */
         VerifyLimits: {
-            /** @description Host folders that the command may see. */
+            /** @description Host folders that may be mounted into the sandbox of a verification command. */
             layers: string[];
             memory_mb: number;
-            /** @description Virtual environment for commands that name none. */
+            /** @description Python virtual environment for verification commands that name none. */
             python?: string | null;
             seconds: number;
         };
-        /** @description Result of a verification. */
+        /** @description Result of running a verification command. */
         VerifyResult: {
             command: string;
             /**
-             * @description Description of the evidence for the result.
+             * @description Description of the evidence for the result, such as the number of tests that were run.
              * @default
              */
             evidence: string;
-            /** @description Name of the isolation that the command ran in. */
+            /** @description Name of the sandbox backend that the command ran in. */
             isolation: string;
-            /** @description Outcome of the command, such as `exit code 1` or `took longer than 120 s`. */
+            /** @description Outcome of the command, such as `exit code 1` or `timed out after 120 s`. */
             outcome: string;
-            /** @description The last kilobytes of output. */
+            /** @description End of the command's output, at most 8 KiB. */
             output: string;
             passed: boolean;
             seconds: number;
@@ -2820,80 +2899,82 @@ export interface components {
             name: string;
             version: string;
         };
-        /** @description Warm pools of one backend */
+        /** @description Warm pools of one sandbox backend, added together */
         WarmPoolInfo: {
-            /** @description Requests served by an idle sandbox since the server was started */
+            /** @description Number of requests since the server was started that used an idle sandbox */
             hits: number;
-            /** @description Idle sandboxes now */
+            /** @description Current number of idle sandboxes */
             idle: number;
             isolation: components["schemas"]["Isolation"];
-            /** @description Whether the pool is not refilled because free memory is low */
+            /** @description Whether the refill of the pool is suspended because free memory is low */
             low_memory: boolean;
-            /** @description Requests that had to start a sandbox */
+            /** @description Number of requests since the server was started that had to start a new sandbox */
             misses: number;
             /**
              * Format: double
-             * @description Mean time to create an idle sandbox; null if none was created yet
+             * @description Mean time in milliseconds to create an idle sandbox; null if none was created yet
              */
             refill_ms: number | null;
-            /** @description Capacity */
+            /** @description Maximum number of idle sandboxes */
             size: number;
         };
-        /** @description Setting that is ignored, or that makes commands fail, because its folder is not trusted. */
+        /** @description Setting from a folder that is not trusted. The setting is ignored, or makes commands fail. */
         WithheldSetting: {
             from: string;
             ignored: boolean;
             key: string;
             why: string;
         };
-        /** @description Input of a run, from which it can be resumed. */
+        /** @description Stored input of a run in which a model edits files; the run can be resumed from this input. */
         WorkInput: {
-            /** @description Requested isolation; it also applies when the run is resumed, unless another is requested then. */
+            /** @description Requested isolation. It also applies when the run is resumed, unless another isolation is requested then. */
             isolation?: string | null;
             model: string;
-            /** @description Policy of the gate when the run began. */
+            /** @description Policy of the gate when the run started. */
             policy: components["schemas"]["Policy"];
             provider: string;
             work: components["schemas"]["WorkTask"];
-            /** @description The API returns the workspace's name instead, or null if it has none. */
+            /** @description Path of the workspace. The API returns the name of the workspace instead, or null if it has no name. */
             workspace: string | null;
         };
-        /** @description How the agent proposes changes. */
+        /** @description How the agent proposes changes to files. */
         WorkMode: "tools" | "text" | "auto";
-        /** @description What a job requires of the worker that executes it. */
+        /** @description Requirements that a job has of the worker that executes it. */
         WorkNeeds: {
-            /** @description Name of the sandbox isolation; any if not set. */
+            /** @description Isolation that the sandbox must have; null if any isolation is sufficient. */
             isolation: string | null;
             labels: {
                 [key: string]: string;
             };
-            /** @description Memory of the sandbox, in megabytes. */
+            /** @description Memory that the sandbox needs, in megabytes. */
             memory: number;
-            /** @description Kind of slot that the job occupies. Jobs never wait for slots of another kind. */
+            /** @description Kind of slot that the job occupies on the worker. A job never waits for a slot of another kind. */
             place: components["schemas"]["WorkPlace"];
             region: string | null;
         };
-        /** @description Outcome of an agent's work. */
+        /** @description Outcome of a run in which a model edits files. */
         WorkOutcome: "accepted" | "escalated" | "pending" | "rejected" | "nothing";
-        /** @description Kind of slot that a job occupies on its worker. */
+        /** @description Kind of slot that a job occupies on the worker that executes it. */
         WorkPlace: "run" | "sandbox" | "keeper";
-        /** @description Stored report of a run. */
+        /** @description Stored report of a run in which a model edits files. */
         WorkReport: {
-            /** @description Whether the agent stopped at a limit. */
+            /** @description Whether the run ended at the limit on model calls or on rejected submissions. */
             limit_reached: boolean;
-            /** @description Mode at the end. */
+            /** @description Mode of the agent when the run ended. */
             mode: components["schemas"]["WorkMode"];
             outcome: components["schemas"]["WorkOutcome"];
-            /** @description Text of the last answer. */
+            /** @description Text of the model's last answer. */
             said: string;
+            /** @description Tokens and cost of all model calls. */
             spent: components["schemas"]["CallTotals"];
+            /** @description Number of model calls. */
             steps: number;
             submissions: components["schemas"]["WorkSubmission"][];
             task_id: string;
         };
         /** @description Status of a workspace. */
         WorkspaceInfo: {
-            /** @description Why agents cannot work here, such as an invalid contract */
+            /** @description Why agents cannot work in this workspace, such as an invalid task contract; null if they can */
             blocked: string | null;
             name: string;
             /** @description Number of drafts that are not submitted yet */
@@ -2907,43 +2988,48 @@ export interface components {
             workspaces: components["schemas"]["WorkspaceInfo"][];
         };
         WorkStart: {
-            /** @description Files included in the prompt of a model without tools */
+            /** @description Paths of files whose content is included in the prompt of a model that does not support tools */
             files?: string[];
             /** @default 5 */
             max_rejections?: number;
             /** @default 40 */
             max_steps?: number;
             mode?: components["schemas"]["WorkMode"];
-            /** @description When a reviewer must approve a draft before it is applied: always, escalated or never */
+            /**
+             * @description When a reviewer must approve a draft before the draft is applied: for all drafts (`always`), only for escalated
+             *     drafts (`escalated`), or never (`never`)
+             */
             review?: string | null;
             settings?: components["schemas"]["RequestSettings"];
-            /** @description Task in natural language; default: the task in the workspace's contract */
+            /** @description Task for the model, in natural language; default: the task in the workspace's contract */
             task?: string | null;
             task_id?: string | null;
-            /** @description Command that must succeed before a draft is accepted; runs in a sandbox on a copy of the workspace */
+            /** @description Command that must succeed before a draft is accepted. The command runs in a sandbox on a copy of the workspace */
             verify?: string | null;
-            /** @description Name of the workspace (`assize serve --root`) */
+            /** @description Name of the workspace, as defined with `assize serve --root` */
             workspace: string;
         };
-        /** @description A submission as reported to the agent. */
+        /** @description A submission and its status, as reported to the agent. */
         WorkSubmission: {
             files: string[];
             reasons: components["schemas"]["Reason"][];
             /** @description Number of the submission in its workspace. */
             submission: number;
-            /** @description `accepted`, `rejected`, `escalated` or `pending`. */
+            /** @description Status of the submission: `accepted`, `rejected`, `escalated`, `pending` or `undone`. */
             verdict: string;
         };
-        /** @description A task and its limits. */
+        /** @description Task of the agent, with its limits. */
         WorkTask: {
-            /** @description Files shown to an agent without tools. */
+            /** @description Paths of the files that are shown to a model without tools. */
             files: string[];
-            /** @description Maximum number of rejections. */
+            /** @description Number of rejected submissions after which the run ends. */
             max_rejections: number;
             /** @description Maximum number of model calls. */
             max_steps: number;
+            /** @description Maximum number of output tokens per model call. */
             max_tokens: number;
             mode: components["schemas"]["WorkMode"];
+            /** @description Description of the task in natural language. */
             task: string;
             task_id: components["schemas"]["TaskId"];
             /** Format: double */

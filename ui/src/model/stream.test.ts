@@ -14,7 +14,7 @@ test("lostCalls returns the totals of the latest calls_lost event", () => {
   expect(lostCalls(lost, [event(EVENT.runEnded, {})])).toBe(lost);
 });
 
-test("aboutLogFile describes events about the log file and ignores others", () => {
+test("aboutLogFile returns a message for events about the log file and null for other events", () => {
   const completed = event(EVENT.logCompleted, { detail: { lines_there: 4, lines_added: 1 } });
   expect(aboutLogFile(completed)).toContain("1 missing line added");
   expect(aboutLogFile(event(EVENT.logSetAside, { detail: { name: "transition-0a.ndjson" } }))).toContain("`transition-0a.ndjson`");

@@ -1,50 +1,58 @@
-// Subscription to a server-sent event stream. Each event is delivered once and in order, across reconnections.
+// Subscription to an event stream of the server (server-sent events). Each event is delivered once and in order, even
+// if the page must reconnect.
 
 import { EVENT, EXECUTION_OUTPUT, SNAPSHOT } from "./events";
 
-/** One stored event of a run or workspace. */
+/** One stored event of a run or of a workspace. */
 export interface ServerEvent {
+  /** Number of the event in its stream; it increases with each event. */
   id: number;
   name: string;
+  /** Id of the run, if the data of the event contains an id. */
   run?: string;
+  /** Time of the event, in milliseconds since 1970. */
   at: number;
   data: Record<string, unknown>;
 }
 
-/** State of a stream; `over` means that the server has no more events for it. */
+/** State of the connection to an event stream. `over` means that the stream has ended: the server sends no more events. */
 export type Connection = "connecting" | "open" | "lost" | "over";
 
-/** Output of a program while it runs. It is not stored; after a reconnection the server sends it from the beginning. */
+/**
+ * Part of the live output of a running program. Live output is not stored; after a reconnection the server sends all of
+ * the output again.
+ */
 export interface OutputChunk {
   attempt: number;
   candidate: number | null;
-  /** `null` marks the start, or a restart, of the output. */
+  /** Stream that the program wrote to; `null` if the output starts again and earlier parts must be discarded. */
   stream: "stdout" | "stderr" | null;
   text: string;
-  /** Whether live output stops here; the rest comes with the result. */
+  /** Whether no more live output follows. The complete output is then in the result of the execution. */
   cut: boolean;
 }
 
 interface Listener {
-  /** Called with the first message of each connection. */
+  /** Called after each connection or reconnection, with the state that the server sends first. */
   snapshot(data: Record<string, unknown>): void;
   output?(chunk: OutputChunk): void;
-  /** Called with the events received since the last frame. */
+  /** Called at most once per animation frame, with all events received since the last call. */
   events(events: ServerEvent[]): void;
   connection(state: Connection): void;
 }
 
-/** First and maximum delay before reconnecting, in milliseconds; the delay doubles each time. */
+/** Delay before the first attempt to reconnect, in milliseconds. The delay doubles with each further attempt. */
 const MIN_DELAY = 500;
+/** Maximum delay between two attempts to reconnect, in milliseconds. */
 const MAX_DELAY = 8000;
 
 export interface Subscription {
   stop(): void;
-  /** Reconnects to a stream that was over, as a resumed run has new events. */
+  /** Reconnects to a stream that had ended. A run that is resumed has new events. */
   resume(): void;
 }
 
-/** Subscribes to a stream until `stop` is called; reconnects after a lost connection. */
+/** Subscribes to the event stream at `path` until `stop` is called. Reconnects if the connection is lost. */
 export function subscribe(path: string, listener: Listener): Subscription {
   let source: EventSource | null = null;
   let last = 0;
@@ -71,7 +79,7 @@ export function subscribe(path: string, listener: Listener): Subscription {
     const received: ServerEvent = { id, name, at: Number(data.at), data };
     if (typeof data.run === "string") received.run = data.run;
     buffered.push(received);
-    // Deliver a burst of events together, once per frame, so that the page renders once.
+    // Deliver all events of one animation frame together, so that many events cause only one render.
     frame ||= requestAnimationFrame(flush);
   };
 
@@ -98,7 +106,7 @@ export function subscribe(path: string, listener: Listener): Subscription {
     };
   };
 
-  /** Reconnects after a delay, unless the server answers that the stream is over. */
+  /** Reconnects after a delay, unless the server reports that the stream has ended (204) or does not exist (404). */
   const retry = async () => {
     try {
       const separator = path.includes("?") ? "&" : "?";
@@ -111,7 +119,7 @@ export function subscribe(path: string, listener: Listener): Subscription {
         return;
       }
     } catch {
-      // The server cannot be reached; try again below.
+      // The server cannot be reached: reconnect after the delay below.
     }
     if (stopped) return;
     listener.connection("lost");

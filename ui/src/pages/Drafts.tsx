@@ -1,4 +1,4 @@
-// Drafts page: submissions of a workspace with their diffs, decisions and audit log.
+// Drafts page: the submissions of a workspace, each with its diffs, the decision on it and the audit log.
 
 import { Check, Undo2, X } from "lucide-react";
 import { Fragment, useEffect, useReducer, useRef, useState, type FormEvent } from "react";
@@ -59,7 +59,7 @@ export function Drafts({ workspace, submission }: { workspace: string | null; su
             className={cn("rounded-md border border-line px-3 py-1 text-sm", one === chosen && "bg-sunken font-medium")}
           >
             {one.name}
-            {one.waiting > 0 && <span className="ml-2 text-doubt">{one.waiting}</span>}
+            {one.waiting > 0 && <span className="ml-2 text-doubt">{one.waiting} to review</span>}
           </Link>
         ))}
       </div>
@@ -71,7 +71,7 @@ export function Drafts({ workspace, submission }: { workspace: string | null; su
   );
 }
 
-/** Form that has a model draft a change to the files of a workspace. */
+/** Form that starts a run in which a model drafts a change to the files of a workspace. */
 function DraftForm({ workspace }: { workspace: string }) {
   const [task, setTask] = useState("");
   const about = useFetch(apiUrl("/api/about", {}));
@@ -84,14 +84,14 @@ function DraftForm({ workspace }: { workspace: string }) {
   return (
     <form onSubmit={start} className="grid gap-2">
       <div className="flex flex-wrap gap-2">
-        <Input aria-label="Change to draft" placeholder="Describe a change to these files. A model drafts it; the gate accepts it, rejects it or asks you." value={task} onChange={(event) => setTask(event.target.value)} className="flex-1 basis-64" />
+        <Input aria-label="Change to draft" placeholder="Describe a change to these files. A model drafts it; automatic checks accept it, reject it or ask for your review." value={task} onChange={(event) => setTask(event.target.value)} className="flex-1 basis-64" />
         <Button type="submit" look="primary" disabled={pending || task.trim() === ""}>
           {pending ? "Starting…" : "Draft change"}
         </Button>
       </div>
       {about.value && about.value.rehearsed_changes.length > 0 && (
         <p className="flex flex-wrap items-center gap-1.5 text-xs text-soft">
-          <span>Tasks the rehearsal model knows:</span>
+          <span>Tasks that the rehearsal model (built-in, offline) can do:</span>
           {about.value.rehearsed_changes.map((text) => (
             <Chip key={text} onClick={() => setTask(text)}>
               {text}
@@ -104,7 +104,7 @@ function DraftForm({ workspace }: { workspace: string }) {
   );
 }
 
-/** Message for an event about the log file of a workspace; `null` for other events. */
+/** Returns the message for an event about the log file of a workspace, and `null` for other events. */
 export function aboutLogFile({ name, data }: ServerEvent): string | null {
   const detail = (data.detail ?? {}) as Record<string, unknown>;
   switch (name) {
@@ -113,17 +113,17 @@ export function aboutLogFile({ name, data }: ServerEvent): string | null {
       return `The log file of this workspace was truncated: ${count(lines, "missing line")} added from the store`;
     }
     case EVENT.logSetAside:
-      return `This workspace contained the log file of another workspace: it was renamed to \`${String(detail.name)}\``;
+      return `This workspace contained the log file of another workspace: that file was renamed to \`${String(detail.name)}\``;
     default:
       return null;
   }
 }
 
-/** List of submissions, beside the open one. */
+/** List of all submissions of a workspace, with the details of the open submission beside the list. */
 function Inbox({ workspace, open, onEvents }: { workspace: string; open: string | null; onEvents: () => void }) {
   const { value, problem, refetch } = useFetch(apiUrl("/api/workspaces/{workspace}/submissions", { workspace }, { all: true }));
   const [connection, setConnection] = useState<Connection>("connecting");
-  // Increases with each batch of events, so that the open submission is fetched again.
+  // This number increases with each batch of events, which makes `SubmissionDetails` fetch the open submission again.
   const [revision, revise] = useReducer((before: number) => before + 1, 0);
   const [logNotes, addLogNotes] = useReducer((before: string[], more: string[]) => [...before, ...more], []);
   useEffect(() => {
@@ -135,13 +135,14 @@ function Inbox({ workspace, open, onEvents }: { workspace: string; open: string 
     };
     return subscribe(apiUrl("/api/workspaces/{workspace}/events", { workspace }), { snapshot: () => {}, connection: setConnection, events: receive }).stop;
   }, [workspace, refetch, onEvents]);
-  // The open submission stays when new ones arrive, so that a reviewer never accepts an unseen one.
+  // Id of the submission that is shown. New submissions do not replace it, so that a reviewer does not accept a
+  // submission without having seen it.
   const shown = useRef<string | null>(null);
   if (problem) return <ProblemNotice problem={problem} />;
   if (!value) return null;
   const notes = logNotes.map((note, index) => (
     <Notice key={index} tone="doubt" title={note}>
-      <InlineCode text="The store keeps the full log; `assize audit verify` compares both." />
+      <InlineCode text="The store contains the complete log. Run `assize audit verify` to compare the log file with the store." />
     </Notice>
   ));
   const toReview = value.submissions.filter((one) => one.stage === "escalated");
@@ -151,7 +152,7 @@ function Inbox({ workspace, open, onEvents }: { workspace: string; open: string 
       <div className="grid gap-3">
         {notes}
         <Empty title="No submissions yet">
-          Run <code className="font-mono">assize work "…"</code> or connect an MCP client to have a model propose changes.
+          Run <code className="font-mono">assize work "…"</code> or connect an MCP client to this server. The changes that a model proposes then appear here.
         </Empty>
       </div>
     );
@@ -198,7 +199,7 @@ function Inbox({ workspace, open, onEvents }: { workspace: string; open: string 
       <div className="min-w-0">
         {open !== null && (
           <Button look="quiet" className="mb-2 lg:hidden" onClick={() => go(`/drafts/${encodeURIComponent(workspace)}`)}>
-            All drafts
+            All submissions
           </Button>
         )}
         {chosen !== "" && <SubmissionDetails key={chosen} workspace={workspace} id={chosen} revision={revision} />}
@@ -207,7 +208,7 @@ function Inbox({ workspace, open, onEvents }: { workspace: string; open: string 
   );
 }
 
-/** One submission: reasons, verification, diffs, and the buttons to accept, reject or undo it. */
+/** Details of one submission: reasons of the gate, verification, diffs, and buttons to accept, reject or undo. */
 function SubmissionDetails({ workspace, id, revision }: { workspace: string; id: string; revision: number }) {
   const path = { workspace, submission: id };
   const { value, problem, refetch } = useFetch(apiUrl("/api/workspaces/{workspace}/submissions/{submission}", path));
@@ -222,10 +223,10 @@ function SubmissionDetails({ workspace, id, revision }: { workspace: string; id:
     void perform(async () => {
       try {
         await request();
-        // Keep the submission open, though it moves to the other list.
+        // Put the id of the submission into the URL: the submission stays open although it moves to the other list.
         go(`/drafts/${encodeURIComponent(workspace)}/${id}`, true);
       } finally {
-        // If the request failed, the file may have changed: fetch both sides of the conflict.
+        // The request also fails if a file has changed in the meantime: fetch both versions of that file.
         refetch();
       }
     });
@@ -242,7 +243,7 @@ function SubmissionDetails({ workspace, id, revision }: { workspace: string; id:
           <Badge tone={TONES[value.stage]}>{value.stage}</Badge>
         </div>
         <p className="text-xs text-soft">
-          {value.worker} · task {value.task} · {count(value.files.length, "file")} · {ago(value.at)}
+          submitted by {value.worker} · task {value.task} · {count(value.files.length, "file")} · {ago(value.at)}
           {value.by && (
             <>
               {" "}
@@ -258,7 +259,7 @@ function SubmissionDetails({ workspace, id, revision }: { workspace: string; id:
                   <ReasonText reason={one} />
                 </p>
                 <p className="text-xs text-soft" dir="auto">
-                  Advice to the worker: <InlineCode text={one.what_to_do} />
+                  Advice to the agent: <InlineCode text={one.what_to_do} />
                 </p>
               </li>
             ))}
@@ -267,7 +268,7 @@ function SubmissionDetails({ workspace, id, revision }: { workspace: string; id:
         {value.verified && (
           <details className="text-sm">
             <summary className="cursor-pointer">
-              <Badge tone={value.verified.passed ? "good" : "bad"}>{value.verified.outcome}</Badge> {value.verified.command}
+              Verification: <Badge tone={value.verified.passed ? "good" : "bad"}>{value.verified.outcome}</Badge> {value.verified.command}
             </summary>
             {value.verified.evidence && <p className="mt-2 text-xs text-soft">{value.verified.evidence}</p>}
             <pre className="mt-2 max-h-60 overflow-auto rounded-md bg-sunken p-3 text-xs" dir="auto">
@@ -286,7 +287,7 @@ function SubmissionDetails({ workspace, id, revision }: { workspace: string; id:
                 </a>
               </Fragment>
             ))}
-            ; <em>Undo</em> restores {conflicts.length === 1 ? "it" : "them"}. Both sides are shown below.
+            . Afterwards <em>Undo</em> can restore {conflicts.length === 1 ? "the newer file" : "the newer files"}. Both versions are shown below.
           </Notice>
         )}
         {value.stage === "escalated" && (
@@ -295,7 +296,7 @@ function SubmissionDetails({ workspace, id, revision }: { workspace: string; id:
               <Check aria-hidden className="size-4" />
               {changed ? "Accept and overwrite" : "Accept"}
             </Button>
-            <Input aria-label="Reason for the worker" placeholder="Reason for the worker" value={reason} onChange={(event) => setReason(event.target.value)} className="flex-1 basis-64 sm:max-w-72" />
+            <Input aria-label="Reason for the rejection" placeholder="Reason for a rejection, for the agent" value={reason} onChange={(event) => setReason(event.target.value)} className="flex-1 basis-64 sm:max-w-72" />
             <Button look="danger" disabled={pending} onClick={() => decide(() => post("/api/workspaces/{workspace}/submissions/{submission}/reject", path, { reason }))}>
               <X aria-hidden className="size-4" />
               Reject
@@ -313,7 +314,7 @@ function SubmissionDetails({ workspace, id, revision }: { workspace: string; id:
       {value.diffs.map((one) => (
         <Card key={one.path} id={one.changed_meanwhile === null ? undefined : `file-${conflicts.indexOf(one)}`} className="min-w-0">
           <h3 className="mb-2 font-mono text-sm">{one.path}</h3>
-          {one.diff === null && <p className="text-sm text-soft">No diff: the copies of this draft were deleted.</p>}
+          {one.diff === null && <p className="text-sm text-soft">No diff: a cleanup deleted the stored contents of this draft.</p>}
           {one.diff !== null && one.changed_meanwhile === null && <UnifiedDiff diff={one.diff} reasons={reasonsFor(one.path)} />}
           {one.diff !== null && one.changed_meanwhile !== null && <Conflict draft={one.diff} now={one.changed_meanwhile} reasons={reasonsFor(one.path)} />}
         </Card>
@@ -323,18 +324,18 @@ function SubmissionDetails({ workspace, id, revision }: { workspace: string; id:
   );
 }
 
-/** Both sides of a conflict, each compared with the base: the file as it was when the draft was created. */
+/** Both versions of a file with a conflict, each as a diff from the file as it was when the draft was created. */
 function Conflict({ draft, now, reasons }: { draft: string; now: string; reasons: Reason[] }) {
   return (
     <>
-      <p className="mb-3 text-xs text-soft">Both sides are compared with the base: the file as it was when the draft was created.</p>
+      <p className="mb-3 text-xs text-soft">Each version is shown as a diff from the file as it was when the draft was created.</p>
       <div className="grid grid-cols-1 gap-4 xl:grid-cols-2">
-        <section aria-label="The file now" className="min-w-0">
-          <h4 className="mb-2 text-sm font-medium">The file now</h4>
+        <section aria-label="Current file" className="min-w-0">
+          <h4 className="mb-2 text-sm font-medium">Current file</h4>
           <UnifiedDiff narrow diff={now} reasons={[]} />
         </section>
-        <section aria-label="The draft" className="min-w-0">
-          <h4 className="mb-2 text-sm font-medium">The draft</h4>
+        <section aria-label="Drafted file" className="min-w-0">
+          <h4 className="mb-2 text-sm font-medium">Drafted file</h4>
           <UnifiedDiff narrow diff={draft} reasons={reasons} />
         </section>
       </div>
@@ -342,10 +343,10 @@ function Conflict({ draft, now, reasons }: { draft: string; now: string; reasons
   );
 }
 
-/** Details of a log entry that records a decision; `null` for other entries. */
+/** Returns the verdict and reasons of an audit log entry that records a decision, and `null` for other entries. */
 const decision = (entry: AuditLog["entries"][number]) => (entry.action === EVENT.decided ? entry.detail : null);
 
-/** Audit log of a task. */
+/** Audit log of the task that a submission belongs to. */
 function AuditEntries({ workspace, task }: { workspace: string; task: string }) {
   const { value } = useFetch(apiUrl("/api/workspaces/{workspace}/audit", { workspace }, { task }));
   if (!value || value.entries.length === 0) return null;

@@ -1,4 +1,5 @@
-// Dialog that forks a run: the fork reuses the answers before the chosen round and repeats the calls from there on.
+// Dialog that forks a run. The fork is a new run: it reuses the answers of the rounds before the chosen round and
+// repeats all model calls from that round on.
 
 import { GitFork } from "lucide-react";
 import { useId, useRef, useState, type FormEvent } from "react";
@@ -12,7 +13,7 @@ import { go, useRoute } from "../route";
 interface Props {
   run: string;
   rounds: number;
-  /** Moves of a consultation; empty for a debate, which has only one. */
+  /** Moves of a consultation; empty for a debate, which is about a single move. */
   moves: { id: string; title: string }[];
 }
 
@@ -20,9 +21,10 @@ interface Props {
 const ROLES = ["critic", "D1", "D2", "D3"] as const;
 
 export function Fork({ run, rounds, moves }: Props) {
-  // A native dialog traps the focus without inline styles, which the server's content security policy blocks.
+  // The native dialog element keeps the focus inside the dialog. Dialog libraries use inline styles for this, which the
+  // server's content security policy blocks.
   const dialog = useRef<HTMLDialogElement>(null);
-  // Preselect the round and move that are open.
+  // Preselect the round and the move that the URL names, which are those that the user is viewing.
   const { query } = useRoute();
   const [round, setRound] = useState(query.get("round") ?? "");
   const [move, setMove] = useState(query.get("move") ?? "");
@@ -50,13 +52,13 @@ export function Fork({ run, rounds, moves }: Props) {
             Fork this run
           </h2>
           <p className="mt-1 mb-4 text-sm text-soft">
-            A fork is a new run that reuses the answers of this one. It repeats, and pays for, all calls from the chosen round on.
+            A fork is a new run that reuses the answers of this run before the chosen round. All model calls from that round on are repeated, and cost money again.
           </p>
           <form onSubmit={submit} className="grid gap-3 text-sm">
             <label className="grid gap-1" htmlFor={`${id}-round`}>
-              Repeat from
+              Repeat all model calls from
               <select id={`${id}-round`} className={FIELD} value={round} onChange={(event) => setRound(event.target.value)}>
-                <option value="">no round: repeat only failed calls</option>
+                <option value="">no round: repeat only failed model calls</option>
                 {Array.from({ length: rounds }, (_, index) => (
                   <option key={index} value={index + 1}>
                     round {index + 1}
@@ -66,7 +68,7 @@ export function Fork({ run, rounds, moves }: Props) {
             </label>
             {moves.length > 0 && (
               <label className="grid gap-1" htmlFor={`${id}-move`}>
-                Move
+                Move whose debate is repeated
                 <select id={`${id}-move`} className={FIELD} value={move} disabled={round === ""} onChange={(event) => setMove(event.target.value)}>
                   <option value="">all moves</option>
                   {moves.map(({ id: one, title }) => (
@@ -78,15 +80,15 @@ export function Fork({ run, rounds, moves }: Props) {
               </label>
             )}
             <fieldset className="grid gap-2" disabled={round === ""}>
-              <legend className="mb-1">New persona from that round on (optional)</legend>
-              <select aria-label="Role" className={FIELD} value={role} onChange={(event) => setRole(event.target.value)}>
+              <legend className="mb-1">New persona (instructions of a role) from that round on, optional</legend>
+              <select aria-label="Role whose persona is replaced" className={FIELD} value={role} onChange={(event) => setRole(event.target.value)}>
                 {ROLES.map((one) => (
                   <option key={one} value={one}>
                     {one === "critic" ? "critic" : `judge ${one}`}
                   </option>
                 ))}
               </select>
-              <Textarea aria-label="Persona" placeholder="For example: You doubt every figure that has no source." value={persona} onChange={(event) => setPersona(event.target.value)} />
+              <Textarea aria-label="New persona" placeholder="For example: You doubt every figure that has no source." value={persona} onChange={(event) => setPersona(event.target.value)} />
             </fieldset>
             {problem && <ProblemNotice problem={problem} />}
             <div className="flex flex-wrap justify-end gap-2">

@@ -1,4 +1,4 @@
-// Start page: the form that starts a trial, what the server uses, and recent trials.
+// Start page: the form that starts a trial, the provider and sandbox that the server uses, and the recent trials.
 
 import * as m from "motion/react-m";
 import { useState } from "react";
@@ -33,7 +33,7 @@ export function Home() {
   );
 }
 
-/** The provider, the sandbox backend and the store that the server uses. */
+/** Notices and badges about the provider, the sandbox backend and the store that the server uses. */
 function ServerNotes({ about }: { about: ServerInfo }) {
   const rehearsal = about.provider === "rehearsal";
   return (
@@ -52,7 +52,7 @@ function ServerNotes({ about }: { about: ServerInfo }) {
         </Notice>
       )}
       <p className="flex flex-wrap items-center gap-2 text-xs text-soft">
-        <Badge title={about.why}>{rehearsal ? "rehearsal" : `${about.provider} · ${about.model ?? ""}`}</Badge>
+        <Badge title={about.why}>{rehearsal ? "model: rehearsal" : `model: ${about.provider} · ${about.model ?? ""}`}</Badge>
         {about.cluster !== null ? (
           <Badge title={about.store}>cluster: {about.cluster}</Badge>
         ) : (
@@ -62,14 +62,14 @@ function ServerNotes({ about }: { about: ServerInfo }) {
           </>
         )}
         <Link href="/system" className="underline">
-          Details
+          Server details
         </Link>
       </p>
     </div>
   );
 }
 
-/** Warns if the cluster has no worker. */
+/** Warning that the cluster has no worker. Nothing is shown if the cluster has a worker. */
 function NoWorkersNotice() {
   const { value, problem } = useFetch(apiUrl("/api/cluster", {}));
   if (problem) return <ProblemNotice problem={problem} />;
@@ -81,7 +81,8 @@ function NoWorkersNotice() {
   );
 }
 
-const NAMES: Record<RunKind, string> = { run: "Code", consult: "Consult", debate: "Debate", work: "Work", eval: "Eval" };
+/** Label of each kind of run in the list of recent trials. */
+const NAMES: Record<RunKind, string> = { run: "Code", consult: "Consult", debate: "Debate", work: "Edit files", eval: "Evaluate" };
 
 function Recent() {
   const [limit, setLimit] = useState(20);
@@ -99,7 +100,7 @@ function Recent() {
       </ul>
       {value?.next != null && limit < 200 && (
         <Button look="quiet" className="mt-2" onClick={() => setLimit((before) => Math.min(before + 40, 200))}>
-          Show more
+          Show more trials
         </Button>
       )}
     </section>

@@ -1,4 +1,4 @@
-// Page of one run: loads the run and shows the view of its kind.
+// Page of one run: loads the run and shows the view for the kind of the run.
 
 import { lazy, Suspense } from "react";
 
@@ -19,9 +19,9 @@ export function RunPage({ id }: { id: string }) {
   if (problem?.status === 404) {
     return (
       <Empty page title="Run not found">
-        It may have been deleted.{" "}
+        The run may have been deleted.{" "}
         <Link href="/" className="text-accent underline">
-          Go to trials
+          Go to the list of trials
         </Link>
       </Empty>
     );

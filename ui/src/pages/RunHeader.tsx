@@ -1,4 +1,4 @@
-// Header of every run: title, status, cost, and the buttons to stop, resume or fork it.
+// Header of every run page: title, status and cost of the run, and buttons to stop, resume or fork the run.
 
 import { Ban, Play } from "lucide-react";
 import { useEffect } from "react";
@@ -16,14 +16,15 @@ import { Fork } from "./Fork";
 interface Props extends RunProps {
   connection: Connection;
   lost: LostCalls | null;
-  /** For runs that can be forked: the number of rounds, and the moves. */
+  /** Number of debate rounds; 0 if the run cannot be forked. */
   rounds?: number;
+  /** Moves of a consultation, for the fork dialog; empty for other kinds of runs. */
   moves?: { id: string; title: string }[];
 }
 
 export function RunHeader({ run, refetch, connection, lost, rounds = 0, moves = [] }: Props) {
   const { pending, problem, perform, clear } = useAction();
-  // The server is reachable again, so an earlier problem is outdated.
+  // The server is reachable again: remove the message about an earlier failed request.
   useEffect(() => {
     if (connection === "open") clear();
   }, [connection, clear]);
@@ -57,7 +58,7 @@ export function RunHeader({ run, refetch, connection, lost, rounds = 0, moves = 
                 <Link href={`/runs/${run.parent}`} className="text-accent underline">
                   {run.parent}
                 </Link>
-                {forkedAt !== null && `, from ${forkedAt.replaceAll("-", " ").replace("/", ", ")} on`}
+                {forkedAt !== null && `; model calls repeated from ${forkedAt.replaceAll("-", " ").replace("/", ", ")} on`}
               </span>
             )}
           </p>
@@ -83,13 +84,13 @@ export function RunHeader({ run, refetch, connection, lost, rounds = 0, moves = 
       <ConnectionNotice connection={connection} />
       {run.error && (
         <Notice tone={run.status === "failed" ? "bad" : "doubt"} title={run.error}>
-          Finished calls are stored: resuming the run does not repeat them.
+          The answers of finished model calls are stored: resuming the run does not repeat these calls.
         </Notice>
       )}
       {lost !== null && lost.calls > 0 && (
         <Notice tone="doubt" title={`${count(lost.calls, "model call")} lost when a worker stopped`}>
-          {lost.calls === 1 ? "It is repeated" : "They are repeated"}
-          {lost.dollars > 0 && `; lost calls count as spent, ${dollars(lost.dollars)} at most`}.
+          {lost.calls === 1 ? "The call is repeated." : "The calls are repeated."}
+          {lost.dollars > 0 && ` The provider may have charged up to ${dollars(lost.dollars)} for lost calls; this amount counts against the budget.`}
         </Notice>
       )}
       {problem && <ProblemNotice problem={problem} />}
@@ -97,7 +98,7 @@ export function RunHeader({ run, refetch, connection, lost, rounds = 0, moves = 
   );
 }
 
-/** The point from which a fork repeats its parent's calls, such as `m3/round-4`. */
+/** Returns the point from which a fork repeats the model calls of its parent run, such as `m3/round-4`. */
 function forkPoint(run: RunView): string | null {
   if (run.kind === "debate") return run.input.at === null ? null : `round-${run.input.at}`;
   const fork = run.kind === "consult" ? run.input.turnings?.at(-1) : undefined;
@@ -109,7 +110,7 @@ function Cost({ spent }: { spent: UsageView }) {
   const cached = input_tokens > 0 ? Math.round((cached_input_tokens / input_tokens) * 100) : 0;
   return (
     <span>
-      {count(calls, "call")} · {tokens(input_tokens)} tokens in ({cached} % cached), {tokens(output_tokens)} out · {dollars(cost_usd)}
+      {count(calls, "model call")} · tokens: {tokens(input_tokens)} input ({cached} % cached), {tokens(output_tokens)} output · {dollars(cost_usd)}
       {cost_note && <> ({cost_note})</>}
     </span>
   );

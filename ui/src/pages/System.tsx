@@ -1,4 +1,4 @@
-// System page: usage, cluster, sandbox backends, providers, named sandboxes, tokens and attack results.
+// System page: use of the server or cluster, sandbox backends, providers, named sandboxes, tokens and attack results.
 
 import { RefreshCw, Trash2 } from "lucide-react";
 
@@ -22,13 +22,13 @@ export function System() {
         <h1 className="flex-1 text-xl font-semibold">System</h1>
         <Button onClick={doctor.refetch}>
           <RefreshCw aria-hidden className="size-4" />
-          Check again
+          Run checks again
         </Button>
       </div>
       {about.problem && <ProblemNotice problem={about.problem} />}
       {about.value && (cluster === null ? <ServerUsage about={about.value} /> : <Cluster name={cluster} servers={about.value.store} />)}
       {doctor.problem && <ProblemNotice problem={doctor.problem} />}
-      {!doctor.value && !doctor.problem && <p className="text-sm text-soft">Starting a sandbox of each backend and calling every provider…</p>}
+      {!doctor.value && !doctor.problem && <p className="text-sm text-soft">Checking: starting a sandbox of each backend and calling each provider…</p>}
       {doctor.value && (
         <>
           <section aria-labelledby="backends" className="grid gap-3">
@@ -63,13 +63,13 @@ export function System() {
   );
 }
 
-/** Running trials, and the warm pool of each backend. */
+/** Figures of a server without a cluster: running trials, the warm pool of each backend, and the version. */
 function ServerUsage({ about: { trials, warm_pools, store, version } }: { about: ServerInfo }) {
   const several = warm_pools.length > 1;
   const figures = [
-    { name: "Running trials", figure: `${trials.running} of ${trials.most}`, about: `${trials.most} can run at the same time` },
+    { name: "Running trials", figure: `${trials.running} of ${trials.most}`, about: `at most ${count(trials.most, "trial")} at the same time` },
     ...warm_pools.flatMap((pool) => warmPoolFigures(pool, several ? ` (${pool.isolation})` : "")),
-    { name: "Version", figure: version, about: store },
+    { name: "Version", figure: version, about: `data is stored in ${store}` },
   ];
   return (
     <dl className="grid gap-3 sm:grid-cols-2 lg:grid-cols-4">
@@ -90,22 +90,22 @@ function warmPoolFigures({ idle, size, hits, misses, refill_ms, low_memory }: Wa
     {
       name: `Idle sandboxes${suffix}`,
       figure: `${idle} of ${size}`,
-      about: low_memory ? "not refilled: too little free memory" : "started in advance, ready for a program",
+      about: low_memory ? "warm pool not refilled: too little free memory" : "started in advance, ready for a program",
     },
     {
       name: `Warm-pool hit rate${suffix}`,
-      figure: requests === 0 ? "none yet" : `${Math.round((hits / requests) * 100)} %`,
-      about: requests === 0 ? "no request since the server was started" : `${count(hits, "hit")}, ${count(misses, "miss", "misses")}`,
+      figure: requests === 0 ? "no data yet" : `${Math.round((hits / requests) * 100)} %`,
+      about: requests === 0 ? "no sandbox requested since the server started" : `idle sandboxes served ${hits} of ${count(requests, "sandbox request")}`,
     },
     {
       name: `Warm-pool refill time${suffix}`,
-      figure: refill_ms === null ? "none yet" : `${Math.round(refill_ms)} ms`,
+      figure: refill_ms === null ? "no data yet" : `${Math.round(refill_ms)} ms`,
       about: "mean time to start an idle sandbox",
     },
   ];
 }
 
-/** Sandboxes, runs, problems and nodes of the cluster. */
+/** Status of the cluster: sandboxes in use, runs, problems and nodes. */
 function Cluster({ name, servers }: { name: string; servers: string }) {
   const { value, problem, refetch } = useFetch(apiUrl("/api/cluster", {}));
   return (
@@ -122,8 +122,8 @@ function Cluster({ name, servers }: { name: string; servers: string }) {
       {value && (
         <>
           <p className="text-sm text-soft">
-            {value.busy} of {count(value.slots, "sandbox", "sandboxes")} in use; {count(value.running, "active run")}, {value.waiting} waiting. Data
-            is stored at <span className="font-mono">{servers}</span>.
+            {value.busy} of {count(value.slots, "sandbox", "sandboxes")} in use; {count(value.running, "active run")},{" "}
+            {count(value.waiting, "waiting run")}. Data is stored at <span className="font-mono">{servers}</span>.
           </p>
           {value.stuck.map(({ what, why }) => (
             <Notice key={what} tone="bad" title={`Stuck: ${what}`}>
@@ -146,7 +146,7 @@ function Cluster({ name, servers }: { name: string; servers: string }) {
   );
 }
 
-/** One node of the cluster, with its capabilities. */
+/** Row of one cluster node, with its backends, region and labels. */
 function NodeRow({ node: { role, host, pid, since, slots, busy, holds, version, abilities } }: { node: ClusterNode }) {
   const backends = abilities.isolations.filter((name) => !name.includes("="));
   const labels = Object.entries(abilities.labels).map(([name, value]) => `${name}=${value}`);
@@ -154,11 +154,11 @@ function NodeRow({ node: { role, host, pid, since, slots, busy, holds, version, 
     <li className="flex flex-wrap items-center gap-x-3 gap-y-1 px-4 py-2 text-sm">
       <Badge tone={role === "worker" ? "good" : "plain"}>{role}</Badge>
       <span className="font-mono text-xs">
-        {host} {pid}
+        {host}, pid {pid}
       </span>
       {role === "worker" && (
         <span className="tabular-nums">
-          {busy} of {slots} sandboxes in use, {count(holds.length, "active run")}
+          {busy} of {count(slots, "sandbox", "sandboxes")} in use, {count(holds.length, "active run")}
         </span>
       )}
       <span className="flex-1" />
@@ -166,13 +166,13 @@ function NodeRow({ node: { role, host, pid, since, slots, busy, holds, version, 
         <Badge key={word}>{word}</Badge>
       ))}
       <span className="text-xs text-soft">
-        {version}, started {ago(since)}
+        version {version}, started {ago(since)}
       </span>
     </li>
   );
 }
 
-/** Result of the last attack on each sandbox backend. */
+/** Results of the last attack (`assize attack`) on each sandbox backend. */
 function Attacks() {
   const { value, problem } = useFetch(apiUrl("/api/attacks", {}));
   return (
@@ -201,7 +201,7 @@ function AttackCard({ attack: { isolation, version, at, seconds, groups, escaped
     <Card className="h-full">
       <p className="mb-2 flex flex-wrap items-center gap-2 font-medium">
         <span className="mr-auto whitespace-nowrap">{isolation}</span>
-        {escaped.length > 0 ? <Badge tone="bad">{escaped.length} escaped</Badge> : <Badge tone="good">{blocked} blocked, none escaped</Badge>}
+        {escaped.length > 0 ? <Badge tone="bad">{count(escaped.length, "attack")} escaped</Badge> : <Badge tone="good">{count(blocked, "attack")} blocked, none escaped</Badge>}
       </p>
       <p className="mb-3 text-xs text-soft">
         {ago(at)}, took {duration(seconds * 1000)}, version {version}
@@ -246,7 +246,7 @@ function AttackCard({ attack: { isolation, version, at, seconds, groups, escaped
   );
 }
 
-/** The uses for which a backend is the default: code, debates. */
+/** Returns the kinds of runs for which a backend is the default: code, debates, both or none. */
 function usesOf(isolation: string, doctor: DoctorReport | null): string[] {
   const { used, used_for_debates } = doctor?.sandboxes ?? {};
   return [used === isolation && "code", used_for_debates === isolation && "debates"].filter((use) => use !== false);
@@ -292,10 +292,10 @@ function BackendCard({ backend, uses }: { backend: BackendReport; uses: string[]
 }
 
 const STATES: Record<ProviderReport["state"], { tone: Tone; word: string }> = {
-  answers: { tone: "good", word: "answers" },
-  fails: { tone: "bad", word: "fails" },
-  no_key: { tone: "plain", word: "no key" },
-  not_tried: { tone: "plain", word: "not tried" },
+  answers: { tone: "good", word: "answered" },
+  fails: { tone: "bad", word: "failed" },
+  no_key: { tone: "plain", word: "no API key" },
+  not_tried: { tone: "plain", word: "not checked" },
 };
 
 function ProviderRow({ provider, used }: { provider: ProviderReport; used: boolean }) {
@@ -311,7 +311,7 @@ function ProviderRow({ provider, used }: { provider: ProviderReport; used: boole
   );
 }
 
-/** Sandboxes that outlive a single program, each with a button that removes it. */
+/** List of the named sandboxes, which outlive a single program. Each row has a button that removes the sandbox. */
 function NamedSandboxes() {
   const { value, problem, refetch } = useFetch(apiUrl("/api/sandboxes", {}));
   const { pending, problem: refused, perform } = useAction();
@@ -321,7 +321,7 @@ function NamedSandboxes() {
       {(problem ?? refused) && <ProblemNotice problem={(problem ?? refused)!} />}
       {value?.sandboxes.length === 0 && (
         <Empty title="No named sandboxes">
-          <code className="font-mono">assize sandbox create NAME</code> creates one; each debate has one while it runs.
+          <code className="font-mono">assize sandbox create NAME</code> creates a sandbox that stays until it expires or is removed. Each running debate also has one.
         </Empty>
       )}
       <ul className="divide-y divide-line rounded-lg border border-line bg-raised empty:hidden">
@@ -338,7 +338,7 @@ function NamedSandboxes() {
             <Button
               look="danger"
               disabled={pending}
-              aria-label={`Remove ${one.name}`}
+              aria-label={`Remove sandbox ${one.name}`}
               onClick={() =>
                 void perform(async () => {
                   await remove("/api/sandboxes/{sandbox}", { sandbox: one.name }, one.run === null ? {} : { run: one.run });

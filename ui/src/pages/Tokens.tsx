@@ -1,4 +1,4 @@
-// Scoped tokens on the System page.
+// Section of the System page with the scoped tokens, each of which grants access to one MCP endpoint.
 
 import { Trash2 } from "lucide-react";
 
@@ -10,7 +10,7 @@ import { Badge, Button, Empty, Heading } from "../parts/ui";
 
 const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
-/** List of the valid tokens, each with a button that revokes it. */
+/** List of the valid scoped tokens. Each row has a button that revokes the token. */
 export function Tokens() {
   const { value, problem, refetch } = useFetch(apiUrl("/api/tokens", {}));
   const { pending, problem: refused, perform } = useAction();
@@ -19,8 +19,8 @@ export function Tokens() {
       <Heading id="tokens">Scoped tokens</Heading>
       {(problem ?? refused) && <ProblemNotice problem={(problem ?? refused)!} />}
       {value?.tokens.length === 0 && (
-        <Empty title="No tokens">
-          <code className="font-mono">assize tokens create SCOPE</code> creates a token for the draft tools of one workspace, or for the code tool.
+        <Empty title="No scoped tokens">
+          <code className="font-mono">assize tokens create SCOPE</code> creates an access token that is valid only for the draft tools of one workspace, or only for the code tool.
         </Empty>
       )}
       <ul className="divide-y divide-line rounded-lg border border-line bg-raised empty:hidden">
@@ -35,7 +35,7 @@ export function Tokens() {
             <Button
               look="danger"
               disabled={pending}
-              aria-label={`Revoke ${id}`}
+              aria-label={`Revoke token ${id}`}
               onClick={() =>
                 void perform(async () => {
                   await remove("/api/tokens/{token_id}", { token_id: id });

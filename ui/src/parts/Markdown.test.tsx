@@ -22,7 +22,7 @@ it.each(HOSTILE)("hostile Markdown renders without active content: %s", (text) =
   expect(shown).not.toMatch(/<(script|img|svg|iframe)|javascript:|vbscript:|data:|\son\w+=/i);
 });
 
-it("links show their target host", () => {
+it("a Markdown link shows the host of its target after its text", () => {
   const shown = renderToStaticMarkup(<Markdown text="[the bank](https://evil.example/login)" />);
   expect(shown).toContain("(evil.example)");
   expect(shown).toContain("noopener");

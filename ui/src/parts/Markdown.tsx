@@ -1,9 +1,9 @@
-// Renders untrusted Markdown: no HTML, no images, no scripts, and links that show their target host.
+// Renders untrusted Markdown without HTML, images or scripts. Each link shows the host of its target.
 
 import ReactMarkdown, { type Components } from "react-markdown";
 import remarkGfm from "remark-gfm";
 
-/** Maximum length of a text rendered as Markdown; a longer one is shown as plain text. */
+/** Maximum length of a text that is rendered as Markdown, in characters. A longer text is shown as plain text. */
 const MAX_LENGTH = 200_000;
 
 /** Returns an absolute web or mail address unchanged, and the empty string for any other address. */
@@ -25,8 +25,8 @@ const COMPONENTS: Components = {
     ) : (
       <span>{children}</span>
     ),
-  // Not fetched: the request would tell its server that the text was viewed.
-  img: ({ alt }) => <span className="text-soft">[image: {alt}]</span>,
+  // Images are not fetched: the request would reveal to the host of the image that a user views the text.
+  img: ({ alt }) => <span className="text-soft">[image not loaded: {alt}]</span>,
   h1: ({ children }) => <h3 className="mt-4 mb-2 text-base font-semibold">{children}</h3>,
   h2: ({ children }) => <h4 className="mt-4 mb-1 text-sm font-semibold">{children}</h4>,
   h3: ({ children }) => <h5 className="mt-3 mb-1 text-sm font-medium">{children}</h5>,

@@ -1,4 +1,4 @@
-// Button that switches the colour scheme: system, light or dark.
+// Button that switches the colour scheme of the page: as in the system, light or dark.
 
 import { Monitor, Moon, Sun } from "lucide-react";
 import { useEffect, useState } from "react";

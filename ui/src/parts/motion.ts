@@ -1,3 +1,4 @@
-// Animation features for reordered lists, in their own file so that they load after the page.
+// Features of the animation library that animate reordered lists. They are a separate file, so that the browser loads
+// them after the page is shown.
 
 export { domMax as default } from "motion/react";

@@ -1,10 +1,10 @@
-// Notices about problems, a lost connection and the gate's reasons.
+// Notices: a failed request, a lost connection, and the gate's reasons for a decision on a draft.
 
 import type { Problem, Reason } from "../model/schema";
 import type { Connection } from "../model/stream";
 import { InlineCode, Notice } from "./ui";
 
-/** A problem with its hint. */
+/** Notice about a failed request: what failed, and a hint what to do. */
 export function ProblemNotice({ problem }: { problem: Problem }) {
   return (
     <Notice tone="bad" title={problem.detail}>
@@ -13,17 +13,17 @@ export function ProblemNotice({ problem }: { problem: Problem }) {
   );
 }
 
-/** Shown while the connection to the server is lost. */
+/** Notice that is shown while the connection to the server is lost. */
 export function ConnectionNotice({ connection }: { connection: Connection }) {
   if (connection !== "lost") return null;
   return (
     <Notice tone="doubt" title="Connection to the server lost">
-      Reconnecting… The page then receives all events it missed.
+      Reconnecting… Once connected, the page shows everything that happened in the meantime.
     </Notice>
   );
 }
 
-/** One reason of the gate for rejecting or escalating a draft: file, line, rule and message. */
+/** One reason why the gate rejected or escalated a draft: file, line, rule and message. */
 export function ReasonText({ reason: { file, line, rule, message } }: { reason: Reason }) {
   return (
     <>

@@ -1,4 +1,4 @@
-// Basic components of the page: buttons, cards, fields, badges, notices, placeholders.
+// Basic components that all pages use: buttons, cards, input fields, badges, notices and placeholders.
 
 import { clsx, type ClassValue } from "clsx";
 import { Slot } from "radix-ui";
@@ -7,7 +7,7 @@ import { twMerge } from "tailwind-merge";
 
 import type { RunState } from "../model/schema";
 
-/** Joins class names; a later Tailwind class overrides an earlier conflicting one. */
+/** Joins CSS class names. If two Tailwind classes conflict, the later class wins. */
 export function cn(...all: ClassValue[]): string {
   return twMerge(clsx(all));
 }
@@ -40,7 +40,7 @@ export function Button({ look = "plain", asChild = false, className, ...rest }: 
   );
 }
 
-/** Pill-shaped button that inserts an example. */
+/** Pill-shaped button that puts an example into an input field. */
 export function Chip({ className, ...rest }: ButtonHTMLAttributes<HTMLButtonElement>) {
   return <button type="button" className={cn("cursor-pointer rounded-full border border-line px-2.5 py-1 hover:bg-sunken hover:text-ink", className)} {...rest} />;
 }
@@ -53,7 +53,7 @@ export function Heading({ className, ...rest }: HTMLAttributes<HTMLHeadingElemen
   return <h2 className={cn("text-sm font-semibold tracking-wide text-soft", className)} {...rest} />;
 }
 
-/** Class names of a tab. */
+/** CSS class names of a tab in a list of tabs. */
 export const TAB =
   "-mb-px cursor-pointer border-b-2 border-transparent px-3 py-2 text-sm text-soft hover:text-ink data-[state=active]:border-accent data-[state=active]:font-medium data-[state=active]:text-ink";
 
@@ -109,7 +109,7 @@ export function StatusBadge({ status }: { status: RunState }) {
   );
 }
 
-/** Text in which `backtick-quoted` parts are rendered as code. */
+/** Renders a text and shows its parts between backticks as code. */
 export function InlineCode({ text }: { text: string }) {
   return text.split(/`([^`]+)`/).map((part, index) =>
     index % 2 === 1 ? (
@@ -122,7 +122,7 @@ export function InlineCode({ text }: { text: string }) {
   );
 }
 
-/** Box with a message; tone `bad` makes it an alert. */
+/** Box with a message. With the tone `bad`, screen readers announce the message as an alert. */
 export function Notice({ tone = "plain", title, children }: { tone?: Tone; title: string; children?: ReactNode }) {
   const urgent = tone === "bad";
   return (
@@ -138,8 +138,8 @@ export function Notice({ tone = "plain", title, children }: { tone?: Tone; title
   );
 }
 
-/** Placeholder for an empty list or page; the children say what to do about it. */
-export function Empty({ title, page = false, children }: { title: string; /** The placeholder is the whole page, so its title is the `h1`. */ page?: boolean; children?: ReactNode }) {
+/** Placeholder for an empty list or page. The children explain what the user can do next. */
+export function Empty({ title, page = false, children }: { title: string; /** Whether the placeholder is the only content of the page: then its title is an `h1`. */ page?: boolean; children?: ReactNode }) {
   const Title = page ? "h1" : "p";
   return (
     <div className="rounded-lg border border-dashed border-line px-4 py-8 text-center text-sm text-soft">
@@ -149,10 +149,10 @@ export function Empty({ title, page = false, children }: { title: string; /** Th
   );
 }
 
-/** Widths of the placeholder lines, repeated. */
+/** Tailwind widths of the placeholder lines; the list repeats after its last entry. */
 const LINE_WIDTHS = ["w-full", "w-11/12", "w-full", "w-4/5", "w-2/3"] as const;
 
-/** Placeholder lines of a text that is being loaded. */
+/** Grey placeholder lines that are shown while a text loads. */
 export function Skeleton({ lines = 10 }: { lines?: number }) {
   return (
     <div role="status" aria-label="Loading" className="grid max-w-[80ch] gap-3 py-2">
@@ -163,7 +163,7 @@ export function Skeleton({ lines = 10 }: { lines?: number }) {
   );
 }
 
-/** Progress bar; `value` is from 0 to 1. */
+/** Progress bar. `value` is the completed share, from 0 to 1. */
 export function Meter({ value, label }: { value: number; label: string }) {
   const percent = Math.round(Math.min(Math.max(value, 0), 1) * 100);
   return (

@@ -1,4 +1,4 @@
-//! Tries cases as drafts of new files.
+//! Tests cases of the corpora as drafts of new files.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use assize_workspace::WorkspacePath;
 use super::plan::PlannedCase;
 use super::{ClassResult, GateAttackError};
 
-/// Lets the gate check a draft for each case. Only reasons of rules for which `counts` is true stop a case.
+/// Has the gate check one draft for each case. A case counts as stopped only by a rule for which `counts` returns true.
 pub(super) fn try_all(
     cases: &[PlannedCase],
     counts: fn(&str) -> bool,

@@ -1,4 +1,4 @@
-//! Tries cases as changes to a project whose tests run in a sandbox.
+//! Tests cases of the corpora as changes to a project whose tests run in a sandbox.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use super::plan::PlannedCase;
 use super::workers::TemporaryWorkspace;
 use super::{CaseKind, ClassResult, GateAttackError, GateAttackOptions};
 
-/// Time limit of a verdict, for which the tests run three times in sandboxes.
+/// Maximum time to wait for a verdict of the gate, which runs the tests three times in sandboxes.
 const VERDICT_TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// Gate rule that runs the project's own tests.
+/// Name of the gate rule that runs the tests of the project.
 const VERIFY: &str = "verify";
 
-/// Proposes each case as a change to a project with tests, and lets the gate decide.
+/// Submits each case as a change to a project with tests, and records the decision of the gate.
 pub(super) async fn try_all(
     runner: &str,
     cases: &[PlannedCase],
@@ -33,7 +33,8 @@ pub(super) async fn try_all(
     }
     let contract = workspace.desk.contract()?;
     let Some(verify) = contract.and_then(|contract| contract.verify) else {
-        return Ok(ClassResult::NotApplicable(format!("the corpus has no project for `{runner}`")));
+        let why = format!("the corpus has no test project for the test runner `{runner}`");
+        return Ok(ClassResult::NotApplicable(why));
     };
     if let Err(VerifyError(why)) = check_runner(&verify, &workspace, options).await {
         return Ok(ClassResult::NotApplicable(why));
@@ -56,7 +57,7 @@ pub(super) async fn try_all(
             (Some(reason), _) => reason.message.lines().next().map(str::to_owned),
             (None, CaseKind::Control) if submitted.verified.is_none() => {
                 let others: Vec<&str> = submitted.reasons.iter().map(|r| r.rule.as_str()).collect();
-                Some(format!("the tests did not run ({})", others.join(", ")))
+                Some(format!("the tests did not run; other rules: {}", others.join(", ")))
             }
             (None, _) => None,
         };
@@ -68,7 +69,7 @@ pub(super) async fn try_all(
     Ok(ClassResult::Cases(tried))
 }
 
-/// Checks that the test runner works in the sandbox: the tests of the unchanged project must pass.
+/// Checks that the test runner works in the sandbox. The tests of the unchanged project must pass.
 async fn check_runner(
     verify: &VerifyCommand,
     workspace: &TemporaryWorkspace,
@@ -88,5 +89,8 @@ async fn check_runner(
     }
     let printed = String::from_utf8_lossy(&ran.printed);
     let last = printed.trim_end().lines().last().unwrap_or_default();
-    Err(VerifyError(format!("`{}`: {}: {last}", verify.command, ran.outcome)))
+    Err(VerifyError(format!(
+        "the tests of the unchanged project failed: `{}`: {}: {last}",
+        verify.command, ran.outcome
+    )))
 }

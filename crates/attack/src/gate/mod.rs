@@ -1,7 +1,8 @@
-//! Attack on the gate: tries the labelled corpora against it.
+//! Attack on the gate: submits the cases of labelled corpora to the gate and checks its decisions.
 //!
-//! The gate must stop hostile cases by a rule of their class. Controls are similar but harmless cases that must pass:
-//! stopping everything would prove nothing. Cases that the corpus marks as known gaps are counted separately.
+//! The gate must stop hostile cases by a rule of their class. Controls are similar but harmless cases that must pass,
+//! because a gate that stops everything would be useless. Cases that the corpus marks as known gaps are counted
+//! separately.
 
 mod drafts;
 mod forged;
@@ -35,25 +36,25 @@ pub enum GateAttackError {
 /// Options of an attack on the gate.
 #[derive(Debug, Clone)]
 pub struct GateAttackOptions {
-    /// The user's policy. Its test commands are ignored, because the corpora have their own.
+    /// The user's policy. Its test commands are ignored, because the corpora have their own test commands.
     pub policy: Policy,
-    /// Runs tests in a sandbox.
+    /// Verifier that runs tests in a sandbox.
     pub verifier: Arc<dyn Verifier>,
-    /// Runs only the cases whose name contains this text.
+    /// If set, only the cases whose name contains this text are tested.
     pub only: Option<String>,
 }
 
-/// Kind of a case.
+/// Kind of a case in an attack on the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CaseKind {
-    /// The gate must stop it.
+    /// The gate must stop the case.
     Hostile,
-    /// Harmless; the gate must let it pass.
+    /// The case is harmless, and the gate must let it pass.
     Control,
 }
 
-/// The gate's reaction to a case.
+/// Decision of the gate on a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CaseOutcome {
@@ -61,57 +62,59 @@ pub enum CaseOutcome {
     Passed,
 }
 
-/// Result of one case.
+/// Result of one case of an attack on the gate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GateCase {
-    /// Corpus list and line, for example `secrets/keys.txt:12`.
+    /// Name of the case: list and line of the corpus, for example `secrets/keys.txt:12`.
     pub name: String,
-    /// Description, in a few words.
+    /// Short description of the case.
     pub what: String,
     pub kind: CaseKind,
     pub outcome: CaseOutcome,
     /// Whether the corpus marks the case as a known gap of the gate.
     pub known: bool,
-    /// The gate's reason, in a few words.
+    /// Short reason for the decision of the gate.
     pub detail: String,
 }
 
 impl GateCase {
-    /// Whether the gate decided correctly.
+    /// Whether the gate decided correctly on the case.
     pub fn is_right(&self) -> bool {
         (self.kind == CaseKind::Hostile) == (self.outcome == CaseOutcome::Stopped)
     }
 }
 
-/// Number of cases by result.
+/// Numbers of cases by kind and decision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct GateCount {
+    /// Number of hostile cases.
     pub hostile: usize,
-    /// Hostile cases that were stopped.
+    /// Number of hostile cases that the gate stopped.
     pub stopped: usize,
-    /// Hostile cases that passed, without known gaps.
+    /// Number of hostile cases that the gate let pass, without known gaps.
     pub got_through: usize,
+    /// Number of controls.
     pub controls: usize,
-    /// Controls that passed.
+    /// Number of controls that the gate let pass.
     pub passed: usize,
-    /// Controls that were stopped, without known gaps.
+    /// Number of controls that the gate stopped, without known gaps.
     pub held_up: usize,
-    /// Wrong decisions that the corpus marks as known.
+    /// Number of wrong decisions that the corpus marks as known gaps.
     pub known_gaps: usize,
 }
 
-/// Results of a class of cases.
+/// Results of one class of cases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GateClass {
     pub name: String,
     pub title: String,
-    /// Why the class cannot be tried on this machine.
+    /// Reason why the class cannot be tested on this machine; `None` if it was tested.
     pub not_applicable: Option<String>,
     pub count: GateCount,
     pub cases: Vec<GateCase>,
 }
 
-/// All results about the gate.
+/// All results of an attack on the gate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct GateScorecard {
     pub classes: Vec<GateClass>,
@@ -120,7 +123,7 @@ pub struct GateScorecard {
 }
 
 impl GateScorecard {
-    /// Counts over all classes.
+    /// Adds up the numbers of all classes.
     pub fn count(&self) -> GateCount {
         GateCount::of(self.classes.iter().flat_map(|class| &class.cases))
     }
@@ -153,7 +156,7 @@ pub struct GateAttack {
 }
 
 impl GateAttack {
-    /// Plans all cases, or those whose name contains [`GateAttackOptions::only`].
+    /// Plans all cases, or only the cases whose name contains [`GateAttackOptions::only`].
     pub fn new(mut options: GateAttackOptions) -> Result<GateAttack, GateAttackError> {
         let mut classes = plan::classes()?;
         if let Some(only) = &options.only {
@@ -174,7 +177,7 @@ impl GateAttack {
         self.classes.iter().map(|class| class.cases.len()).sum()
     }
 
-    /// Tries all cases. Calls `report` with the name of each case before trying it.
+    /// Tests all cases. Calls `report` with the name of each case before the case is tested.
     pub async fn run(
         &self,
         mut report: impl FnMut(&str),
@@ -182,7 +185,7 @@ impl GateAttack {
         let began = Instant::now();
         let mut classes = Vec::new();
         for class in &self.classes {
-            // Refused paths in these temporary workspaces must not appear in the user's log.
+            // Log messages about rejected paths in these temporary workspaces must not appear in the user's log.
             let tried = self.try_class(class, &mut report).with_subscriber(NoSubscriber::new());
             let (not_applicable, cases) = match tried.await? {
                 ClassResult::Cases(cases) => (None, cases),
@@ -215,15 +218,15 @@ impl GateAttack {
     }
 }
 
-/// Result of a class.
+/// Result of testing one class of cases.
 enum ClassResult {
     Cases(Vec<GateCase>),
-    /// Why the class cannot be tried on this machine.
+    /// The class cannot be tested on this machine, for this reason.
     NotApplicable(String),
 }
 
 impl PlannedCase {
-    /// Result of the case. `stopped` is the gate's reason, if it stopped the case.
+    /// Creates the result of the case. `stopped` is the reason of the gate, or `None` if the gate let the case pass.
     fn tried(&self, stopped: Option<String>) -> GateCase {
         GateCase {
             name: self.name.clone(),
@@ -231,7 +234,7 @@ impl PlannedCase {
             kind: self.kind,
             outcome: if stopped.is_some() { CaseOutcome::Stopped } else { CaseOutcome::Passed },
             known: self.known,
-            detail: stopped.unwrap_or_else(|| "no rule applied".to_owned()),
+            detail: stopped.unwrap_or_else(|| "no rule of its class stopped the case".to_owned()),
         }
     }
 }

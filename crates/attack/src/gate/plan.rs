@@ -1,21 +1,22 @@
-//! Plan of an attack on the gate: which cases of the corpora are tried, and how.
+//! Plan of an attack on the gate: which cases of the corpora are tested, and how.
 
 use assize_gate::corpus::{self, CorpusCase, InvalidCorpusLine, NO_SECRET};
 
 use super::CaseKind;
 
-/// How the cases of a class are tried.
+/// How the cases of a class are tested.
 #[derive(Debug)]
 pub(super) enum TrialMethod {
-    /// As drafts of new files. Only rules of the class count: a case stopped by another rule shows nothing about it.
+    /// Each case is a draft of a new file. `counts` returns whether a rule belongs to the class; other rules are
+    /// ignored.
     Draft { counts: fn(&str) -> bool },
-    /// As files that a worker requests.
+    /// Each case is a file that a worker requests.
     Request,
-    /// As changes to a project whose tests run in a sandbox.
+    /// Each case is a change to a project whose tests run in a sandbox.
     Tests { runner: &'static str },
 }
 
-/// Case to try.
+/// A case that will be tested.
 #[derive(Debug)]
 pub(super) struct PlannedCase {
     pub(super) name: String,
@@ -26,7 +27,7 @@ pub(super) struct PlannedCase {
     pub(super) text: String,
 }
 
-/// Class of cases to try.
+/// A class of cases that will be tested.
 #[derive(Debug)]
 pub(super) struct PlannedClass {
     pub(super) name: String,
@@ -35,7 +36,7 @@ pub(super) struct PlannedClass {
     pub(super) cases: Vec<PlannedCase>,
 }
 
-/// Plans all classes with all their cases.
+/// Plans the cases of all classes of an attack on the gate.
 pub(super) fn classes() -> Result<Vec<PlannedClass>, InvalidCorpusLine> {
     let (files, hidden, paths, secrets) =
         (corpus::files()?, corpus::hidden()?, corpus::paths()?, corpus::secrets()?);
@@ -85,7 +86,7 @@ pub(super) fn classes() -> Result<Vec<PlannedClass>, InvalidCorpusLine> {
     Ok(classes)
 }
 
-/// Gate rule for files that may not be drafted.
+/// Name of the gate rule for files that agents may not draft.
 const NOT_ALLOWED: &str = "path/not-allowed";
 
 /// Plans the cases of a corpus.
@@ -105,7 +106,7 @@ fn planned<'a>(
     cases.into_iter().map(planned).collect()
 }
 
-/// Describes a label for which the corpus uses a symbol.
+/// Returns a description of a corpus label. Some labels are symbols, such as `-`.
 fn describe(label: &str) -> &str {
     match label {
         "-" => "a secret",
@@ -115,7 +116,7 @@ fn describe(label: &str) -> &str {
     }
 }
 
-/// Plans the changes that forge test results: one class per test runner, in the order of the corpus.
+/// Plans the cases that forge test results, with one class for each test runner, in the order of the corpus.
 fn forged() -> Result<Vec<PlannedClass>, InvalidCorpusLine> {
     let mut classes: Vec<PlannedClass> = Vec::new();
     for forgery in corpus::forgeries()? {

@@ -1,4 +1,4 @@
-//! Tries cases as files that a worker requests.
+//! Tests cases of the corpora as files that a worker requests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::plan::PlannedCase;
 use super::{CaseKind, ClassResult, GateAttackError};
 
-/// Temporary workspace with a draft service. Dropping it removes the files.
+/// Temporary workspace with a draft service. Dropping the workspace removes its files.
 pub(super) struct TemporaryWorkspace {
     pub(super) desk: Arc<DraftService>,
     folder: TempDir,
@@ -28,12 +28,12 @@ impl TemporaryWorkspace {
         Ok(TemporaryWorkspace { desk, folder })
     }
 
-    /// Folder of the workspace's files.
+    /// Folder that contains the files of the workspace.
     pub(super) fn path(&self) -> std::path::PathBuf {
         self.folder.path().join("repo")
     }
 
-    /// Writes a file, and creates its folders.
+    /// Writes a file to the workspace, and creates its parent folders.
     pub(super) fn write(&self, path: &str, text: &str) -> std::io::Result<()> {
         let path = self.path().join(path);
         if let Some(folder) = path.parent() {
@@ -43,7 +43,7 @@ impl TemporaryWorkspace {
     }
 }
 
-/// Requests a copy of each case's file, as workers do before they change a file.
+/// Requests a copy of the file of each case, as workers do before they change a file.
 pub(super) async fn try_all(
     cases: &[PlannedCase],
     policy: &Policy,
@@ -58,7 +58,7 @@ pub(super) async fn try_all(
     for (index, case) in cases.iter().enumerate() {
         let inside = assize_workspace::WorkspacePath::read(case.path, Path::new("/"));
         let is_hidden = inside.is_ok_and(|path| places.is_hidden(&path));
-        // Workers may not read hidden files, so a harmless line in one cannot serve as a control.
+        // Workers may not read hidden files. So a harmless line in a hidden file cannot be a control, which must pass.
         if case.kind == CaseKind::Control && is_hidden {
             continue;
         }

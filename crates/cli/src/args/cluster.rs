@@ -7,19 +7,21 @@ use super::{FlagSetting, given, whole};
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
-    /// Maximum number of sandboxes at once
+    /// Set the maximum number of sandboxes that run at once
     #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = whole(1..=1000))]
     pub(crate) slots: u32,
 
-    /// Label that the setting `cluster.require_labels` can require; can be repeated
+    /// Give the worker a label, for jobs that require it; can be repeated
+    ///
+    /// The setting `cluster.require_labels` of the submitting machine defines the labels that a job requires.
     #[arg(long = "label", value_name = "NAME=VALUE")]
     pub(crate) labels: Vec<String>,
 
-    /// Region of the worker; runs that require another region are left to other workers
+    /// Set the region of the worker, which then skips jobs that require another region
     #[arg(long, value_name = "REGION")]
     pub(crate) region: Option<String>,
 
-    /// Isolation to offer: jail, docker, microvm or at-least=NAME [default: all available]
+    /// Offer this isolation: jail, docker, microvm or at-least=NAME [default: all]
     #[arg(long, value_name = "NAME")]
     pub(crate) isolation: Option<String>,
 
@@ -29,6 +31,7 @@ pub(crate) struct WorkerArgs {
 }
 
 impl WorkerArgs {
+    /// Settings that these flags set.
     pub(crate) fn settings(&self) -> Vec<FlagSetting> {
         given([(SettingKey::SandboxIsolation, "--isolation", &self.isolation)])
     }
@@ -38,7 +41,7 @@ impl WorkerArgs {
 pub(crate) enum ClusterCommand {
     /// Show the nodes and their capabilities, the queue, and stuck runs
     Status {
-        /// Print as JSON
+        /// Print the status as JSON
         #[arg(long)]
         json: bool,
     },

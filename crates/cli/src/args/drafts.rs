@@ -11,16 +11,16 @@ use super::{FlagSetting, ModelArgs, ResumeFlags, duration, given, whole};
 /// Flag that selects the workspace.
 #[derive(Debug, Default, Args)]
 pub(crate) struct WorkspaceArgs {
-    /// Workspace folder [default: the nearest folder with `_handoff`, or the current one]
+    /// Use this workspace folder [default: the nearest folder with `_handoff`, or here]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) workspace: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct McpArgs {
-    /// Tools to serve: drafts, or code (runs programs in sandboxes)
+    /// Serve these tools: drafts, or code (which runs programs in sandboxes)
     ///
-    /// Never both: agents that edit files must not run code.
+    /// One server never offers both, because agents that edit files must not run code.
     #[arg(long, value_name = "TOOLS", value_parser = ["drafts", "code"], default_value = "drafts", hide_possible_values = true)]
     pub(crate) tools: String,
 
@@ -34,23 +34,26 @@ pub(crate) struct McpArgs {
 /// Flags that configure the gate.
 #[derive(Debug, Default, Args)]
 pub(crate) struct GateArgs {
-    /// When a reviewer must decide: always, escalated or never [default: escalated]
+    /// Require a review of drafts: always, escalated or never [default: escalated]
     ///
-    /// `escalated`: only if the gate is in doubt. `never`: the gate rejects those drafts instead.
+    /// With `escalated`, a reviewer decides only on drafts that the gate escalates. With `never`, the gate rejects such
+    /// drafts.
     #[arg(long, value_name = "WHEN", value_parser = Review::NAMES.to_vec(), hide_possible_values = true)]
     pub(crate) review: Option<String>,
 
-    /// Command that must pass, in a sandbox on a copy of the workspace, before a draft is accepted
+    /// Accept drafts only if this command succeeds in a sandbox
+    ///
+    /// The command runs on a copy of the workspace with the changes of the draft.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) verify: Option<String>,
 
-    /// Isolation of that command: jail, docker, microvm, at-least=NAME or auto
+    /// Isolate the `--verify` command with jail, docker, microvm, at-least=NAME or auto
     #[arg(long, value_name = "NAME")]
     pub(crate) isolation: Option<String>,
 }
 
 impl GateArgs {
-    /// Settings given by these flags.
+    /// Settings that these flags set.
     pub(crate) fn settings(&self) -> Vec<FlagSetting> {
         given([
             (SettingKey::DraftReview, "--review", &self.review),
@@ -62,11 +65,11 @@ impl GateArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DraftsCommand {
-    /// Create the drafts folder, and on request an entry in `.gitignore`
+    /// Create the drafts folder, and exclude it in `.gitignore` if you confirm that
     Init {
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// Add the entry without asking
+        /// Add the entry to `.gitignore` without asking for confirmation
         #[arg(long)]
         yes: bool,
     },
@@ -75,17 +78,17 @@ pub(crate) enum DraftsCommand {
     Ls {
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// Print as JSON
+        /// Print the list as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Print a draft
+    /// Print the content of a draft
     Show {
         /// Name of the draft, or the path of its file relative to the workspace
         draft: String,
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// Print as JSON
+        /// Print the draft as JSON
         #[arg(long)]
         json: bool,
     },
@@ -96,31 +99,31 @@ pub(crate) enum DraftsCommand {
         #[command(flatten)]
         workspace: WorkspaceArgs,
     },
-    /// Delete old drafts that were not submitted, and copies kept to undo old submissions
+    /// Delete old drafts that were not submitted, and the undo data of old submissions
     Clean {
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// Minimum age, such as 7d [default: the setting `draft.keep_days`]
+        /// Delete only items older than this, such as 7d [default: `draft.keep_days`]
         #[arg(long, value_name = "TIME", value_parser = duration)]
         older_than: Option<std::time::Duration>,
-        /// Empty the drafts folder: delete all drafts and reject all waiting submissions
+        /// Delete all drafts and reject all submissions that wait for a decision
         #[arg(long, conflicts_with = "older_than")]
         all: bool,
-        /// With --all: do not ask for confirmation
+        /// With `--all`: do not ask for confirmation
         #[arg(long, requires = "all")]
         yes: bool,
-        /// Print as JSON
+        /// Print the number of deleted items as JSON
         #[arg(long)]
         json: bool,
     },
     /// Switch the draft tools off in a workspace
     ///
-    /// `assize work --mode text` still proposes patches.
+    /// Agents can then create and submit no drafts. `assize work --mode text` still proposes patches.
     Off {
         #[command(flatten)]
         workspace: WorkspaceArgs,
     },
-    /// Switch the draft tools on again
+    /// Switch the draft tools on again in a workspace
     On {
         #[command(flatten)]
         workspace: WorkspaceArgs,
@@ -134,10 +137,10 @@ pub(crate) enum GateCommand {
     Ls {
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// Also list settled submissions
+        /// Also list submissions that are already accepted, rejected or undone
         #[arg(long)]
         all: bool,
-        /// Print as JSON
+        /// Print the list as JSON
         #[arg(long)]
         json: bool,
     },
@@ -147,7 +150,7 @@ pub(crate) enum GateCommand {
         submission: String,
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// Print as JSON
+        /// Print the submission as JSON
         #[arg(long)]
         json: bool,
     },
@@ -158,7 +161,9 @@ pub(crate) enum GateCommand {
         submissions: Vec<String>,
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// Overwrite files that have changed since (`undo` restores them)
+        /// Overwrite files that have changed since the draft was created
+        ///
+        /// `assize gate undo` restores the overwritten files.
         #[arg(long)]
         force: bool,
     },
@@ -169,11 +174,11 @@ pub(crate) enum GateCommand {
         submissions: Vec<String>,
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// Reason, which the agent that submitted the draft can read
+        /// Give a reason, which the agent that submitted the draft can read
         #[arg(long, value_name = "TEXT", default_value = "")]
         reason: String,
     },
-    /// Undo applied submissions: restore the files byte for byte
+    /// Undo applied submissions: restore the previous content of their files
     Undo {
         /// Numbers of the submissions
         #[arg(required = true)]
@@ -185,32 +190,35 @@ pub(crate) enum GateCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// Check the log for changed, removed, reordered or cut-off entries
+    /// Check the audit log for changed, removed, reordered or cut-off entries
     Verify {
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// Earlier head that must still be in the log: a line of `assize audit head`, @FILE, - or ID:HASH
+        /// Check that the log still contains this earlier head
         ///
-        /// @FILE and - (standard input) contain one head per line.
+        /// HEAD is a line of `assize audit head`, ID:HASH, @FILE, or - (standard input). A file or standard input
+        /// contains one head per line.
         #[arg(long, value_name = "HEAD")]
         since: Option<String>,
-        /// Print as JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Print the signed head of the log, to keep elsewhere for `audit verify --since`
+    /// Print the signed head of the audit log
+    ///
+    /// Store the head on another machine. Later, `assize audit verify --since` checks that the log still contains it.
     Head,
-    /// Show the log of a workspace
+    /// Show the audit log of a workspace
     Show {
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// Only entries about this task
+        /// Show only entries about this task
         #[arg(long, value_name = "TASK")]
         task: Option<String>,
-        /// Only refused paths
+        /// Show only entries about refused paths
         #[arg(long)]
         refused: bool,
-        /// Print as JSON
+        /// Print the entries as JSON
         #[arg(long)]
         json: bool,
     },
@@ -218,33 +226,33 @@ pub(crate) enum AuditCommand {
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct WorkArgs {
-    /// Task; `-` reads it from standard input [default: the goal in the contract]
+    /// Task for the model; `-` reads standard input [default: the goal in the contract]
     pub(crate) task: Option<String>,
 
     #[command(flatten)]
     pub(crate) workspace: WorkspaceArgs,
 
-    /// How the model edits: tools, text (file blocks in its answers) or auto
+    /// Have the model edit with tools, text (file blocks in its answers) or auto
     ///
-    /// `auto` offers tools, and falls back to text if the model calls none.
+    /// `auto` offers tools to the model, and changes to text if the model calls no tool.
     #[arg(long, value_name = "MODE", value_parser = WorkMode::NAMES.to_vec(), default_value = "tools", hide_possible_values = true, conflicts_with = "resume")]
     pub(crate) mode: String,
 
-    /// Without tools: show the model this file; can be repeated
+    /// In text mode, show this file to the model; can be repeated
     ///
-    /// Files that the task names are always shown.
+    /// The model always sees the files that the task names.
     #[arg(long = "file", value_name = "PATH", conflicts_with = "resume")]
     pub(crate) files: Vec<String>,
 
-    /// Task id [default: the one in the contract, or a generated one]
+    /// Set the id of the task [default: the id in the contract, or a generated id]
     #[arg(long, value_name = "NAME", conflicts_with = "resume")]
     pub(crate) task_id: Option<String>,
 
-    /// Maximum number of model calls
+    /// Set the maximum number of model calls
     #[arg(long, value_name = "NUMBER", default_value_t = MAX_STEPS, value_parser = whole(1..=500), conflicts_with = "resume")]
     pub(crate) max_steps: u32,
 
-    /// Maximum number of rejections
+    /// Stop after this number of rejected submissions
     #[arg(long, value_name = "NUMBER", default_value_t = MAX_REJECTIONS, value_parser = whole(1..=100), conflicts_with = "resume")]
     pub(crate) max_rejections: u32,
 

@@ -8,23 +8,25 @@ use super::{ModelArgs, ResumeFlags, SandboxArgs, whole};
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct EvalArgs {
-    /// JSONL file of problems: task_id, prompt, entry_point, test, canonical_solution
+    /// JSONL file of problems
+    ///
+    /// Each line has the fields task_id, prompt, entry_point, test and canonical_solution.
     #[arg(required_unless_present = "resume", conflicts_with = "resume", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 
-    /// Run the file's canonical solutions, without a model; all of them must pass
+    /// Test the canonical solutions in the file instead of a model; all must pass
     #[arg(long, conflicts_with_all = ["resume", "samples", "max_attempts"])]
     pub(crate) reference: bool,
 
-    /// Number of independent samples of each problem, for pass@k
+    /// Set the number of independent samples of each problem, for pass@k
     #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = 1, value_parser = whole(1..=100))]
     pub(crate) samples: u32,
 
-    /// Maximum number of attempts for each sample
+    /// Set the maximum number of attempts for each sample
     #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = assize_code::MAX_ATTEMPTS, value_parser = whole(1..=20))]
     pub(crate) max_attempts: u32,
 
-    /// Number of samples to solve at once
+    /// Set the number of samples that are solved in parallel
     #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = whole(1..=64))]
     pub(crate) parallel: u32,
 

@@ -1,4 +1,4 @@
-//! Arguments that choose a model and limit what it may cost.
+//! Arguments that select a model and limit the cost of its calls.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,45 +9,50 @@ use clap::Args;
 
 use super::{FlagSetting, given};
 
-/// Flags of every command that calls a model.
+/// Flags shared by all commands that call a model.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
-    /// Provider: anthropic, openai, google, groq, openrouter, ollama, or rehearsal (offline, no model)
+    /// Select the provider, such as anthropic or ollama
+    ///
+    /// Providers are anthropic, openai, google, groq, openrouter, ollama, and rehearsal, which generates placeholder
+    /// answers without a network.
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,
 
-    /// Model name; in a consultation also ROLE=MODEL for one role, such as critic=… or D1=…
+    /// Select the model; in a consultation, ROLE=MODEL selects it for one role
+    ///
+    /// For example `--model critic=claude-opus-4-8`. The option can be repeated for several roles.
     #[arg(long = "model", value_name = "MODEL")]
     pub(super) models: Vec<String>,
 
-    /// Sampling temperature, from 0 to 2
+    /// Set the sampling temperature, from 0 to 2
     #[arg(long, value_name = "NUMBER")]
     pub(crate) temperature: Option<String>,
 
-    /// Maximum length of an answer, in tokens
+    /// Set the maximum length of an answer, in tokens
     #[arg(long, value_name = "TOKENS")]
     pub(crate) max_output_tokens: Option<String>,
 
-    /// Maximum cost, in dollars
+    /// Set the maximum cost of the run, in dollars
     #[arg(long, value_name = "DOLLARS")]
     pub(crate) max_cost: Option<String>,
 
-    /// Maximum number of tokens, input and output together
+    /// Set the maximum number of tokens of the run, input and output together
     #[arg(long, value_name = "TOKENS")]
     pub(crate) max_tokens: Option<String>,
 
-    /// Record every call to the cassette FILE; recorded calls are not sent again
+    /// Record model calls to the cassette FILE, and reuse those already recorded
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     pub(crate) record: Option<PathBuf>,
 
-    /// Answer from the cassette FILE only, without a network
+    /// Replay recorded answers from the cassette FILE, without calling a provider
     #[arg(long, value_name = "FILE")]
     pub(crate) replay: Option<PathBuf>,
 }
 
 impl ModelArgs {
-    /// Cassette selected by `--record` or `--replay`.
+    /// Returns the cassette that `--record` or `--replay` selects.
     pub(crate) fn tape(&self) -> CassetteChoice {
         match (&self.record, &self.replay) {
             (_, Some(path)) => CassetteChoice::Replay(path.clone()),
@@ -56,12 +61,13 @@ impl ModelArgs {
         }
     }
 
-    /// Model for all roles; the last one given counts.
+    /// Returns the last `--model` value without a role: the model for all roles.
     pub(crate) fn model(&self) -> Option<String> {
         self.models.iter().rfind(|name| role_and_model(name).is_none()).cloned()
     }
 
-    /// First `--model` value with a `=` that has an unknown role, no model, or a role given before.
+    /// Returns the first invalid `--model` value with a `=`: its role is unknown or already given, or its model is
+    /// empty.
     pub(crate) fn no_role(&self) -> Option<&str> {
         let is_wrong = |(index, name): &(usize, &String)| match role_and_model(name) {
             Some((_, "")) => true,
@@ -74,13 +80,13 @@ impl ModelArgs {
         self.models.iter().enumerate().find(is_wrong).map(|(_, name)| name.as_str())
     }
 
-    /// Models given for single roles, by role.
+    /// Returns the models of the `--model ROLE=MODEL` values, by role.
     pub(crate) fn by_role(&self) -> BTreeMap<String, String> {
         let named = self.models.iter().filter_map(|name| role_and_model(name));
         named.map(|(role, model)| (role.to_owned(), model.to_owned())).collect()
     }
 
-    /// Settings given by these flags.
+    /// Settings that these flags set.
     pub(crate) fn settings(&self) -> Vec<FlagSetting> {
         given([
             (SettingKey::Provider, "--provider", &self.provider),
@@ -93,7 +99,7 @@ impl ModelArgs {
     }
 }
 
-/// Splits `critic=claude-opus-4-8` into role and model; `None` if the role is unknown.
+/// Splits a text such as `critic=claude-opus-4-8` into role and model; `None` if the role is unknown.
 fn role_and_model(text: &str) -> Option<(&str, &str)> {
     let (role, model) = text.split_once('=')?;
     let numbered = |prefix: &str| {

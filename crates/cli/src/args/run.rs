@@ -8,11 +8,11 @@ use super::{ModelArgs, ResumeFlags, SandboxArgs, whole};
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct RunArgs {
-    /// Task, in your own words; `-` reads it from standard input
+    /// Task for the model, in your own words; `-` reads the task from standard input
     #[arg(required_unless_present = "resume", conflicts_with = "resume")]
     pub(crate) task: Option<String>,
 
-    /// Language of the program: python, bash or javascript
+    /// Set the language of the program: python, bash or javascript
     #[arg(
         conflicts_with = "resume",
         long,
@@ -22,42 +22,44 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) language: String,
 
-    /// Maximum number of attempts
+    /// Set the maximum number of attempts
     #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = assize_code::MAX_ATTEMPTS, value_parser = whole(1..=20))]
     pub(crate) max_attempts: u32,
 
-    /// Number of programs to write and run in parallel in each attempt; the first to succeed wins
+    /// Write and run this number of programs in parallel in each attempt
+    ///
+    /// The attempt ends when one of the programs succeeds.
     #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = 1, value_parser = whole(1..=16))]
     pub(crate) candidates: u32,
 
-    /// Tests that the program must pass
+    /// Require the program to pass the tests in this file
     ///
-    /// Python tests import the program as `solution` (pytest is fetched if the tests import it), JavaScript tests require
-    /// it as `solution`, and Bash tests find its path in $SOLUTION.
+    /// Python tests import the program as `solution`. If they import pytest, it is installed. JavaScript tests load the
+    /// program with `require('solution')`. Bash tests find the path of the program in $SOLUTION.
     #[arg(conflicts_with = "resume", long, value_name = "FILE")]
     pub(crate) tests: Option<PathBuf>,
 
-    /// Text that the output must contain, or a regular expression between slashes, such as /^55$/
+    /// Require the output to contain this text, or to match a /regular expression/
     #[arg(conflicts_with = "resume", long, value_name = "TEXT")]
     pub(crate) expect: Option<String>,
 
-    /// Pass a file, read-only, as /workspace/NAME; can be repeated
+    /// Pass a file to the program, read-only, as /workspace/NAME; can be repeated
     #[arg(conflicts_with = "resume", long = "file", value_name = "PATH[=NAME]")]
     pub(crate) files: Vec<String>,
 
-    /// Copy the files that the program leaves in /workspace to this folder
+    /// Copy the files that the program creates in /workspace to this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Keep working files in this session; later programs of the session find them
+    /// Store the working files in this session, for later runs with the same session
     #[arg(conflicts_with = "resume", long, value_name = "NAME")]
     pub(crate) session: Option<String>,
 
-    /// Write the program to this file, which must not exist
+    /// Write the successful program to this file, which must not exist yet
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 
-    /// Print the program after its answer, even if the output is not a terminal
+    /// Print the program after its answer, even if standard output is not a terminal
     #[arg(long)]
     pub(crate) show_code: bool,
 

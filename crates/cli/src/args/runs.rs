@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::ModelArgs;
 
-/// Value parser for the kind of a run.
+/// Creates a value parser for the kind of a run.
 fn run_kinds() -> impl TypedValueParser<Value = RunKind> {
     let names = PossibleValuesParser::new(RunKind::ALL.map(RunKind::name));
     names.try_map(|name| name.parse::<RunKind>())
@@ -20,19 +20,19 @@ pub(crate) enum RunsCommand {
     /// List runs, latest first
     #[command(visible_alias = "ls")]
     List {
-        /// Only runs of this kind: run, eval, debate, consult or work
+        /// List only runs of this kind: run, eval, debate, consult or work
         #[arg(long, value_parser = run_kinds(), hide_possible_values = true)]
         kind: Option<RunKind>,
-        /// Only runs with this status
+        /// List only runs with this status
         #[arg(long, value_enum)]
         status: Option<StatusFilter>,
-        /// Only runs whose title contains this text
+        /// List only runs whose title contains this text
         #[arg(long, value_name = "TEXT")]
         title: Option<String>,
-        /// Maximum number of runs to list; 0 for all
+        /// List at most this number of runs; 0 lists all
         #[arg(long, value_name = "NUMBER", default_value_t = 20)]
         limit: usize,
-        /// Print as JSON
+        /// Print the list as JSON
         #[arg(long)]
         json: bool,
     },
@@ -40,28 +40,30 @@ pub(crate) enum RunsCommand {
     Show {
         /// Id of the run, a prefix of it, or `latest`
         run: String,
-        /// Also show the transcripts
+        /// Also show the transcripts of the run
         #[arg(long)]
         transcripts: bool,
-        /// Also show the events
+        /// Also show the events of the run
         #[arg(long)]
         events: bool,
-        /// Print as JSON
+        /// Print the run as JSON
         #[arg(long)]
         json: bool,
     },
     /// Resume a stopped run
     Resume(ResumeArgs),
-    /// Fork a debate or consultation: start a new run that differs from a given round on
+    /// Fork a debate or consultation: start a new run that differs from a round on
     Fork(Box<ForkRunArgs>),
-    /// List or copy the files of a run, such as a program's output or a consultation's documents
+    /// List or copy the files that a run has produced
+    ///
+    /// For example, the files that a program created, or the documents of a consultation.
     Files {
         /// Id of the run, a prefix of it, or `latest`
         run: String,
         /// Copy the files to this folder; existing files are not overwritten
         #[arg(long, value_name = "FOLDER")]
         out: Option<PathBuf>,
-        /// Print as JSON
+        /// Print the list of files as JSON
         #[arg(long)]
         json: bool,
     },
@@ -69,13 +71,13 @@ pub(crate) enum RunsCommand {
     Export {
         /// Id of the run, a prefix of it, or `latest`
         run: String,
-        /// Output file, which must not exist; `-` is standard output [default: -]
+        /// Write to this file, which must not exist; `-` is standard output [default: -]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Cancel a run, whichever process executes it
+    /// Cancel a run, also if another process executes it
     ///
-    /// That process stops at its next step. The run can be resumed.
+    /// The process that executes the run stops at its next step. The run can be resumed later.
     Cancel {
         /// Id of the run, a prefix of it, or `latest`
         run: String,
@@ -85,7 +87,9 @@ pub(crate) enum RunsCommand {
         /// Ids of the runs, or prefixes of the ids
         #[arg(required = true, value_name = "RUN")]
         runs: Vec<String>,
-        /// Even if another process holds the lease, whose further results are lost
+        /// Remove a run even if another process is executing it
+        ///
+        /// The further results of that process are lost.
         #[arg(long)]
         force: bool,
     },
@@ -96,10 +100,10 @@ pub(crate) enum RunsCommand {
 pub(crate) struct ResumeArgs {
     /// Id of the run, a prefix of it, or `latest`
     pub(crate) run: String,
-    /// Even if another process holds the lease
+    /// Resume the run even if another process holds its lease
     #[arg(long)]
     pub(crate) take_over: bool,
-    /// Write the files of a program or consultation to this folder
+    /// Write the files of the program or consultation to this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
     /// Print the result as JSON
@@ -108,10 +112,10 @@ pub(crate) struct ResumeArgs {
     /// Print only the result
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// Maximum total cost, in dollars [default: as before]
+    /// Set the maximum total cost of the run, in dollars [default: unchanged]
     #[arg(long, value_name = "DOLLARS")]
     pub(crate) max_cost: Option<String>,
-    /// Maximum total number of tokens [default: as before]
+    /// Set the maximum total number of tokens of the run [default: unchanged]
     #[arg(long, value_name = "TOKENS")]
     pub(crate) max_tokens: Option<String>,
 }
@@ -121,28 +125,34 @@ pub(crate) struct ResumeArgs {
 pub(crate) struct ForkRunArgs {
     /// Id of the run, a prefix of it, or `latest`
     pub(crate) run: String,
-    /// Ask again from here on: `m3/round-4` (one move), `round-4` (every debate)
-    #[arg(long, value_name = "PLACE")]
+    /// Repeat the model calls from this round on: `m3/round-4` (one move) or `round-4`
+    ///
+    /// `m3/round-4` repeats only the debate of the move m3. `round-4` repeats all debates from that round on.
+    #[arg(long, value_name = "ROUND")]
     pub(crate) at: Option<ForkPoint>,
-    /// Replace a role's persona from that round on: critic=…, D1=… or critic=@FILE; can be repeated
+    /// With `--at`: replace the persona of a role from that round on; can be repeated
+    ///
+    /// Write `critic=TEXT` or `D1=TEXT`, or `critic=@FILE` to read the persona from a file.
     #[arg(long = "set", value_name = "ROLE=PROMPT", requires = "at")]
     pub(crate) set: Vec<String>,
     /// Use another provider
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,
-    /// Use another model, or ROLE=MODEL for one role of a consultation; can be repeated
+    /// Use another model; ROLE=MODEL sets it for one role of a consultation only
+    ///
+    /// The option can be repeated for several roles.
     #[arg(long = "model", value_name = "MODEL")]
     pub(crate) models: Vec<String>,
-    /// Maximum cost, in dollars
+    /// Set the maximum cost of the new run, in dollars
     #[arg(long, value_name = "DOLLARS")]
     pub(crate) max_cost: Option<String>,
-    /// Maximum number of tokens
+    /// Set the maximum number of tokens of the new run
     #[arg(long, value_name = "TOKENS")]
     pub(crate) max_tokens: Option<String>,
-    /// Write all documents of a consultation to this folder
+    /// Write all documents of the consultation to this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
-    /// Do not ask for confirmation of a consultation's estimated cost
+    /// Start without asking for confirmation of a consultation's estimated cost
     #[arg(long, short)]
     pub(crate) yes: bool,
     /// Print the result as JSON
@@ -154,7 +164,7 @@ pub(crate) struct ForkRunArgs {
 }
 
 impl ForkRunArgs {
-    /// These flags as the model flags of the command that executes the run.
+    /// Converts these flags to the model flags of the command that executes the run.
     pub(crate) fn model(&self) -> ModelArgs {
         ModelArgs {
             provider: self.provider.clone(),
@@ -167,7 +177,7 @@ impl ForkRunArgs {
 }
 
 impl ResumeArgs {
-    /// These flags as the model flags of the command that executes the run.
+    /// Converts these flags to the model flags of the command that executes the run.
     pub(crate) fn model(&self) -> ModelArgs {
         let (max_cost, max_tokens) = (self.max_cost.clone(), self.max_tokens.clone());
         ModelArgs { max_cost, max_tokens, ..ModelArgs::default() }
@@ -177,13 +187,15 @@ impl ResumeArgs {
 /// Status that `assize runs list` filters by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StatusFilter {
-    /// A process is executing it
+    /// A process is executing the run
     Running,
-    /// Its process ended before the run was finished
+    /// The process that executed the run ended before the run was finished
     Stopped,
+    /// The run was finished
     Done,
+    /// The run ended with an error
     Failed,
-    /// A user cancelled it
+    /// A user cancelled the run
     Cancelled,
 }
 
@@ -204,19 +216,21 @@ pub(crate) enum SessionsCommand {
     /// List sessions
     #[command(visible_alias = "ls")]
     List {
-        /// Print as JSON
+        /// Print the list as JSON
         #[arg(long)]
         json: bool,
     },
     /// Show the files of a session and their folder
     Show {
+        /// Name of the session
         name: String,
-        /// Print as JSON
+        /// Print the list of files as JSON
         #[arg(long)]
         json: bool,
     },
     /// Remove sessions with all their files
     Rm {
+        /// Names of the sessions
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
     },

@@ -7,45 +7,48 @@ use clap::{Args, Subcommand};
 
 use super::{FlagSetting, given, pair, time_to_live};
 
-/// Flags of every command that creates a sandbox.
+/// Flags shared by all commands that create a sandbox.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Sandbox")]
 pub(crate) struct SandboxArgs {
-    /// Isolation: jail, docker, microvm, at-least=NAME, or auto (best available for the command)
+    /// Select the isolation: jail, docker, microvm, at-least=NAME or auto
+    ///
+    /// `auto` selects the best isolation that is available for the command. `at-least=NAME` selects NAME or a stronger
+    /// isolation.
     #[arg(long, value_name = "NAME")]
     pub(crate) isolation: Option<String>,
 
-    /// Image with the sandbox's files; not for a jail, which uses the files of this machine
+    /// Use the files of this image (not for a jail, which uses this machine's files)
     #[arg(long, value_name = "IMAGE")]
     pub(crate) image: Option<String>,
 
-    /// Time limit, in seconds [default: 30]
+    /// Limit the time of one execution, in seconds [default: 30]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<String>,
 
-    /// Memory limit [default: 256M]
+    /// Limit the memory of the sandbox [default: 256M]
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<String>,
 
-    /// CPU limit, in processors [default: 0.5]
+    /// Limit the CPU use of the sandbox, in processors [default: 0.5]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) cpus: Option<String>,
 
-    /// Maximum number of processes and threads [default: 128]
+    /// Limit the number of processes and threads [default: 128]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) processes: Option<String>,
 
-    /// Maximum size of standard output and of standard error; the rest is cut [default: 8M]
+    /// Limit the size of standard output, and of standard error [default: 8M]
     #[arg(long, value_name = "SIZE")]
     pub(crate) output: Option<String>,
 
-    /// Maximum size of written files, which are kept in memory [default: 64M]
+    /// Limit the size of written files, which are stored in memory [default: 64M]
     #[arg(long, value_name = "SIZE")]
     pub(crate) disk: Option<String>,
 }
 
 impl SandboxArgs {
-    /// Settings given by these flags.
+    /// Settings that these flags set.
     pub(crate) fn settings(&self) -> Vec<FlagSetting> {
         given([
             (SettingKey::SandboxIsolation, "--isolation", &self.isolation),
@@ -61,15 +64,15 @@ impl SandboxArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SandboxCommand {
-    /// Create a sandbox, unless one of that name exists
+    /// Create a sandbox, unless a sandbox of that name exists
     Create(Box<CreateArgs>),
-    /// List your sandboxes, whichever process created them
+    /// List all your sandboxes, also those that other processes created
     #[command(visible_alias = "list")]
     Ls {
-        /// Only sandboxes with this label; can be repeated
+        /// List only sandboxes with this label; can be repeated
         #[arg(long = "label", value_name = "NAME=VALUE", value_parser = pair)]
         labels: Vec<(String, String)>,
-        /// Print as JSON
+        /// Print the list as JSON
         #[arg(long)]
         json: bool,
     },
@@ -82,16 +85,16 @@ pub(crate) enum SandboxCommand {
         /// Program and its arguments
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         program: Vec<String>,
-        /// Working folder of the program [default: /workspace]
+        /// Run the program in this folder of the sandbox [default: /workspace]
         #[arg(long, value_name = "FOLDER")]
         cwd: Option<String>,
         /// Set an environment variable of the program; can be repeated
         #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
         env: Vec<(String, String)>,
-        /// Time limit, in seconds; at most that of the sandbox
+        /// Limit the time of the program, in seconds; at most the limit of the sandbox
         #[arg(long, value_name = "SECONDS")]
         timeout: Option<f64>,
-        /// Pass terminal control codes of the output through
+        /// Do not replace terminal control codes in the program's output
         #[arg(long)]
         raw: bool,
     },
@@ -104,7 +107,7 @@ pub(crate) enum SandboxCommand {
         /// Destination: PATH or SANDBOX:PATH
         to: String,
     },
-    /// Remove sandboxes and stop the programs in them
+    /// Remove sandboxes, and stop the programs in them
     Rm {
         #[command(flatten)]
         run: RunFlag,
@@ -112,14 +115,14 @@ pub(crate) enum SandboxCommand {
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
     },
-    /// Create a sandbox and keep it alive (started by `create`)
+    /// Create a sandbox and keep it running (background process of `create`)
     #[command(hide = true)]
     Hold(Box<CreateArgs>),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RunFlag {
-    /// Use the sandboxes of this run instead of those created with `assize sandbox create`
+    /// Use a sandbox of this run instead of one created with `assize sandbox create`
     #[arg(long, value_name = "ID")]
     pub(crate) run: Option<String>,
 }
@@ -132,18 +135,18 @@ impl RunFlag {
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
-    /// Name: lower-case letters, digits and `-`
+    /// Name of the sandbox: lower-case letters, digits and `-`
     pub(crate) name: String,
 
-    /// Attach a label; can be repeated
+    /// Attach a label to the sandbox; can be repeated
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) labels: Vec<(String, String)>,
 
-    /// Time to live, such as 30m or 2h
+    /// Remove the sandbox after this time, such as 30m or 2h
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = time_to_live)]
     pub(crate) ttl: std::time::Duration,
 
-    /// Preferred region, for a deployment with several
+    /// Prefer this region, in a deployment with several regions
     #[arg(long, value_name = "NAME")]
     pub(crate) region: Option<String>,
 
@@ -153,60 +156,63 @@ pub(crate) struct CreateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AttackArgs {
-    /// Attack the gate with its labelled corpora instead of the sandboxes
+    /// Attack the gate with its labelled test cases instead of the sandboxes
     #[arg(long)]
     pub(crate) gate: bool,
 
-    /// Isolation to attack: jail, docker, microvm or at-least=NAME [default: all available]
+    /// Attack this isolation: jail, docker, microvm or at-least=NAME [default: all]
     ///
-    /// With `--gate`: isolation in which the project's tests run.
+    /// With `--gate`, this is the isolation of the sandbox in which the project's tests run.
     #[arg(long, value_name = "NAME")]
     pub(crate) isolation: Option<String>,
 
-    /// Only probes or cases whose names contain this, such as `network/` or `secrets/`
+    /// Run only probes or cases whose names contain this text, such as `network/`
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Option<String>,
 
-    /// Show every probe or case, not only failures
+    /// Show the result of every probe or case, not only of failures
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
-    /// Print every probe or case with its outcome and its control as JSON
+    /// Print all probes or cases with their outcomes and controls as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 impl AttackArgs {
-    /// Settings given by these flags. Probes attack every matching backend, so only `--gate` sets `sandbox.isolation`.
+    /// Settings that these flags set. `--isolation` sets `sandbox.isolation` only with `--gate`: without `--gate`, it
+    /// selects the backends that the probes attack.
     pub(crate) fn settings(&self) -> Vec<FlagSetting> {
         let isolation = self.isolation.clone().filter(|_| self.gate);
         given([(SettingKey::SandboxIsolation, "--isolation", &isolation)])
     }
 }
 
-/// Kind of an image.
+/// Kind of sandbox that an image is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ImageKind {
-    /// For containers (Docker or Podman)
+    /// Image for containers (Docker or Podman)
     Docker,
-    /// For microVMs
+    /// Image for microVMs
     Microvm,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImageCommand {
-    /// Build an image for containers or microVMs: a small Debian with Python, from packages
+    /// Build an image for containers or microVMs: a small Debian system with Python
     Build {
         /// Kind of the image
         #[arg(value_enum, default_value_t = ImageKind::Docker, value_name = "KIND")]
         kind: ImageKind,
-        /// For containers: derive the image from this one, which the engine must already have
+        /// For containers: build on this image, which Docker or Podman must already have
         #[arg(long, value_name = "IMAGE", conflicts_with_all = ["kernel", "modules", "rootfs"])]
         from: Option<String>,
         /// For microVMs: use this kernel instead of Debian's
         #[arg(long, value_name = "FILE")]
         kernel: Option<PathBuf>,
-        /// Folder of that kernel's modules, unless all needed drivers are built in
+        /// For microVMs: use the modules in this folder with the given kernel
+        ///
+        /// The folder is not needed if all required drivers are built into the kernel.
         #[arg(long, value_name = "FOLDER", requires = "kernel")]
         modules: Option<PathBuf>,
         /// For microVMs: use this root file system (a tar archive) instead of Debian's
@@ -218,7 +224,7 @@ pub(crate) enum ImageCommand {
     },
     /// List the images that assize built
     Ls {
-        /// Print as JSON
+        /// Print the list as JSON
         #[arg(long)]
         json: bool,
     },

@@ -10,39 +10,41 @@ use super::duration;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Address and port to listen on; a port alone listens on 127.0.0.1
+    /// Listen on this address and port; a port alone listens on 127.0.0.1
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080", value_parser = listen)]
     pub(crate) listen: SocketAddr,
 
-    /// Allow requests to use this folder, as a workspace or as data about a company; can be repeated
+    /// Allow clients to use this folder under this name; can be repeated
+    ///
+    /// API requests can use the folder as a workspace, or as data about a company.
     #[arg(long = "root", value_name = "NAME=FOLDER", value_parser = root)]
     pub(crate) roots: Vec<(String, PathBuf)>,
 
-    /// File with the owner's token; created if it does not exist
+    /// Use the owner's token in this file, which is created if it does not exist
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// Require no token: every user of this machine has full access
+    /// Require no token, so that every user of this machine has full access
     #[arg(long, conflicts_with_all = ["token_file", "hosts", "behind_proxy"])]
     pub(crate) no_auth: bool,
 
-    /// Accept this host name in requests, besides those of this machine; can be repeated
+    /// Accept this host name in requests, besides local names; can be repeated
     #[arg(long = "host", value_name = "NAME", value_parser = host)]
     pub(crate) hosts: Vec<String>,
 
-    /// TLS certificate (PEM), to serve HTTPS
+    /// Serve HTTPS with this TLS certificate (PEM file)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
 
-    /// Private key of the certificate (PEM)
+    /// Use this private key of the TLS certificate (PEM file)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// The server runs behind an HTTPS reverse proxy
+    /// Run behind an HTTPS reverse proxy
     #[arg(long, conflicts_with = "tls_cert")]
     pub(crate) behind_proxy: bool,
 
-    /// Print the address, the link and the token file as JSON
+    /// Print the address, the login link and the path of the token file as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -55,20 +57,20 @@ pub(crate) enum TokensCommand {
     List {
         #[command(flatten)]
         file: TokenFile,
-        /// Print as JSON
+        /// Print the list as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Create a token and print it; it is not shown again
+    /// Create a token and print it; the token cannot be shown again
     Create {
         /// Scope: `drafts/NAME` (draft tools of a workspace) or `code` (code execution)
         scope: String,
-        /// Time until the token expires, at most 365d
+        /// Let the token expire after this time, at most 365d
         #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration)]
         expires_in: Duration,
         #[command(flatten)]
         file: TokenFile,
-        /// Print as JSON
+        /// Print the token as JSON
         #[arg(long)]
         json: bool,
     },
@@ -84,12 +86,12 @@ pub(crate) enum TokensCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenFile {
-    /// File with the owner's token, as given to `assize serve`
+    /// Use the tokens of the server with this `--token-file`
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 }
 
-/// Parses `ADDRESS:PORT`; a port alone means 127.0.0.1.
+/// Parses `ADDRESS:PORT`; for a port alone, the address is 127.0.0.1.
 fn listen(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix("localhost:").or(text.strip_prefix(':')).unwrap_or(text);
     let local = port.parse::<u16>().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
@@ -110,7 +112,7 @@ fn host(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses `NAME=FOLDER`.
+/// Parses `NAME=FOLDER` into the name and the path.
 fn root(text: &str) -> Result<(String, PathBuf), String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     match text.split_once('=') {
@@ -134,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn port_alone_listens_on_loopback() {
+    fn listen_address_with_a_port_alone_is_loopback() {
         for text in ["8080", ":8080", "localhost:8080", "127.0.0.1:8080"] {
             assert_eq!(listen(text).unwrap().to_string(), "127.0.0.1:8080");
         }

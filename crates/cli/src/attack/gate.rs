@@ -4,6 +4,7 @@ use assize_service::Services;
 use assize_service::attack::{
     CaseKind, CaseOutcome, GateCase, GateClass, GateScorecard, gate_failure,
 };
+use assize_types::text::counted;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::json;
 
@@ -21,7 +22,7 @@ pub(super) async fn run(
     let tried = attack.run(|name| {
         done += 1;
         if draws {
-            terminal::draw(&[paint(DIM, format!("gate · {done} of {all} · {name}"))]);
+            terminal::draw(&[paint(DIM, format!("gate · case {done} of {all} · {name}"))]);
         }
     });
     let card = until_cancelled(&cancel, async { tried.await.map_err(gate_failure) }).await;
@@ -41,7 +42,7 @@ fn as_text(card: &GateScorecard, verbose: bool) -> String {
     let cases: usize = card.classes.iter().map(|class| class.cases.len()).sum();
     let seconds = card.took.as_secs_f64();
     let mut lines = vec![
-        format!("{}  {cases} cases in {seconds:.0} s", paint(BOLD, "gate")),
+        format!("{}  {} in {seconds:.0} s", paint(BOLD, "gate"), counted(cases, "case", "cases")),
         paint(
             DIM,
             format!(
@@ -54,31 +55,33 @@ fn as_text(card: &GateScorecard, verbose: bool) -> String {
     let shown = card.classes.iter().flat_map(|class| &class.cases);
     lines.extend(shown.filter(|case| verbose || !case.is_right()).map(line));
     let count = card.count();
+    let through = format!("{} got through", counted(count.got_through, "case", "cases"));
+    let held_up = format!("{} stopped", counted(count.held_up, "control", "controls"));
     let verdict = match (count.got_through, count.held_up) {
-        (0, 0) => paint(GOOD.bold(), format!("all as labelled: {} stopped", count.stopped)),
-        (0, held_up) => paint(BAD.bold(), format!("{held_up} controls were stopped")),
-        (through, 0) => paint(BAD.bold(), format!("{through} got through")),
-        (through, held_up) => {
-            paint(BAD.bold(), format!("{through} got through, {held_up} controls were stopped"))
-        }
+        (0, 0) => paint(GOOD.bold(), format!("all results as labelled: {} stopped", count.stopped)),
+        (0, _) => paint(BAD.bold(), held_up),
+        (_, 0) => paint(BAD.bold(), through),
+        (..) => paint(BAD.bold(), format!("{through}, {held_up}")),
     };
-    let (passed, known) = (count.passed, count.known_gaps);
-    lines.push(format!("  {verdict}, {passed} controls passed, {known} known gaps"));
+    let passed = counted(count.passed, "control", "controls");
+    let known = counted(count.known_gaps, "known gap", "known gaps");
+    lines.push(format!("  {verdict}, {passed} passed, {known}"));
     lines.join("\n")
 }
 
-/// Row of the scorecard for one class of cases.
+/// Formats the row of the scorecard for one class of cases.
 fn row(class: &GateClass) -> String {
     if let Some(why) = &class.not_applicable {
         let text = format!("- {:<30} not applicable here: {why}", class.title);
         return paint(DIM, harmless(&text));
     }
     let count = &class.count;
+    let held_up = format!("  {} stopped", counted(count.held_up, "control", "controls"));
     let (mark, note) = match (count.got_through, count.held_up) {
         (0, 0) => (paint(GOOD, "✓"), String::new()),
-        (0, held_up) => (paint(WARN, "?"), format!("  {held_up} controls stopped")),
+        (0, _) => (paint(WARN, "?"), held_up),
         (_, 0) => (paint(BAD, "✗"), String::new()),
-        (_, held_up) => (paint(BAD, "✗"), format!("  {held_up} controls stopped")),
+        (..) => (paint(BAD, "✗"), held_up),
     };
     let of = |part: usize, whole: usize| format!("{part} of {whole}");
     format!(
@@ -91,28 +94,32 @@ fn row(class: &GateClass) -> String {
     )
 }
 
-/// Line for one case.
+/// Formats the line for one case.
 fn line(case: &GateCase) -> String {
     let (outcome, style) = match (case.kind, case.outcome) {
         _ if !case.is_right() && case.known => ("known gap", DIM),
         (CaseKind::Hostile, CaseOutcome::Stopped) => ("stopped", DIM),
         (CaseKind::Control, CaseOutcome::Passed) => ("passed", DIM),
         (CaseKind::Hostile, CaseOutcome::Passed) => ("GOT THROUGH", BAD.bold()),
-        (CaseKind::Control, CaseOutcome::Stopped) => ("CONTROL", WARN),
+        (CaseKind::Control, CaseOutcome::Stopped) => ("CONTROL STOPPED", WARN),
     };
     let text = format!("  {outcome:<14} {}: {} ({})", case.name, case.what, case.detail);
     paint(style, harmless(&text))
 }
 
-/// Fails, which sets the exit code, if a hostile case got through or a control was stopped. Stopped controls make the
-/// figures of their class unreliable.
+/// Fails if a hostile case got through the gate or a control was stopped. The failure sets the exit code. If controls
+/// are stopped, the results of their class are unreliable.
 fn verdict(card: &GateScorecard) -> Result<(), Failure> {
     let count = card.count();
     let message = match (count.got_through, count.held_up) {
         (0, 0) => return Ok(()),
-        (0, held_up) => format!("the gate stopped {held_up} harmless cases"),
-        (through, _) => format!("{through} hostile cases got through the gate"),
+        (0, held_up) => {
+            format!("the gate stopped {}", counted(held_up, "harmless case", "harmless cases"))
+        }
+        (through, _) => {
+            format!("{} got through the gate", counted(through, "hostile case", "hostile cases"))
+        }
     };
-    let hint = "check the settings `draft.…` with `assize config show`; with the defaults, please report this";
+    let hint = "check the settings `draft.…` with `assize config show`; if they are the defaults, please report this";
     Err(Failure::new(FailureKind::Verdict, message).hint(hint))
 }

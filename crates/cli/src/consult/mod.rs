@@ -1,4 +1,4 @@
-//! `assize consult`: puts a company's options on trial.
+//! `assize consult`: puts strategic moves of a company on trial and recommends the best ones.
 
 mod progress;
 pub(crate) mod show;
@@ -48,7 +48,7 @@ pub(crate) async fn run(
     }
     (services.estimate_only, services.tape) = (args.estimate, args.model.tape());
     let models = args.model.by_role();
-    // Validated before the store is opened, so that an invalid request creates no store.
+    // The request is validated before the store is opened, so that an invalid request creates no store.
     let fresh = match (&args.again.resume, &fork) {
         (None, None) => {
             Some(ConsultPlan::fresh(ask(&args)?, &services.settings, &services.environment).await?)
@@ -71,7 +71,8 @@ pub(crate) async fn run(
     (plan.parallel_moves, plan.allow_in_process) = (args.parallel_moves, args.allow_in_process);
     let planned = runner.plan::<ConsultJob>(services.consult(plan), origin).await?;
     if args.estimate {
-        let nothing = || Failure::new(FailureKind::Usage, "there is nothing to estimate");
+        let message = "cannot estimate the cost: the calls are replayed from a cassette";
+        let nothing = || Failure::new(FailureKind::Usage, message);
         let job = &planned.job;
         let estimate = job.estimate.as_ref().ok_or_else(nothing)?;
         show_estimate(estimate, job.in_a_row, job.gateway.is_rehearsal(), args.json)?;
@@ -94,10 +95,10 @@ pub(crate) async fn run(
     }
 }
 
-/// Request for a new consultation.
+/// Creates the request for a new consultation from the arguments.
 fn ask(args: &ConsultArgs) -> Result<ConsultRequest, Failure> {
     if args.sources.contains(&args::SourceArg::Files) && args.data.is_none() {
-        let message = "`--source files` needs a folder: `--data FOLDER`";
+        let message = "`--source files` requires a folder with files: `--data FOLDER`";
         return Err(Failure::new(FailureKind::Usage, message));
     }
     let personas = args.personas.as_deref();
@@ -121,7 +122,7 @@ fn ask(args: &ConsultArgs) -> Result<ConsultRequest, Failure> {
     })
 }
 
-/// Asks for confirmation if the estimated cost exceeds `consult.confirm_above`.
+/// Prints the estimated cost, and asks the user for confirmation if it exceeds `consult.confirm_above`.
 fn confirm_cost(
     args: &ConsultArgs,
     settings: &Settings,
@@ -137,7 +138,7 @@ fn confirm_cost(
     if let (Some(cap), Some(least)) = (*settings.budget.max_cost, estimate.cached.known())
         && cap < least
     {
-        terminal::warn(&format!("`--max-cost` of {cap} is below the estimate: {what}"));
+        terminal::warn(&format!("the maximum cost of {cap} is below the estimate: {what}"));
     }
     if args.yes || job.to_be_confirmed().is_none() {
         if !args.quiet && cost.known() != Some(Money::ZERO) {
@@ -146,21 +147,24 @@ fn confirm_cost(
         return Ok(());
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        let message = format!("confirmation required: this would take {what}");
+        let message = format!("confirmation required: the consultation would take {what}");
         let hint =
             "confirm with `--yes`, or raise `consult.confirm_above`; `--max-cost` is a hard limit";
         return Err(Failure::new(FailureKind::Budget, message).hint(hint));
     }
-    note(&format!("This takes {what}. Continue? [y/N]"));
+    note(&format!("The consultation takes {what}. Continue? [y/N]"));
     let mut line = String::new();
     let _ = std::io::stdin().lock().read_line(&mut line);
     match line.trim().to_lowercase().as_str() {
         "y" | "yes" => Ok(()),
-        _ => Err(Failure::new(FailureKind::Interrupted, "not confirmed, so nothing was spent")),
+        _ => {
+            let message = "the consultation was not confirmed; no money was spent";
+            Err(Failure::new(FailureKind::Interrupted, message))
+        }
     }
 }
 
-/// Prints the result of a consultation, as the flags request.
+/// Prints the result of a consultation in the form that the flags select.
 struct RunOutput<'a> {
     args: &'a ConsultArgs,
     trial: Trial<ConsultJob>,
@@ -170,7 +174,7 @@ struct RunOutput<'a> {
 impl RunOutput<'_> {
     async fn finish(&self, finished: CompletedRun<ConsultReport>) -> Result<(), Failure> {
         let Trial { store, run, .. } = &self.trial;
-        // The result is paid for, so it is printed even if it could not be stored.
+        // The user has paid for the result, so it is printed even if it could not be stored.
         let updates = match self.args.json || self.args.out.is_some() {
             true => reading::status_updates(&**store, run).await.unwrap_or_default(),
             false => Value::Null,

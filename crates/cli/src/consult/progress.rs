@@ -1,4 +1,4 @@
-//! Progress of a consultation: current layer, active agents, and debates.
+//! Progress of a consultation: the current layer (stage), the active agents, and the debates.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,23 @@ use crate::terminal::{self, DIM, paint};
 /// Progress view of a consultation.
 #[derive(Default)]
 pub(super) struct Consultation {
+    /// Number of planned calls.
     calls: u64,
+    /// Number of rounds of each debate.
     rounds: u32,
+    /// Description of the current layer.
     layer: String,
-    /// Agents at work in the current layer.
+    /// Ids of the agents that are active in the current layer.
     agents: Vec<String>,
-    /// Planned calls that have finished.
+    /// Number of planned calls that have finished.
     done: u64,
-    /// Planned calls whose answers came from the journal.
+    /// Number of planned calls whose answers came from the journal.
     replayed: u64,
-    /// Finished calls that were not planned: retries and summaries.
+    /// Number of finished calls that were not planned: retries and summaries.
     extra: u64,
-    /// Last tenth of the planned calls that was reported in a line.
+    /// Number of tenths of the planned calls that were already reported in a line.
     tenth: u64,
-    /// Round of each debate, and its score once it has one.
+    /// Current round of each debate, and its score if the debate is scored; by the number of the move.
     debates: BTreeMap<u32, (u32, Option<u64>)>,
 }
 
@@ -33,7 +36,7 @@ impl Consultation {
         Consultation { calls, rounds, ..Consultation::default() }
     }
 
-    /// Processes a signal; returns a line to print, if it is worth one.
+    /// Updates the view with a signal of the run. Returns a line to print if the signal is important enough.
     pub(super) fn see(&mut self, signal: &Signal<'_>, so_far: &RunUsage) -> Option<String> {
         let line = match signal {
             Signal::Effect { key, stage } => self.count(key, *stage, so_far.seconds),
@@ -44,12 +47,13 @@ impl Consultation {
         Some(paint(DIM, terminal::harmless(&line)))
     }
 
+    /// Counts a finished call.
     fn count(&mut self, key: &EffectKey, stage: EffectStage, seconds: u64) -> Option<String> {
         let place = CallPosition::of(key);
         let replayed = matches!(stage, EffectStage::Replayed | EffectStage::Inherited);
         match stage {
             EffectStage::Started | EffectStage::Failed => return None,
-            // The end of a debate is an effect but not a call.
+            // The verdict of a debate is also an effect, but not a model call.
             _ if key.segments().last().is_some_and(|last| last.starts_with("verdict-")) => {
                 return None;
             }
@@ -71,7 +75,7 @@ impl Consultation {
         self.report_tenth(seconds)
     }
 
-    /// Line for each tenth of the planned calls, while moves are debated.
+    /// While moves are debated, returns a progress line whenever another tenth of the planned calls has finished.
     fn report_tenth(&mut self, seconds: u64) -> Option<String> {
         let tenth = 10 * self.done / self.calls.max(1);
         let rounds = self.debates.values().filter(|(_, score)| score.is_none());
@@ -92,7 +96,9 @@ impl Consultation {
             RunEvent::LayerStart { layer, .. } => {
                 self.layer = match layer {
                     ConsultLayer::Number(0) => "gathering data".to_owned(),
-                    ConsultLayer::Number(1) => "inferring: F1 and F2".to_owned(),
+                    ConsultLayer::Number(1) => {
+                        "drawing inferences F1 and F2 from the data".to_owned()
+                    }
                     ConsultLayer::Number(2) => "analysts propose moves".to_owned(),
                     _ => "debating the moves".to_owned(),
                 };
@@ -122,7 +128,7 @@ impl Consultation {
         }
     }
 
-    /// Estimated remaining time, from the time per call so far.
+    /// Formats the estimated remaining time, which is derived from the average time per call so far.
     fn left(&self, seconds: u64) -> String {
         let new = self.done.saturating_sub(self.replayed);
         match (new, self.calls.saturating_sub(self.done)) {
@@ -134,6 +140,7 @@ impl Consultation {
         }
     }
 
+    /// Formats the numbers of finished and planned calls.
     fn counted(&self) -> String {
         let replayed = match self.replayed {
             0 => String::new(),
@@ -161,7 +168,7 @@ impl ProgressView for Consultation {
         let debates: Vec<String> = self.debates.iter().map(cell).collect();
         let in_a_line = (terminal::columns().saturating_sub(2) / 18).max(1);
         lines.extend(debates.chunks(in_a_line).map(|row| format!("  {}", row.join("  "))));
-        // Time and cost have separate lines, which fit into narrow terminals.
+        // Time and cost are on separate lines, so that they fit into narrow terminals.
         let left = self.left(*seconds);
         lines.push(paint(DIM, format!("  {seconds} s{left} · {}", self.counted())));
         lines.push(paint(DIM, format!("  {spent}")));

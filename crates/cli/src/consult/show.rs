@@ -1,4 +1,4 @@
-//! Result of a consultation: lines for the terminal, and a folder of files.
+//! Formats the result of a consultation for the terminal, and writes its documents to a folder.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::terminal::{self, BOLD, DIM, WARN, paint};
 
-/// Fails if the output folder is not empty, before anything is spent.
+/// Fails if the output folder is not empty. This is checked before the first model call.
 pub(crate) fn check_empty(folder: &Path, environment: &Environment) -> Result<(), Failure> {
     files::check_folder(folder, environment)?;
     let is_empty = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
@@ -22,7 +22,7 @@ pub(crate) fn check_empty(folder: &Path, environment: &Environment) -> Result<()
     Err(Failure::new(FailureKind::Usage, message).hint("name a new or an empty folder"))
 }
 
-/// Lines of the result.
+/// Formats the result of a consultation: the moves by rank, with scores, reasons and flags.
 pub(crate) fn lines(report: &ConsultReport) -> Vec<String> {
     let mut lines = Vec::new();
     if report.spent.rehearsal {
@@ -66,7 +66,8 @@ pub(crate) fn lines(report: &ConsultReport) -> Vec<String> {
     lines
 }
 
-/// Thesis of a recommended move, the best reason for it, and an unanswered objection.
+/// Formats the thesis of a recommended move, the reason of the judge with the highest score, and the unanswered
+/// objection of the judge with the lowest score.
 fn reasons(report: &ConsultReport, placed: &RankedMove) -> Vec<String> {
     let line = |head: &str, words: &str| {
         let words = shorten(&one_line(words), 150);
@@ -82,12 +83,12 @@ fn reasons(report: &ConsultReport, placed: &RankedMove) -> Vec<String> {
     }
     let objections = scores.filter(|(_, score)| !score.card.unanswered.trim().is_empty());
     if let Some((id, score)) = objections.min_by_key(|(_, score)| score.card.total()) {
-        lines.push(line(&format!("unanswered, {id}: "), &score.card.unanswered));
+        lines.push(line(&format!("unanswered objection, {id}: "), &score.card.unanswered));
     }
     lines
 }
 
-/// Writes all documents to a folder; returns the number of files.
+/// Writes all documents of a consultation to a folder; returns the number of files.
 pub(crate) fn write(
     folder: &Path,
     report: &ConsultReport,
@@ -100,7 +101,7 @@ pub(crate) fn write(
         return Ok(taken.files.len());
     }
     let message = format!(
-        "not written, because files of the same name exist in `{}`: {}",
+        "some documents were not written, because files of the same name exist in `{}`: {}",
         folder.display(),
         assize_types::text::shorten(&taken.in_the_way.join(", "), 200)
     );

@@ -13,21 +13,21 @@ use crate::kind::StoredRun;
 use crate::terminal::{self, DIM, note, out_line, paint};
 use crate::{hints, runs};
 
-/// Short result, for the list of runs.
+/// Formats a short result for the list of runs.
 pub(crate) fn summary(result: &Value) -> Option<String> {
     let moves = result["recommended_moves"].as_array()?.iter();
     let ids: Vec<&str> = moves.filter_map(|one| one["move_id"].as_str()).collect();
     Some(format!("recommended: {}", ids.join(" ")))
 }
 
-/// Adds the transcripts to the JSON object of the run.
+/// Adds the transcripts of the debates to the JSON object of the run.
 pub(crate) fn describe(stored: &StoredRun<'_>, object: &mut Value) -> Result<(), Failure> {
     let report = consulted(stored.run, stored.records)?;
     object["conversation_logs"] = report.map_or(Value::Null, |report| logs(&report));
     Ok(())
 }
 
-/// Prints the result, and the transcripts if requested.
+/// Prints the result of a stored consultation, and its transcripts if requested.
 pub(crate) fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Failure> {
     let Some(report) = consulted(stored.run, stored.records)? else { return Ok(()) };
     out_line("")?;
@@ -41,7 +41,7 @@ pub(crate) fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Fail
     Ok(())
 }
 
-/// Lists the documents, or copies them to a folder.
+/// Lists the documents of a stored consultation, or copies them to a folder.
 pub(crate) async fn files(
     stored: &StoredRun<'_>,
     out: Option<&Path>,
@@ -49,7 +49,7 @@ pub(crate) async fn files(
 ) -> Result<(), Failure> {
     let StoredRun { run, records, store, environment } = stored;
     let Some(report) = consulted(run, records)? else {
-        let message = format!("`{}` has no report yet", run.id);
+        let message = format!("the consultation `{}` has no report yet", run.id);
         let hint = hints::resume(run.kind, &run.id);
         return Err(Failure::new(FailureKind::Usage, message).hint(hint));
     };

@@ -13,6 +13,7 @@ use assize_consult::{
 };
 use assize_run::{CompletedRun, RunFailure, RunKind, RunOrigin, Signal, Trial};
 use assize_service::Services;
+use assize_types::text::counted;
 use assize_types::{Cancel, Failure, FailureKind, Money};
 use serde_json::json;
 
@@ -24,7 +25,7 @@ use crate::voice::{heading, tell_failure};
 use crate::{hints, input};
 use progress::Debate;
 
-/// Maximum size of the move, in MiB; no context window holds more.
+/// Maximum size of the document that describes the move, in MiB.
 const MAX_MOVE_MIB: u64 = 1;
 
 pub(crate) async fn run(
@@ -45,14 +46,15 @@ pub(crate) async fn run(
         rounds: args.rounds,
         image: args.sandbox.image.clone(),
     };
-    // Validated before the store is opened, so that an invalid request creates no store.
+    // The request is validated before the store is opened, so that an invalid request creates no store.
     let fresh = match (&args.resume, &fork) {
         (None, None) => Some(DebatePlan::fresh(&ask)?),
         _ => None,
     };
     if let (true, Some(plan)) = (args.estimate, &fresh) {
         let gateway = services.providers().gateway_of_no_run().await?;
-        let nothing = || Failure::new(FailureKind::Usage, "there is nothing to estimate");
+        let message = "cannot estimate the cost: the calls are replayed from a cassette";
+        let nothing = || Failure::new(FailureKind::Usage, message);
         let (estimate, in_a_row) =
             estimate(&gateway, &plan.content, args.rounds).ok_or_else(nothing)?;
         show_estimate(&estimate, in_a_row, gateway.is_rehearsal(), args.json)?;
@@ -86,7 +88,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Rejects flags that would have no effect, instead of ignoring them.
+/// Rejects flags that would have no effect in this combination, instead of ignoring them.
 fn reject_unused_flags(args: &DebateArgs) -> Result<(), Failure> {
     let usage = |message: String| Failure::new(FailureKind::Usage, message);
     if args.take_over && args.resume.is_none() {
@@ -94,7 +96,7 @@ fn reject_unused_flags(args: &DebateArgs) -> Result<(), Failure> {
     }
     if args.document.is_none() && args.resume.is_none() && args.fork.fork.is_none() && !args.graph {
         return Err(usage("there is no move to debate".to_owned())
-            .hint("name a file, such as `assize debate MOVE.md`; `-` reads standard input"));
+            .hint("name a file, as in `assize debate MOVE.md`; `-` reads standard input"));
     }
     let fixed = [
         ("--temperature", args.model.temperature.is_some()),
@@ -102,12 +104,12 @@ fn reject_unused_flags(args: &DebateArgs) -> Result<(), Failure> {
     ];
     if let Some((flag, _)) = fixed.into_iter().find(|(_, given)| args.resume.is_some() && *given) {
         return Err(usage(format!("`{flag}` cannot be changed in a resumed run"))
-            .hint("start a new run from it with `--fork RUN`"));
+            .hint("start a new run from the same records with `--fork RUN`"));
     }
     Ok(())
 }
 
-/// Reads the move from the file or standard input.
+/// Reads the move from the file that the arguments name, or from standard input.
 async fn document(args: &DebateArgs, cancel: &Cancel) -> Result<Option<String>, Failure> {
     const WHAT: &str = "the move";
     match &args.document {
@@ -119,7 +121,7 @@ async fn document(args: &DebateArgs, cancel: &Cancel) -> Result<Option<String>, 
     }
 }
 
-/// Prints the result of a debate, as the flags request.
+/// Prints the result of a debate in the form that the flags select.
 struct RunOutput<'a> {
     args: &'a DebateArgs,
     trial: Trial<DebateJob>,
@@ -127,7 +129,7 @@ struct RunOutput<'a> {
 
 impl RunOutput<'_> {
     fn finish(&self, finished: CompletedRun<DebateReport>) -> Result<(), Failure> {
-        // The result is paid for, so it is printed even if it could not be stored.
+        // The user has paid for the result, so it is printed even if it could not be stored.
         self.show(&finished.report)?;
         finished.stored.map_err(|error| {
             note(&hints::resume(RunKind::Debate, &self.trial.run.id));
@@ -135,11 +137,12 @@ impl RunOutput<'_> {
         })
     }
 
+    /// Prints the costs of a failed debate; returns the failure.
     fn fail(&self, failed: RunFailure) -> Failure {
         let already = self.trial.spent_before();
         if already.cost > Money::ZERO || already.tokens > 0 {
             let (cost, tokens) = (already.cost, grouped(already.tokens));
-            note(&paint(DIM, format!("spent on this run before: {tokens} tokens, {cost}")));
+            note(&paint(DIM, format!("spent before this command: {tokens} tokens, {cost}")));
         }
         tell_failure(failed, &self.trial, self.args.quiet)
     }
@@ -184,10 +187,14 @@ impl RunOutput<'_> {
         }
         let saved = match verdict.spent.calls.saturating_sub(totals.calls) {
             0 => String::new(),
-            count => format!("; {count} calls were already paid for"),
+            count => {
+                let calls = counted(count, "call was", "calls were");
+                format!("; {calls} already paid for")
+            }
         };
         note(&paint(DIM, format!("debated in: {}", terminal::harmless(&report.isolation))));
-        note(&paint(DIM, format!("{} calls · {}{saved}", totals.calls, account(&totals))));
+        let calls = counted(totals.calls, "call", "calls");
+        note(&paint(DIM, format!("{calls} · {}{saved}", account(&totals))));
         if !args.transcripts {
             note(&hints::transcripts("transcripts", &run.id));
         }

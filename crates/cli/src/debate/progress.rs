@@ -1,4 +1,4 @@
-//! Progress of a debate: a bar for each conversation.
+//! Progress of a debate: a progress bar for each conversation.
 
 use assize_consult::{CallPosition, CallPurpose, DebatePersonas, LogName, Persona, calls};
 use assize_run::{EffectStage, Signal};
@@ -6,27 +6,31 @@ use assize_run::{EffectStage, Signal};
 use crate::progress::{ProgressView, RunUsage};
 use crate::terminal::{DIM, harmless, paint};
 
-/// Progress of one conversation.
+/// Progress of the conversation between the critic and one decision maker.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lane {
-    /// Rounds in which both sides have spoken.
+    /// Number of the last round in which the decision maker has answered.
     rounds: u32,
-    /// Part of the conversation whose call is in progress.
+    /// Purpose of the call that is in progress.
     in_progress: Option<CallPurpose>,
-    /// Whether the last call failed.
+    /// Whether the last call of the conversation failed.
     failed: bool,
+    /// Whether the decision maker has scored the move.
     scored: bool,
 }
 
 /// Progress view of a debate.
 pub(super) struct Debate {
+    /// Number of rounds of the debate.
     rounds: u32,
     personas: DebatePersonas,
-    /// One for each decision maker.
+    /// Progress of each conversation, in the order of the decision makers.
     lanes: Vec<Lane>,
+    /// Number of calls that a model has answered in this process.
     answered: u64,
+    /// Number of calls whose answers came from the journal.
     replayed: u64,
-    /// Last round that was reported in a line.
+    /// Last round whose end was reported in a line.
     reported: u32,
 }
 
@@ -36,7 +40,7 @@ impl Debate {
         Debate { rounds, personas, lanes, answered: 0, replayed: 0, reported: 0 }
     }
 
-    /// Processes a signal; returns a line when all active conversations have finished a round.
+    /// Updates the view with a signal of the run. Returns a line when all active conversations have finished a round.
     pub(super) fn see(&mut self, signal: &Signal<'_>, so_far: &RunUsage) -> Option<String> {
         let Signal::Effect { key, stage } = signal else { return None };
         let place = CallPosition::of(key)?;
@@ -49,7 +53,7 @@ impl Debate {
         for log in logs.filter(|log| place.log.is_none_or(|own| own == *log)) {
             let lane = &mut self.lanes[log.index()];
             lane.in_progress = (*stage == EffectStage::Started).then_some(place.part);
-            // A judge scores even if the conversation ended early.
+            // A score does not change `failed`, because a judge scores even if the conversation ended early.
             if !matches!(place.part, CallPurpose::Score | CallPurpose::ScoreAgain) {
                 lane.failed = *stage == EffectStage::Failed;
             }
@@ -70,6 +74,7 @@ impl Debate {
         })
     }
 
+    /// Formats the numbers of finished and planned calls.
     fn counted(&self) -> String {
         let total = calls(self.rounds, self.lanes.len());
         let done = self.answered + self.replayed;
@@ -92,7 +97,7 @@ impl ProgressView for Debate {
                 Some(CallPurpose::Critic) => "critic speaks".to_owned(),
                 Some(CallPurpose::Answer) => format!("{id} answers"),
                 Some(CallPurpose::Score | CallPurpose::ScoreAgain) => format!("{id} scores"),
-                Some(CallPurpose::Summary) => "summing up".to_owned(),
+                Some(CallPurpose::Summary) => "earlier rounds are summarized".to_owned(),
                 None => String::new(),
             };
             format!(

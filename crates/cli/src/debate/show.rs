@@ -1,16 +1,16 @@
-//! Formats a verdict and its transcripts for the terminal.
+//! Formats the verdict of a debate and its transcripts for the terminal.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use assize_config::REHEARSAL_LABEL;
 use assize_consult::{ConversationEntry, DebateVerdict, LogName, METRICS};
-use assize_types::text::one_line;
+use assize_types::text::{counted, one_line};
 
-/// Short names of the metrics, for a table of 80 columns.
+/// Column headings of the metrics, short enough for a table of 80 columns.
 const HEADS: [&str; METRICS.len()] = ["impact", "feasibility", "return", "alignment"];
 
-/// Formats a verdict without its transcripts: scores by judge and metric, with reasons.
+/// Formats a verdict without its transcripts: the scores of each judge by metric, and the reasons.
 pub(crate) fn verdict(title: &str, verdict: &DebateVerdict) -> String {
     let mut text = String::new();
     let mut line = |words: String| {
@@ -40,7 +40,7 @@ pub(crate) fn verdict(title: &str, verdict: &DebateVerdict) -> String {
     for (id, score) in &verdict.scores_by_agent {
         line(format!("{id}  {}", one_line(&score.card.reasoning)));
         if !score.card.unanswered.trim().is_empty() {
-            line(format!("    unanswered: {}", one_line(&score.card.unanswered)));
+            line(format!("    unanswered objection: {}", one_line(&score.card.unanswered)));
         }
         if let Some(doubt) = score.doubt() {
             line(format!("    scores uncertain: {doubt}"));
@@ -49,10 +49,10 @@ pub(crate) fn verdict(title: &str, verdict: &DebateVerdict) -> String {
     for (log, partial) in &verdict.partial {
         line(String::new());
         line(format!(
-            "PARTIAL: {} ended after {} of {} rounds: {}",
+            "PARTIAL: the conversation {} ended after {} of {}: {}",
             log,
             partial.completed_rounds,
-            verdict.rounds,
+            counted(verdict.rounds, "round", "rounds"),
             one_line(&partial.error)
         ));
     }

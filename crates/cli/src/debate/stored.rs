@@ -11,7 +11,7 @@ use super::show;
 use crate::kind::StoredRun;
 use crate::terminal::{self, out_line};
 
-/// Short result, for the list of runs.
+/// Formats a short result for the list of runs.
 pub(crate) fn summary(result: &Value) -> Option<String> {
     result["total_score"].as_u64().map(|score| format!("{score} of 120"))
 }
@@ -21,7 +21,7 @@ pub(crate) fn describe(stored: &StoredRun<'_>, object: &mut Value) {
     object["conversation_logs"] = json!(conversation_logs(stored.records));
 }
 
-/// Prints the result, and the transcripts if requested.
+/// Prints the result of a stored debate, and its transcripts if requested.
 pub(crate) fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Failure> {
     let (run, logs) = (stored.run, conversation_logs(stored.records));
     if let Some(mut whole) = run.result.clone() {

@@ -9,7 +9,7 @@ use assize_draft::audit::{
 use assize_draft::{DraftStep, HANDOFF, LogComparison, TRANSITIONS};
 use assize_run::{AuditEntry, AuditQuery, AuditVerdict};
 use assize_service::Services;
-use assize_types::text::shorten;
+use assize_types::text::{counted, shorten};
 use assize_types::{Cancel, Failure, FailureKind, Fingerprint};
 use jiff::Timestamp;
 use serde_json::json;
@@ -68,27 +68,29 @@ pub(crate) async fn run(
     }
 }
 
-/// Path of the key that signs heads.
+/// Path of the key file that signs heads of the audit log.
 fn key_file(environment: &Environment) -> PathBuf {
     environment.state_folder.join("audit-key")
 }
 
-/// Adds a hint to an error about the key that signs heads.
+/// Converts an error about the signing key to a failure with a hint.
 fn no_key(error: &HeadKeyError, environment: &Environment) -> Failure {
     let path = key_file(environment);
     let failure = Failure::from_error(FailureKind::Environment, error);
     match error {
         HeadKeyError::Exposed { .. } => {
-            failure.hint(format!("restrict it to your user: `chmod 600 {}`", path.display()))
+            let command = format!("chmod 600 {}", path.display());
+            failure.hint(format!("allow only your user to read the key: `{command}`"))
         }
         HeadKeyError::Invalid { .. } => failure.hint(
-            "restore it from a backup; if you remove it, a new key is created, and heads signed with the old one no longer verify",
+            "restore the key from a backup; if you remove it, a new key is created, and heads signed with the old key \
+             can no longer be verified",
         ),
         HeadKeyError::Failed { .. } | HeadKeyError::NoRandomNumbers => failure,
     }
 }
 
-/// Prints the signed head of the log.
+/// Prints the signed head of the audit log.
 async fn head(services: &Services) -> Result<(), Failure> {
     let environment = &services.environment;
     let (log, head) = match services.open_store_to_read().await? {
@@ -100,14 +102,14 @@ async fn head(services: &Services) -> Result<(), Failure> {
     };
     if let AuditVerdict::Broken { at } = AuditVerdict::of(&log, head) {
         let message =
-            format!("entry {at} in the store was changed, removed or moved: no head is signed");
+            format!("no head is signed: audit log entry {at} was changed, removed or moved");
         return Err(
-            Failure::new(FailureKind::Verdict, message).hint("`assize audit verify` shows more")
+            Failure::new(FailureKind::Verdict, message).hint("`assize audit verify` shows details")
         );
     }
     if log.is_empty() {
         note(
-            "warning: the log is empty; `assize config show` shows the path of the store (`store.path`)",
+            "warning: the audit log is empty; `assize config show` shows the path of the store (`store.path`)",
         );
     }
     let (entry, hash) = log.last().map_or((0, Fingerprint::NONE), |last| (last.id, last.hash));
@@ -117,12 +119,12 @@ async fn head(services: &Services) -> Result<(), Failure> {
     out_line(&key.sign(entry, hash, now).to_string())
 }
 
-/// Earlier heads of the log.
+/// Earlier heads of the audit log, given with `--since`.
 #[derive(Debug, Default)]
 struct Heads {
-    /// Heads to look up in the log, as `ID:HASH`.
+    /// Heads to look up in the audit log, as `ID:HASH`, separated by spaces.
     positions: String,
-    /// Errors about heads with an invalid signature.
+    /// Error messages about heads with an invalid signature.
     wrong: Vec<String>,
 }
 
@@ -168,7 +170,8 @@ impl Heads {
     }
 }
 
-/// Verifies without a store: fails if the workspace has a log, or if a head was given.
+/// Verifies the audit log if there is no store. Fails if the workspace has a copy of the log with entries, or if an
+/// earlier head was given.
 fn without_store(workspace: &Path, heads: &Heads, json: bool) -> Result<(), Failure> {
     let log = workspace.join(HANDOFF).join(TRANSITIONS);
     let mut wrong = heads.wrong.clone();
@@ -188,12 +191,12 @@ fn without_store(workspace: &Path, heads: &Heads, json: bool) -> Result<(), Fail
             Ok(())
         }
         false => Err(Failure::new(FailureKind::Verdict, wrong.join("\n")).hint(
-            "was the store moved or removed? `assize config show` shows its path (`store.path`)",
+            "if the store was moved or removed, check its path (`store.path`) with `assize config show`",
         )),
     }
 }
 
-/// Maximum size of the heads, in MiB.
+/// Maximum size of the list of heads given with `--since`, in MiB.
 const MAX_HEADS_MIB: u64 = 16;
 
 const EMPTY_LOG: &str = "the audit log is empty";
@@ -203,9 +206,10 @@ fn print_report(report: &LogCheck, json: bool) -> Result<(), Failure> {
         out_json(&json!(report))?;
     }
     for LogCompletion { entry, lines_there, lines_added } in &report.completed {
+        let added = counted(*lines_added, "line was", "lines were");
         note(&format!(
-            "at entry {entry}, `_handoff/transition.ndjson` ended after line {lines_there}; {lines_added} lines were \
-             restored from the store"
+            "entry {entry}: `_handoff/transition.ndjson` ended after line {lines_there}; {added} restored from the \
+             store"
         ));
     }
     if !report.intact {
@@ -213,14 +217,20 @@ fn print_report(report: &LogCheck, json: bool) -> Result<(), Failure> {
         return Err(match report.mirror {
             LogComparison::Same => failure,
             _ => failure.hint(format!(
-                "the store is authoritative; remove `{HANDOFF}/{TRANSITIONS}` to have it rewritten, which is logged"
+                "the store is authoritative; remove `{HANDOFF}/{TRANSITIONS}` to have it rewritten from the store, \
+                 which is logged"
             )),
         });
     }
     if !json {
         let LogCheck { entries, of_workspace, .. } = report;
-        let count = if *of_workspace == 0 { "no".to_owned() } else { of_workspace.to_string() };
-        out_line(&format!("intact: {count} entries for this workspace ({entries} in the store)"))?;
+        let count = match of_workspace {
+            0 => "no entries".to_owned(),
+            count => counted(*count, "entry", "entries"),
+        };
+        out_line(&format!(
+            "the audit log is intact: {count} for this workspace ({entries} in the store)"
+        ))?;
         if let Some(head) = &report.head {
             out_line(&format!("head {head}"))?;
         }
@@ -233,7 +243,7 @@ fn list(entries: &[AuditEntry], json: bool) -> Result<(), Failure> {
         return out_json(&json!(entries));
     }
     if entries.is_empty() {
-        note("no entries for this workspace");
+        note("the audit log has no entries for this workspace");
         return Ok(());
     }
     let row = |entry: &AuditEntry| {
@@ -250,7 +260,7 @@ fn list(entries: &[AuditEntry], json: bool) -> Result<(), Failure> {
     lines.iter().try_for_each(|line| out_line(line))
 }
 
-/// Details of an entry, in one line.
+/// Formats the details of an audit log entry.
 fn details(entry: &AuditEntry) -> String {
     match DraftStep::of(entry) {
         Ok(DraftStep::Requested { task, path, .. }) => format!("{path} for {task}"),
@@ -275,9 +285,10 @@ fn details(entry: &AuditEntry) -> String {
         Ok(DraftStep::Switched { on }) => if on { "on" } else { "off" }.to_owned(),
         Ok(DraftStep::Expired { draft, .. }) => draft,
         Ok(DraftStep::Swept { submissions, copies }) => {
-            format!("{} submissions, {copies} copies", submissions.len())
+            let submissions = counted(submissions.len(), "submission", "submissions");
+            format!("{submissions}, {}", counted(copies, "copy", "copies"))
         }
-        Ok(DraftStep::LogCompleted { lines_added, .. }) => format!("{lines_added} lines"),
+        Ok(DraftStep::LogCompleted { lines_added, .. }) => counted(lines_added, "line", "lines"),
         Ok(DraftStep::LogSetAside { name }) => name,
         Err(_) => terminal::harmless(&entry.detail.to_string()),
     }

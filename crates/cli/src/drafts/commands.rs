@@ -8,6 +8,7 @@ use assize_draft::{
     DRAFTS, Diff, DraftService, DraftState, HANDOFF, OpenDraft, SubmissionStage, handoff,
 };
 use assize_service::Services;
+use assize_types::text::counted;
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
@@ -63,9 +64,9 @@ pub(crate) async fn run(command: DraftsCommand, mut services: Services) -> Resul
                 return out_json(&json!(cleared));
             }
             out_line(&format!(
-                "deleted: the copies of {} settled submissions (which can no longer be undone), and {} drafts that were \
-                 not submitted",
-                cleared.submissions, cleared.drafts
+                "deleted the undo data of {} (which can no longer be undone), and {} not submitted",
+                counted(cleared.submissions, "submission", "submissions"),
+                counted(cleared.drafts, "draft", "drafts")
             ))
         }
         DraftsCommand::Off { workspace } => {
@@ -79,7 +80,7 @@ pub(crate) async fn run(command: DraftsCommand, mut services: Services) -> Resul
     }
 }
 
-/// Empties the drafts folder once the user has confirmed it.
+/// Deletes all drafts and rejects all waiting submissions, after the user has confirmed it.
 async fn empty(
     service: &Arc<DraftService>,
     by: &str,
@@ -92,31 +93,36 @@ async fn empty(
         .filter(|s| matches!(s.stage, SubmissionStage::Submitted | SubmissionStage::Escalated))
         .count();
     let question = format!(
-        "Delete all {} open drafts in `{}` and reject {waiting} waiting submissions? [y/N]",
-        state.drafts.len(),
-        service.workspace().join(HANDOFF).join(DRAFTS).display()
+        "Delete {} in `{}` and reject {}? [y/N]",
+        counted(state.drafts.len(), "open draft", "open drafts"),
+        service.workspace().join(HANDOFF).join(DRAFTS).display(),
+        counted(waiting, "waiting submission", "waiting submissions")
     );
     if !yes && !confirmed(&terminal::harmless(&question), EmptyLine::No) {
-        return Err(Failure::new(FailureKind::Usage, "nothing was deleted: not confirmed")
-            .hint("`assize drafts clean --all --yes` does not ask"));
+        let message = "no drafts were deleted, because the deletion was not confirmed";
+        return Err(Failure::new(FailureKind::Usage, message)
+            .hint("`assize drafts clean --all --yes` deletes without asking for confirmation"));
     }
     let emptied = service.empty(by).await?;
     if json {
         return out_json(&json!(emptied));
     }
     out_line(&format!(
-        "emptied the drafts folder: {} waiting submissions rejected, {} open drafts and {} other files deleted",
-        emptied.rejected, emptied.drafts, emptied.files
+        "emptied the drafts folder: {} rejected, {} and {} deleted",
+        counted(emptied.rejected, "waiting submission", "waiting submissions"),
+        counted(emptied.drafts, "open draft", "open drafts"),
+        counted(emptied.files, "other file", "other files")
     ))?;
     if !emptied.left.is_empty() {
         let names = terminal::harmless(&emptied.left.join("`, `"));
         note(&format!(
-            "left in the drafts folder: `{names}` (folders are not drafts); delete them yourself"
+            "not deleted from the drafts folder: `{names}` (folders are not drafts); delete them yourself"
         ));
     }
     Ok(())
 }
 
+/// Switches the draft tools of the workspace on or off, and prints the new state.
 async fn switch(service: &Arc<DraftService>, by: &str, on: bool) -> Result<(), Failure> {
     let changed = service.switch(by, on).await?;
     let state = if on { "on" } else { "off" };
@@ -135,19 +141,20 @@ async fn switch(service: &Arc<DraftService>, by: &str, on: bool) -> Result<(), F
     let waiting =
         state.submissions.values().filter(|s| s.stage == SubmissionStage::Escalated).count();
     if waiting > 0 {
-        note(&format!("{waiting} submissions still wait for your decision: `assize gate ls`"));
+        let waiting = counted(waiting, "submission waits", "submissions wait");
+        note(&format!("{waiting} for your decision: `assize gate ls`"));
     }
     Ok(())
 }
 
-/// Fails if there is no store yet.
+/// Returns the draft service, or fails if the store does not exist yet.
 fn existing(
     service: Option<std::sync::Arc<DraftService>>,
 ) -> Result<std::sync::Arc<DraftService>, Failure> {
     service.ok_or_else(|| Failure::new(FailureKind::Usage, "there are no drafts yet"))
 }
 
-/// Finds an open draft by its name or the path of its file.
+/// Finds an open draft by its name or by the path of its file.
 fn find(state: &DraftState, text: &str) -> Result<OpenDraft, Failure> {
     let name = text.rsplit('/').next().unwrap_or(text);
     if let Some(draft) = state.drafts.get(name) {
@@ -167,7 +174,7 @@ fn find(state: &DraftState, text: &str) -> Result<OpenDraft, Failure> {
             let names: Vec<&str> = several.iter().map(|draft| draft.name.as_str()).collect();
             let message = format!("several drafts of `{}` are open", terminal::harmless(text));
             Err(Failure::new(FailureKind::Usage, message)
-                .hint(format!("name one: {}", names.join(", "))))
+                .hint(format!("name one of these drafts: {}", names.join(", "))))
         }
     }
 }
@@ -204,12 +211,13 @@ fn list(state: &DraftState, json: bool) -> Result<(), Failure> {
     lines.iter().try_for_each(|line| out_line(line))
 }
 
+/// Creates the drafts folder of a workspace, and excludes it in `.gitignore` if the user confirms that.
 fn init(folder: &Path, yes: bool) -> Result<(), Failure> {
     let ignore_file = handoff::prepare(folder)?;
     let drafts = folder.join(HANDOFF).join(DRAFTS);
-    print_path(&format!("drafts will be in `{}`", drafts.display()))?;
+    print_path(&format!("the drafts folder is `{}`", drafts.display()))?;
     if ignore_file.leaves_drafts_out() {
-        return out_line("`.gitignore` already excludes them");
+        return out_line("`.gitignore` already excludes the drafts folder");
     }
     let ignore = folder.join(".gitignore");
     let question = format!("Add `{}` to `{}`? [Y/n]", handoff::IGNORED, ignore.display());
@@ -221,19 +229,19 @@ fn init(folder: &Path, yes: bool) -> Result<(), Failure> {
     print_path(&format!("added `/_handoff/*` (except the contract) to `{}`", ignore.display()))
 }
 
-/// Prints a line with a path in it, whose name may contain control codes.
+/// Prints a line that contains a path. Control codes in the path are replaced.
 fn print_path(text: &str) -> Result<(), Failure> {
     out_line(&terminal::harmless(text))
 }
 
-/// Meaning of an empty line as the answer.
+/// Whether an empty line as the answer to a question means yes or no.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EmptyLine {
     Yes,
     No,
 }
 
-/// Asks for confirmation on the terminal; without a terminal, the answer is no.
+/// Asks the user for confirmation on the terminal. Without a terminal, the answer is no.
 fn confirmed(question: &str, default: EmptyLine) -> bool {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return false;

@@ -1,4 +1,4 @@
-//! `assize gate`: lists, shows and decides submissions.
+//! `assize gate`: lists and shows submissions, and lets the user accept, reject or undo them.
 
 use assize_draft::{
     Diff, DraftError, DraftService, DraftState, Force, ProposedFile, Submission, SubmissionStage,
@@ -36,8 +36,8 @@ pub(crate) async fn run(command: GateCommand, mut services: Services) -> Result<
                 service.accept(&person(&services.environment), id, force).await.map_err(|error| {
                     let hint = matches!(error, DraftError::Conflict(_)).then(|| {
                         format!(
-                            "`assize gate show {id}` shows both versions; `--force` overwrites the newer file, \
-                             `assize gate reject {id}` lets the agent start again"
+                            "`assize gate show {id}` shows both versions; `--force` overwrites the newer file; \
+                             `assize gate reject {id}` rejects the submission, so that the agent can start again"
                         )
                     });
                     with_hint(error, hint)
@@ -75,7 +75,7 @@ pub(crate) async fn run(command: GateCommand, mut services: Services) -> Result<
     }
 }
 
-/// Numbers of the named submissions; all are checked before any is decided.
+/// Returns the numbers of the submissions. All of them are checked before the command decides on the first one.
 async fn numbers(service: &DraftService, names: &[String]) -> Result<Vec<u64>, Failure> {
     let state = service.state().await?;
     let number = |name: &String| state.submission_named(name).map(|submission| submission.id);
@@ -96,12 +96,14 @@ fn no_such(name: &str) -> Failure {
         .hint("`assize gate ls --all` lists all submissions; `--workspace` names another folder")
 }
 
+/// Prints the decision on the submission `id`; `what` is the decision, such as `accepted`.
 async fn done(service: &DraftService, id: u64, what: &str) -> Result<(), Failure> {
     let state = service.state().await?;
     let files = state.submissions.get(&id).map(|s| files(&s.files)).unwrap_or_default();
     out_line(&terminal::harmless(&format!("{what} {id}: {files}")))
 }
 
+/// Formats the paths of the files of a submission.
 fn files(files: &[ProposedFile]) -> String {
     let names: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
     names.join(", ")
@@ -122,8 +124,10 @@ fn list(state: &DraftState, all: bool, json: bool) -> Result<(), Failure> {
     }
     if wanted.is_empty() {
         note(match (all, state.submissions.is_empty()) {
-            (false, false) => "no submission waits for you; `--all` also lists settled ones",
-            _ => "no submissions yet",
+            (false, false) => {
+                "no submission waits for your decision; `--all` also lists decided submissions"
+            }
+            _ => "there are no submissions yet",
         });
     } else {
         let now = show::now();
@@ -163,7 +167,7 @@ fn show_submission(service: &DraftService, submission: &Submission) -> Result<()
     out_line(&paint(BOLD, terminal::harmless(&head)))?;
     let ago = show::ago(submission.at, show::now());
     out_line(&paint(DIM, terminal::harmless(&format!("submitted {ago} ago by {worker}"))))?;
-    // Each line is marked as the agent's, because its text may imitate our output.
+    // The summary is text of the agent. A `|` before each line marks it, because the text may imitate assize's output.
     for line in submission.summary.lines() {
         out_line(&terminal::harmless(&format!("  | {line}")))?;
     }
@@ -175,7 +179,7 @@ fn show_submission(service: &DraftService, submission: &Submission) -> Result<()
         out_line("")?;
         let Ok((base, draft)) = service.sides(file) else {
             out_line(&terminal::harmless(&format!(
-                "{}: its copies are no longer stored",
+                "{}: changes not available, because the stored copies were deleted",
                 file.path
             )))?;
             continue;
@@ -185,7 +189,7 @@ fn show_submission(service: &DraftService, submission: &Submission) -> Result<()
             .try_for_each(|line| out_line(line))?;
         if let Some(other) = meanwhile(service, submission, file) {
             out_line("")?;
-            out_line(&paint(BOLD, "changes to the file since then:"))?;
+            out_line(&paint(BOLD, "changes to the file since the draft was created:"))?;
             show::diff(&other).iter().try_for_each(|line| out_line(line))?;
         }
     }

@@ -1,4 +1,4 @@
-//! `assize mcp`: serves our tools to an MCP client over standard input and output.
+//! `assize mcp`: serves the draft tools or the code tool to an MCP client over standard input and output.
 
 use std::io::IsTerminal;
 
@@ -13,7 +13,7 @@ use crate::terminal::{self, DIM, note, paint};
 use crate::until_cancelled;
 use crate::voice::quiet;
 
-/// Size of the warm pool, which is filled from the first call on.
+/// Number of idle sandboxes in the warm pool of the code tool. The pool is filled when the tool is called first.
 const POOL: usize = 2;
 
 pub(crate) async fn run(
@@ -35,8 +35,8 @@ pub(crate) async fn run(
             "the workspace is your whole home folder or file system; choose a smaller one with `--workspace`",
         );
     }
-    // Delete old drafts, and start deciding submissions of an earlier process. Deciding may take long, so the client does
-    // not wait for the end of it.
+    // Old drafts are deleted, and the gate starts to decide on submissions that an earlier process left undecided. The
+    // client does not wait for these decisions, because they may take long.
     let ready = async {
         service.sweep(GATE, show::now(), keep(&services.settings)).await?;
         Ok(service.begin_to_decide_what_is_left().await?)
@@ -75,12 +75,13 @@ async fn code(args: &McpArgs, mut services: Services, cancel: &Cancel) -> Result
     into_result(ended)
 }
 
+/// Converts the end of an MCP session to the result of the command.
 fn into_result(ended: McpSessionEnd) -> Result<(), Failure> {
     match ended {
         McpSessionEnd::Closed => Ok(()),
         McpSessionEnd::Cancelled(reason) => Err(Failure::new(FailureKind::Interrupted, reason)),
         McpSessionEnd::Broken(why) => {
-            let message = format!("the client does not speak MCP: {why}");
+            let message = format!("the client does not follow the MCP protocol: {why}");
             Err(Failure::new(FailureKind::Usage, message))
         }
     }

@@ -1,4 +1,5 @@
-//! Shared by the commands about drafts: finds the workspace, opens its draft service, and names the user.
+//! Functions that the commands about drafts share: they find the workspace, open its draft service, and determine the
+//! name of the user.
 
 pub(crate) mod audit;
 pub(crate) mod commands;
@@ -21,7 +22,7 @@ use crate::terminal;
 
 pub(crate) use assize_draft::{keep, options, verifier};
 
-/// Workspace of the command: `--workspace`, or the nearest folder with drafts, or the current folder.
+/// Returns the workspace of the command: `--workspace`, or the nearest folder with drafts, or the current folder.
 pub(crate) fn workspace(args: &WorkspaceArgs, environment: &Environment) -> PathBuf {
     if let Some(path) = &args.workspace {
         return environment.typed(path);
@@ -30,7 +31,7 @@ pub(crate) fn workspace(args: &WorkspaceArgs, environment: &Environment) -> Path
         if is_ours(&folder.join(HANDOFF)) {
             return folder.to_owned();
         }
-        // Folders above belong to other projects.
+        // Folders above the repository or above the home folder belong to other projects.
         if folder.join(".git").exists() || folder == environment.home {
             break;
         }
@@ -49,7 +50,7 @@ fn own_id() -> Option<u32> {
     std::fs::metadata("/proc/self").map(|process| process.uid()).ok()
 }
 
-/// Name of the current user, as it is written to the audit log.
+/// Returns the name of the current user, as it is written to the audit log.
 pub(crate) fn person(environment: &Environment) -> String {
     let name = ["USER", "LOGNAME"].iter().find_map(|name| environment.environment.get(*name));
     match name.filter(|name| !name.is_empty()) {
@@ -68,7 +69,7 @@ pub(crate) fn desk(
     assize_draft::desk(&workspace(args, environment), environment, store, options)
 }
 
-/// Warns if the contract of the workspace is invalid, which stops all drafts.
+/// Warns if the contract of the workspace is invalid, because an invalid contract blocks all drafts.
 pub(crate) fn warn_of_contract(service: &DraftService) {
     if let Err(error) = service.contract() {
         terminal::warn(&error.to_string());
@@ -84,7 +85,7 @@ pub(crate) async fn desk_to_use(
     desk(args, &services.environment, store, options(&services.settings)?)
 }
 
-/// Opens the draft service of a workspace for reading; `None` if there is no store yet.
+/// Opens the draft service of a workspace for reading. Returns `None` if the store does not exist yet.
 pub(crate) async fn desk_to_see(
     args: &WorkspaceArgs,
     services: &Services,
@@ -93,7 +94,7 @@ pub(crate) async fn desk_to_see(
     desk(args, &services.environment, store, options(&services.settings)?).map(Some)
 }
 
-/// Reads the state of a workspace's drafts, and warns if the contract is invalid.
+/// Reads the state of the drafts and submissions of a workspace, and warns if its contract is invalid.
 pub(crate) async fn book_to_see(
     args: &WorkspaceArgs,
     services: &Services,

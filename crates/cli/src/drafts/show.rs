@@ -1,4 +1,4 @@
-//! Formats drafts and decisions for the terminal. All of their text may come from a model.
+//! Formats drafts and decisions for the terminal. Their text may come from a model, so control codes are replaced.
 
 use std::io::IsTerminal;
 
@@ -7,7 +7,7 @@ use assize_types::text::{is_invisible, is_obeyed, shorten};
 
 use crate::terminal::{self, BAD, BOLD, DIM, GOOD, NUMBER, WARN, harmless, paint};
 
-/// A unified diff in colours.
+/// Formats the lines of a unified diff with colours.
 pub(crate) fn diff(unified: &str) -> Vec<String> {
     let line = |line: &str| {
         let safe = harmless(&visible(line));
@@ -23,7 +23,7 @@ pub(crate) fn diff(unified: &str) -> Vec<String> {
     unified.lines().map(line).collect()
 }
 
-/// A line with its invisible characters named, such as `<U+200B>`.
+/// Replaces the invisible characters of a line with their code points, such as `<U+200B>`.
 fn visible(line: &str) -> String {
     let named = |c: char| match is_invisible(c) || is_obeyed(c) && c != '\t' {
         true => format!("<U+{:04X}>", c as u32),
@@ -32,7 +32,7 @@ fn visible(line: &str) -> String {
     line.chars().map(named).collect()
 }
 
-/// Lines for the reasons of a decision, each followed by what to do.
+/// Formats the reasons of a decision. Each reason is followed by advice what to do about it.
 pub(crate) fn reasons(reasons: &[Reason]) -> Vec<String> {
     reasons.iter().flat_map(reason).collect()
 }
@@ -58,7 +58,7 @@ fn reason(reason: &Reason) -> Vec<String> {
     lines
 }
 
-/// Lines for the result of a verification.
+/// Formats the result of a verification, with the last 20 lines of its output.
 pub(crate) fn verified(verified: &VerifyResult) -> Vec<String> {
     let (style, word) = if verified.passed { (GOOD, "passed") } else { (BAD, "failed") };
     let mut lines = vec![format!(
@@ -78,7 +78,7 @@ pub(crate) fn verified(verified: &VerifyResult) -> Vec<String> {
     lines
 }
 
-/// Time since `at`, in its largest unit.
+/// Formats the time from `at` to `now`, both in milliseconds, in the largest unit that fits.
 pub(crate) fn ago(at: u64, now: u64) -> String {
     let seconds = now.saturating_sub(at) / 1000;
     match seconds {
@@ -89,17 +89,17 @@ pub(crate) fn ago(at: u64, now: u64) -> String {
     }
 }
 
-/// Milliseconds since 1970.
+/// Current time in milliseconds since the Unix epoch.
 pub(crate) fn now() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or_default()
 }
 
-/// Rows in columns, on a terminal cut to its width.
+/// Lays out rows in columns. On a terminal, lines are cut to its width.
 pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
     let mut lines = terminal::table(&[std::slice::from_ref(&heads), rows].concat());
-    // Lines for a pipe are not cut.
+    // Lines that are written to a file or pipe are not cut.
     if std::io::stdout().is_terminal() {
         lines[1..].iter_mut().for_each(|line| *line = shorten(line, terminal::columns()));
     }
@@ -111,13 +111,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn invisible_characters_in_a_diff_are_named() {
+    fn diff_line_shows_invisible_characters_as_code_points() {
         let shown = visible("+x\u{200b}\t= \u{202e}1\u{1b}[0m");
         assert_eq!(shown, "+x<U+200B>\t= <U+202E>1<U+001B>[0m");
     }
 
     #[test]
-    fn draft_cannot_control_the_terminal() {
+    fn diffs_and_reasons_contain_no_terminal_control_codes() {
         let shown = diff("--- a/x\n+++ b/x\n+evil\u{1b}[2J\n").join("\n");
         assert!(!shown.contains("\u{1b}[2J"), "{shown:?}");
         let reason = Reason {

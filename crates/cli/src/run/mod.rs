@@ -1,4 +1,4 @@
-//! `assize run`: puts a program written by a model on trial.
+//! `assize run`: has a model write a program, and puts the program on trial in a sandbox.
 
 mod progress;
 pub(crate) mod show;
@@ -25,10 +25,10 @@ use crate::terminal::{self, DIM, note, out_json, out_line, paint};
 use crate::voice::{heading, tell_failure};
 use crate::{exec, hints, input};
 
-/// Maximum size of the task and of the tests file, in MiB; no context window holds more.
+/// Maximum size of the task, and of the tests file, in MiB.
 const MAX_INPUT_MIB: u64 = 1;
 
-/// Returns exit code 0 for success, and 1 if every attempt failed.
+/// Runs `assize run`. Returns the exit code: 0 if a program succeeded, and 1 if every attempt failed.
 pub(crate) async fn run(
     args: RunArgs,
     mut services: Services,
@@ -41,7 +41,7 @@ pub(crate) async fn run(
         files::check_folder(folder, &services.environment)?;
     }
     services.tape = args.model.tape();
-    // Validated before the store is opened, so that an invalid request creates no store.
+    // The request is validated before the store is opened, so that an invalid request creates no store.
     let fresh = match args.again.resume {
         None => {
             let ask = ask(&args, &services, &cancel).await?;
@@ -80,14 +80,14 @@ pub(crate) async fn run(
     }
 }
 
-/// Request for a new run.
+/// Creates the request for a new run from the arguments.
 async fn ask(args: &RunArgs, services: &Services, cancel: &Cancel) -> Result<CodeRequest, Failure> {
     let usage = |message: &str| Failure::new(FailureKind::Usage, message);
     let task = match args.task.as_deref() {
         Some("-") => input::from_standard_input("the task", MAX_INPUT_MIB, cancel).await?,
         Some(task) if is_file(task) => {
             let hint = format!(
-                "`assize run - < {task}` reads the task from it; `assize exec {task}` runs it"
+                "`assize run - < {task}` reads the task from the file; `assize exec {task}` runs the file"
             );
             return Err(usage(&format!("`{task}` is a file, not a task")).hint(hint));
         }
@@ -113,12 +113,12 @@ async fn ask(args: &RunArgs, services: &Services, cancel: &Cancel) -> Result<Cod
     })
 }
 
-/// Whether a task is just the name of an existing file.
+/// Whether the text of a task is only the name of an existing file.
 fn is_file(task: &str) -> bool {
     !task.contains(char::is_whitespace) && Path::new(task).is_file()
 }
 
-/// Prints the result of a run, as the flags request.
+/// Prints the result of a run in the form that the flags select.
 struct RunOutput<'a> {
     args: &'a RunArgs,
     trial: Trial<CodeJob>,
@@ -129,7 +129,7 @@ struct RunOutput<'a> {
 impl RunOutput<'_> {
     async fn finish(&self, finished: CompletedRun<CodeVerdict>) -> Result<u8, Failure> {
         let verdict = finished.report;
-        // The result is paid for, so it is printed even if it could not be stored.
+        // The user has paid for the result, so it is printed even if it could not be stored.
         let shown = self.show(&verdict).await;
         finished.stored.map_err(|error| {
             note(&hints::resume(RunKind::Code, &self.trial.run.id));
@@ -163,13 +163,13 @@ impl RunOutput<'_> {
             }
             terminal::out_untrusted(code)?;
         }
-        // The files come last, so that an error about them does not hide the answer.
+        // The files are copied after the answer is printed, so that an error about the files does not hide the answer.
         let taken = self.take_files(verdict).await?;
         self.save(verdict)?;
         taken.left.iter().for_each(|left| terminal::warn(left));
         let last = verdict.history.last().and_then(|last| last.execution.as_ref());
         if last.is_some_and(|execution| execution.outcome.output_cut) {
-            terminal::warn("output was cut (raise the limit with `--output`)");
+            terminal::warn("the program's output was cut (raise the limit with `--output`)");
         }
         if !args.quiet {
             self.show_notes(verdict, &taken);
@@ -190,7 +190,7 @@ impl RunOutput<'_> {
         self.refuse_stale(&taken)
     }
 
-    /// Prints the attempts, and where the program and its files are.
+    /// Prints the attempts, and where the program and its files were saved.
     fn show_notes(&self, verdict: &CodeVerdict, taken: &CopiedOut) {
         let last = verdict.history.last().and_then(|last| last.execution.as_ref());
         if let Some(execution) = last.filter(|_| verdict.success) {
@@ -214,7 +214,8 @@ impl RunOutput<'_> {
         }
     }
 
-    /// Fails if older files kept new ones from being copied, so that they are not mistaken for the new ones.
+    /// Fails if files were not copied, because older files of the same name exist in the output folder. Otherwise the
+    /// user could mistake the older files for the new ones.
     fn refuse_stale(&self, taken: &CopiedOut) -> Result<(), Failure> {
         let Some(folder) =
             self.trial.job.input.out.as_ref().filter(|_| !taken.in_the_way.is_empty())
@@ -223,11 +224,11 @@ impl RunOutput<'_> {
         };
         let names = shorten(&taken.in_the_way.join(", "), 200);
         let message = format!(
-            "not copied, because files of the same name exist in `{}`: {names}",
+            "some files were not copied, because files of the same name exist in `{}`: {names}",
             folder.display()
         );
         let how = hints::runs(&format!("files {} --out FOLDER", self.trial.run.id));
-        let hint = format!("copy them to another folder: {how}");
+        let hint = format!("copy the files to another folder: {how}");
         Err(Failure::new(FailureKind::Environment, message).hint(hint))
     }
 
@@ -247,7 +248,7 @@ impl RunOutput<'_> {
         shown
     }
 
-    /// Writes the program that succeeded to the file of `--save`.
+    /// Writes the program that succeeded to the file that `--save` names.
     fn save(&self, verdict: &CodeVerdict) -> Result<(), Failure> {
         match (&self.trial.job.input.save, &verdict.code) {
             (Some(path), Some(code)) if verdict.success => save(path, code),
@@ -255,14 +256,15 @@ impl RunOutput<'_> {
         }
     }
 
-    /// Copies the files of the program that succeeded to the folder of `--out`.
+    /// Copies the files of the program that succeeded to the folder that `--out` names.
     async fn take_files(&self, verdict: &CodeVerdict) -> Result<CopiedOut, Failure> {
         let execution = verdict.history.last().and_then(|last| last.execution.as_ref());
         let Some(execution) = execution else { return Ok(CopiedOut::default()) };
-        // The path as typed: a relative one below the current folder must not lead through a symlink.
+        // The path is used as the user typed it: a relative path below the current folder must not lead through a
+        // symlink.
         let folder = self.args.out.as_ref().or(self.trial.job.input.out.as_ref());
         let Some(folder) = folder.filter(|_| verdict.success) else {
-            // In a session, files that were not kept are reported.
+            // In a session, the files that could not be stored in the session are reported.
             let left =
                 execution.not_taken.iter().filter(|_| self.trial.job.input.session.is_some());
             return Ok(CopiedOut { left: left.cloned().collect(), ..CopiedOut::default() });
@@ -270,14 +272,14 @@ impl RunOutput<'_> {
         let taken =
             take_files(&*self.store, &execution.files, folder, &self.services.environment).await;
         let how = hints::runs(&format!("files {} --out FOLDER", self.trial.run.id));
-        let hint = format!("copy them later: {how}");
+        let hint = format!("copy the files later: {how}");
         let mut taken = taken.map_err(|failure| failure.hint(hint))?;
         taken.left.extend(execution.not_taken.iter().cloned());
         Ok(taken)
     }
 }
 
-/// Copies the files that a program left to a folder.
+/// Copies the stored files that a program created to a folder.
 pub(crate) async fn take_files(
     store: &dyn Store,
     files: &[OutputFile],
@@ -291,6 +293,7 @@ pub(crate) async fn take_files(
     files::keep(taken.into(), folder, environment)
 }
 
+/// Fails if the file of `--save` exists, or if its folder does not exist.
 fn refuse_existing(path: &Path) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if folder.is_some_and(|folder| !folder.is_dir()) {
@@ -310,7 +313,7 @@ fn refuse_existing(path: &Path) -> Result<(), Failure> {
 fn save(path: &Path, code: &str) -> Result<(), Failure> {
     use std::io::Write;
     let written = std::fs::File::create_new(path).and_then(|mut file| {
-        // A partly written program could be mistaken for a whole one.
+        // After a failed write, the file is removed, because a truncated program could be mistaken for a complete one.
         file.write_all(code.as_bytes()).inspect_err(|_| drop(std::fs::remove_file(path)))
     });
     written.map_err(|error| {

@@ -2,12 +2,12 @@
 
 use assize_code::{Attempt, CodeExecution, CodeFailure, CodeVerdict, OutputFile, telling_line};
 use assize_run::RunId;
-use assize_types::text::shorten;
+use assize_types::text::{counted, shorten};
 
 use crate::hints;
 use crate::terminal::{BAD, DIM, GOOD, grouped, harmless, paint};
 
-/// Maximum length of a line of untrusted text, in characters.
+/// Maximum number of characters that are shown of a line of untrusted text.
 const MAX_LINE: usize = 200;
 
 /// Maximum number of failed tests that are shown.
@@ -15,7 +15,7 @@ const MAX_TESTS: usize = 5;
 /// Maximum number of lines of standard error that are shown.
 const MAX_LINES: usize = 20;
 
-/// One line for each attempt; for a failed one also the reason and the critique.
+/// Formats a line for each attempt. For a failed attempt, also formats the reason and the critique.
 pub(crate) fn attempts(history: &[Attempt]) -> Vec<String> {
     let mut lines = Vec::new();
     for attempt in history {
@@ -32,7 +32,7 @@ pub(crate) fn attempts(history: &[Attempt]) -> Vec<String> {
             let (mark, how) = match attempt.succeeded() {
                 true => (paint(GOOD, "✓"), succeeded(attempt)),
                 false if history.iter().any(beside) => {
-                    (paint(DIM, "–"), "was stopped, because another one succeeded".to_owned())
+                    (paint(DIM, "–"), "was stopped, because another program succeeded".to_owned())
                 }
                 false => (paint(DIM, "–"), "did not finish".to_owned()),
             };
@@ -49,7 +49,7 @@ pub(crate) fn attempts(history: &[Attempt]) -> Vec<String> {
     lines
 }
 
-/// Number of the attempt, and of the candidate if there are several.
+/// Formats the number of the attempt, and the number of the candidate if the attempt has several.
 pub(crate) fn number(attempt: &Attempt) -> String {
     match attempt.candidate {
         Some(candidate) => format!("{}, program {candidate}", attempt.attempt),
@@ -57,6 +57,7 @@ pub(crate) fn number(attempt: &Attempt) -> String {
     }
 }
 
+/// Describes the success of an attempt, with the number of passed tests.
 fn succeeded(attempt: &Attempt) -> String {
     let tests = attempt.execution.as_ref().and_then(|execution| execution.tests.as_ref());
     match tests.map(|report| report.passed) {
@@ -66,7 +67,7 @@ fn succeeded(attempt: &Attempt) -> String {
     }
 }
 
-/// Why a program failed: errors of its tests, or the line of its standard error that names the error.
+/// Formats why a program failed: the errors of its tests, or the line of its standard error that names the error.
 fn complaint(execution: &CodeExecution) -> Vec<String> {
     let failed = execution.tests.iter().flat_map(|report| &report.failed);
     let errors = failed.take(MAX_TESTS).map(|test| {
@@ -80,16 +81,19 @@ fn complaint(execution: &CodeExecution) -> Vec<String> {
     }
 }
 
-/// Last lines that a successful program wrote to standard error.
+/// Formats the last lines that a successful program wrote to standard error.
 pub(crate) fn complaints(stderr: &str) -> Vec<String> {
     let all: Vec<&str> = stderr.lines().filter(|line| !line.trim().is_empty()).collect();
     let left = all.len().saturating_sub(MAX_LINES);
-    let more = (left > 0).then(|| format!("… {left} more lines of its standard error"));
+    let more = (left > 0).then(|| {
+        let lines = counted(left, "earlier line", "earlier lines");
+        format!("… {lines} of the program's standard error")
+    });
     let shown = all.into_iter().skip(left).map(|line| harmless(&shorten(line, MAX_LINE)));
     more.into_iter().chain(shown).map(|line| paint(DIM, line)).collect()
 }
 
-/// Lines for a run without success: the reason, and where to find more.
+/// Formats the lines for a run in which no attempt succeeded: the reason, and the command that shows details.
 pub(crate) fn failure(verdict: &CodeVerdict, run: &RunId) -> Vec<String> {
     let attempts = match verdict.attempts {
         1 => "after 1 attempt".to_owned(),
@@ -100,7 +104,7 @@ pub(crate) fn failure(verdict: &CodeVerdict, run: &RunId) -> Vec<String> {
     let mut lines = vec![
         format!("{} {attempts}: {why}", paint(BAD.bold(), "failed")),
         format!(
-            "every program and its output: {}",
+            "all programs and their output: {}",
             hints::runs(&format!("show {run} --transcripts"))
         ),
     ];
@@ -111,18 +115,18 @@ pub(crate) fn failure(verdict: &CodeVerdict, run: &RunId) -> Vec<String> {
     lines
 }
 
-/// Line about files that were not copied, and how to copy them.
+/// Formats a line about files that a program created and that were not copied, with the command that copies them.
 pub(crate) fn left(files: &[OutputFile], run: &RunId) -> String {
     let names: Vec<String> =
         files.iter().map(|file| format!("{} ({} bytes)", file.name, grouped(file.bytes))).collect();
     let names = harmless(&one_line(&names.join(", ")));
     format!(
-        "the program left {names}; copy with {}",
+        "the program created {names}; copy with {}",
         hints::runs(&format!("files {run} --out FOLDER"))
     )
 }
 
-/// Untrusted text in one line of limited length.
+/// Joins untrusted text into one line of limited length.
 fn one_line(text: &str) -> String {
     shorten(&assize_types::text::one_line(text), MAX_LINE)
 }

@@ -1,4 +1,4 @@
-//! Prints a stored run of a program, and lists or copies the files that the program left.
+//! Prints a stored run of `assize run`, and lists or copies the files that its program created.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -7,6 +7,7 @@ use assize_code::{Attempt, history, left};
 use assize_config::REHEARSAL_LABEL;
 use assize_service::files::{self, CopiedOut};
 use assize_service::reading::is_rehearsal;
+use assize_types::text::counted;
 use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
 
@@ -15,7 +16,7 @@ use crate::kind::StoredRun;
 use crate::terminal::{self, note, out_line};
 use crate::{hints, runs};
 
-/// Short result, for the list of runs.
+/// Formats a short result for the list of runs.
 pub(crate) fn summary(result: &Value) -> Option<String> {
     let how = if result["success"] == true { "succeeded" } else { "failed" };
     Some(match result["attempts"].as_u64().unwrap_or_default() {
@@ -24,14 +25,14 @@ pub(crate) fn summary(result: &Value) -> Option<String> {
     })
 }
 
-/// Adds the attempts to the JSON object of a run without a result.
+/// Adds the attempts to the JSON object of the run if the run has no result yet.
 pub(crate) fn describe(stored: &StoredRun<'_>, object: &mut Value) {
     if stored.run.result.is_none() {
         object["history"] = json!(history(stored.records));
     }
 }
 
-/// Prints the result, and the transcripts if requested.
+/// Prints the result of a stored run, and its transcripts if requested.
 pub(crate) fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Failure> {
     let (run, history) = (stored.run, history(stored.records));
     if is_rehearsal(run) {
@@ -59,7 +60,7 @@ pub(crate) fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Fail
     Ok(())
 }
 
-/// Lists the files that the program of a run left, or copies them to a folder.
+/// Lists the files that the program of a run created, or copies them to a folder.
 pub(crate) async fn files(
     stored: &StoredRun<'_>,
     out: Option<&Path>,
@@ -76,7 +77,7 @@ pub(crate) async fn files(
     let all: Vec<(String, u64)> = left.into_iter().map(|file| (file.name, file.bytes)).collect();
     let count = all.len();
     if !json && count == 0 {
-        note("the program left no files, or they were not stored");
+        note("the program created no files, or they were not stored");
     }
     if !json && out.is_some() {
         taken.left.iter().for_each(|left| terminal::warn(left));
@@ -86,14 +87,15 @@ pub(crate) async fn files(
     match taken.in_the_way.len() {
         0 => Ok(()),
         in_the_way => {
+            let files = counted(count, "file", "files");
             let message =
-                format!("{in_the_way} of {count} files were not copied because they exist");
+                format!("{in_the_way} of {files} not copied: files of the same name exist");
             Err(Failure::new(FailureKind::Environment, message).hint("name another folder"))
         }
     }
 }
 
-/// Code, output and test errors of an attempt.
+/// Formats the code, the output and the test errors of an attempt.
 fn transcript(attempt: &Attempt) -> String {
     let mut text = format!("\n=== attempt {}\n", show::number(attempt));
     match &attempt.code {

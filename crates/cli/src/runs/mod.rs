@@ -1,4 +1,4 @@
-//! `assize runs`: lists, shows, exports, cancels and removes runs.
+//! `assize runs`: lists, shows, exports, cancels and removes stored runs.
 
 mod show;
 
@@ -11,7 +11,7 @@ use assize_run::{
     no_such_run, refuse_if_held,
 };
 use assize_service::{Services, reading};
-use assize_types::text::{one_line, shorten};
+use assize_types::text::{counted, one_line, shorten};
 use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
 
@@ -77,7 +77,8 @@ async fn list(
         Some(store) => store.runs(filter).await?,
         None => Vec::new(),
     };
-    // Filtered here, because the store does not know whether a process is still alive.
+    // The status is filtered here and not by the store, because the store cannot tell whether the process that executes
+    // a run is still alive.
     runs.retain(|run| status.is_none_or(|status| RunState::of(run).name() == status.name()));
     let found = runs.len();
     if limit > 0 {
@@ -89,7 +90,7 @@ async fn list(
     if runs.is_empty() {
         note(match filtered {
             true => "no matching runs; `assize runs list` lists all",
-            false => "no runs; `assize run \"Calculate fibonacci(10)\"` starts one",
+            false => "there are no runs; `assize run \"Calculate fibonacci(10)\"` starts one",
         });
         return Ok(());
     }
@@ -104,12 +105,13 @@ async fn list(
         out_line(&terminal::harmless(&line))?;
     }
     if found > runs.len() {
-        note(&paint(DIM, format!("{} more; `--limit 0` shows all", found - runs.len())));
+        let more = counted(found - runs.len(), "more run", "more runs");
+        note(&paint(DIM, format!("{more}; `--limit 0` lists all")));
     }
     Ok(())
 }
 
-/// Title of a run with its result and remarks, such as `rehearsal`.
+/// Formats the title of a run with its short result and with remarks such as `rehearsal`.
 fn summary(run: &Run) -> String {
     let partial = run.result.as_ref().is_some_and(|result| !result["partial"].is_null());
     let remarks = [
@@ -127,7 +129,7 @@ fn summary(run: &Run) -> String {
     }
 }
 
-/// Lists the files of a run; `object` has the other fields of the JSON output.
+/// Prints the list of a run's files. `object` contains the other fields of the JSON output.
 pub(crate) fn list_files(
     run: &Run,
     files: Vec<(String, u64)>,
@@ -152,17 +154,17 @@ async fn export(store: &dyn Store, run: Run, output: Option<PathBuf>) -> Result<
     let text = serde_json::to_string_pretty(&value)
         .map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
     write_new(&path, &format!("{text}\n"))?;
-    note(&format!("wrote {}", path.display()));
+    note(&format!("wrote the run to `{}`", path.display()));
     Ok(())
 }
 
-/// Failure of a command whose output file already exists.
+/// Error of a command whose output file already exists.
 pub(crate) fn exists(path: &Path) -> Failure {
     let message = format!("`{}` already exists", path.display());
     Failure::new(FailureKind::Usage, message).hint("name another file, or remove it")
 }
 
-/// Writes a new file atomically.
+/// Writes a new file atomically; fails if the file exists.
 fn write_new(path: &std::path::Path, text: &str) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| {
         let message = format!("cannot write `{}`: {error}", path.display());
@@ -198,12 +200,12 @@ async fn cancel(store: &dyn Store, name: &str) -> Result<(), Failure> {
 }
 
 async fn remove(store: Arc<dyn Store>, names: &[String], force: bool) -> Result<(), Failure> {
-    // All names are checked first: a typo in the last name should not cost the first run.
+    // All names are checked before the first run is removed, so that a typo in a later name removes nothing.
     let mut runs: Vec<Run> = Vec::new();
     for name in names {
         let run = find(&*store, name).await?;
         if !force {
-            let instead = "cancel it first, or remove it anyway with `--force`";
+            let instead = "cancel the run first, or remove it anyway with `--force`";
             refuse_if_held(&run, "removed", instead)?;
         }
         if runs.iter().all(|other| other.id != run.id) {

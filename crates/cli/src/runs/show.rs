@@ -1,4 +1,4 @@
-//! `assize runs show`: prints one run.
+//! `assize runs show`: prints the status, input and result of one run.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use assize_run::{EventQuery, LeaseHolder, Run, RunState, Store};
 use assize_service::Services;
 use assize_service::reading::described;
 use assize_types::Failure;
+use assize_types::text::counted;
 use serde_json::{Value, json};
 
 use crate::hints;
@@ -44,7 +45,7 @@ pub(super) async fn show(
         row("status", format!("{}{holder}", RunState::of(&run).name())),
         row("created", format!("{} UTC", when(run.created))),
         row("updated", format!("{} UTC, after {} s", when(run.updated), took.as_secs())),
-        row("journal", format!("{} records", records.len())),
+        row("journal", counted(records.len(), "record", "records")),
     ];
     lines.extend(run.parent.as_ref().map(|parent| row("fork of", parent.to_string())));
     lines.extend(run.error.as_ref().map(|error| row("error", error.clone())));
@@ -78,7 +79,7 @@ fn row(name: &str, value: String) -> String {
     format!("{name:17} {value}")
 }
 
-/// Input value of a run as text; `None` for an empty value.
+/// Formats a field of a run's input as text; `None` if the value is empty.
 fn in_words(name: &str, value: &Value) -> Option<String> {
     let limits = serde_json::from_value::<SandboxLimits>(value.clone());
     if let Some(limits) = limits.ok().filter(|_| name == "limits") {

@@ -10,6 +10,7 @@ use assize_config::REHEARSAL_LABEL;
 use assize_draft::work::{WorkJob, WorkMode, WorkOptions, WorkOutcome, WorkPlan, WorkReport};
 use assize_run::{CompletedRun, RunKind, RunOrigin, Signal, Trial};
 use assize_service::Services;
+use assize_types::text::counted;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::{Value, json};
 
@@ -21,10 +22,11 @@ use crate::terminal::{DIM, note, out_json, out_line, paint};
 use crate::voice::{heading, tell_failure};
 use crate::{drafts, input};
 
-/// Maximum size of the task, in MiB; no context window holds more.
+/// Maximum size of the task, in MiB.
 const MAX_TASK_MIB: u64 = 1;
 
-/// Returns exit code 0 if the submission was accepted, 6 if it waits for a decision, and 1 otherwise.
+/// Runs `assize work`. Returns the exit code: 0 if the submission was accepted, 6 if it waits for a decision, and 1
+/// otherwise.
 pub(crate) async fn run(
     args: WorkArgs,
     mut services: Services,
@@ -57,7 +59,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Request for a new run.
+/// Creates the request for a new run from the arguments.
 async fn ask(
     args: &WorkArgs,
     services: &Services,
@@ -79,7 +81,7 @@ async fn ask(
     })
 }
 
-/// Prints the result of a run, as the flags request.
+/// Prints the result of a run in the form that the flags select.
 struct RunOutput<'a> {
     args: &'a WorkArgs,
     trial: Trial<WorkJob>,
@@ -112,11 +114,8 @@ impl RunOutput<'_> {
                 .iter()
                 .for_each(|line| note(line));
             let totals = self.trial.totals();
-            let steps = if worked.steps == 1 { "step" } else { "steps" };
-            note(&paint(
-                DIM,
-                format!("{} · {} {steps} · {}", self.trial.run.id, worked.steps, account(&totals)),
-            ));
+            let steps = counted(worked.steps, "step", "steps");
+            note(&paint(DIM, format!("{} · {steps} · {}", self.trial.run.id, account(&totals))));
         }
         Ok(())
     }

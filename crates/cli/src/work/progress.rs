@@ -1,4 +1,4 @@
-//! Progress of `assize work`.
+//! Progress of `assize work`: the current step of the model.
 
 use assize_draft::tools;
 use assize_run::{EffectStage, RunEvent, Signal};
@@ -8,15 +8,16 @@ use serde_json::Value;
 use crate::progress::{Activity, Progress};
 use crate::terminal::harmless;
 
-/// Shows the activity that a signal announces.
+/// Shows the activity that a signal of the run announces.
 pub(super) fn see(progress: &Progress<Activity>, signal: &Signal<'_>) {
     let activity = match signal {
-        // Not shown where lines are appended: the tool call that follows says enough.
+        // Model calls are shown only on a line that is redrawn in place. Otherwise the line of the tool call that
+        // follows is enough.
         Signal::Effect { key, stage: EffectStage::Started } if progress.is_live() => {
             let key = key.to_string();
             let step = key.strip_prefix("step-").and_then(|key| key.split_once('/'));
             step.filter(|(_, what)| what.starts_with("think"))
-                .map(|(step, _)| format!("step {step} · thinking"))
+                .map(|(step, _)| format!("step {step} · waiting for the model"))
         }
         Signal::Event { event, .. } => match RunEvent::read(&event.name, &event.payload) {
             Some(RunEvent::ToolCalled { step, tool, path, failed }) => {
@@ -39,7 +40,7 @@ pub(super) fn see(progress: &Progress<Activity>, signal: &Signal<'_>) {
     }
 }
 
-/// A verdict with the first line of its first reason.
+/// Formats the verdict on a submission with the first line of its first reason.
 fn decided(verdict: &str, reasons: &Value) -> String {
     let first = reasons[0]["message"].as_str().and_then(|why| why.lines().next());
     match first.filter(|why| !why.is_empty()) {
@@ -48,7 +49,7 @@ fn decided(verdict: &str, reasons: &Value) -> String {
     }
 }
 
-/// Describes a tool call.
+/// Describes a tool call of the model.
 fn tool_call(tool: &str, path: &str) -> String {
     match tool {
         "list_files" => "lists the files".to_owned(),

@@ -1,11 +1,12 @@
 //! Formats the result of `assize work` for the terminal.
 
 use assize_draft::work::{WorkOutcome, WorkReport, WorkTask};
+use assize_types::text::counted;
 
 use crate::drafts::show;
 use crate::terminal::{BAD, GOOD, WARN, harmless, paint};
 
-/// Lines for each submission, and the model's last message.
+/// Formats the submissions of a run, and the last message of the model.
 pub(crate) fn worked(worked: &WorkReport) -> Vec<String> {
     let mut lines = Vec::new();
     for submission in &worked.submissions {
@@ -20,16 +21,16 @@ pub(crate) fn worked(worked: &WorkReport) -> Vec<String> {
         lines.extend(show::reasons(&submission.reasons));
     }
     if worked.submissions.is_empty() {
-        lines.push("nothing was submitted".to_owned());
+        lines.push("the model submitted no draft".to_owned());
     }
-    // File blocks are left out: their content is in the files.
+    // File blocks in the message are not printed, because their content is in the submitted files.
     let message = worked.said.split("FILE:").next().unwrap_or_default().trim();
-    // Each line is marked as the model's, because its text may imitate our output.
+    // A `|` before each line marks it as text of the model, because the text may imitate assize's output.
     lines.extend(message.lines().map(|line| harmless(&format!("  | {line}"))));
     lines
 }
 
-/// Hints on what to do next.
+/// Formats why the run stopped, and hints what the user can do next.
 pub(super) fn how_to_go_on(worked: &WorkReport, work: &WorkTask) -> Vec<String> {
     let number = |verdict: &str| {
         let last = worked.submissions.iter().rev().find(|submission| submission.verdict == verdict);
@@ -38,26 +39,35 @@ pub(super) fn how_to_go_on(worked: &WorkReport, work: &WorkTask) -> Vec<String> 
     let mut lines = Vec::new();
     if worked.limit_reached {
         lines.push(match worked.steps >= work.max_steps {
-            true => format!("stopped after {} steps (`--max-steps`)", worked.steps),
+            true => {
+                let steps = counted(worked.steps, "step", "steps");
+                format!("the run stopped after {steps} (`--max-steps`)")
+            }
             false => {
-                format!("stopped after {} rejections (`--max-rejections`)", work.max_rejections)
+                let rejections = counted(work.max_rejections, "rejection", "rejections");
+                format!("the run stopped after {rejections} (`--max-rejections`)")
             }
         });
     }
     match worked.outcome {
         WorkOutcome::Accepted => lines.extend(number("accepted").map(|id| {
-            format!("show it with `assize gate show {id}`, undo it with `assize gate undo {id}`")
+            format!(
+                "`assize gate show {id}` shows the submission, `assize gate undo {id}` undoes it"
+            )
         })),
-        WorkOutcome::Escalated => lines.extend(
-            number("escalated")
-                .map(|id| format!("it waits for your decision: `assize gate show {id}`")),
-        ),
-        WorkOutcome::Pending => {
-            lines.push("the submission is being verified: `assize gate ls`".to_owned());
+        WorkOutcome::Escalated => {
+            lines.extend(number("escalated").map(|id| {
+                format!("submission {id} waits for your decision: `assize gate show {id}`")
+            }))
         }
-        WorkOutcome::Rejected => lines.push("rejected drafts changed no files".to_owned()),
+        WorkOutcome::Pending => {
+            lines.push("the submission is still being verified; see `assize gate ls`".to_owned());
+        }
+        WorkOutcome::Rejected => {
+            lines.push("no files were changed, because no draft was accepted".to_owned())
+        }
         WorkOutcome::Nothing => {
-            lines.push("no draft was submitted, and no files were changed".to_owned());
+            lines.push("no files were changed, because no draft was submitted".to_owned());
         }
     }
     lines

@@ -24,7 +24,7 @@ pub(crate) async fn describe(stored: &StoredRun<'_>, object: &mut Value) -> Resu
     Ok(())
 }
 
-/// Prints the result, and the transcripts if requested.
+/// Prints the result of a stored run, and its transcripts if requested.
 pub(crate) async fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Failure> {
     let run = stored.run;
     if is_rehearsal(run) {
@@ -38,13 +38,13 @@ pub(crate) async fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<()
     if transcripts {
         terminal::out_untrusted(&transcript(stored.records))?;
     } else {
-        note(&hints::transcripts("each step", &run.id));
+        note(&hints::transcripts("details of each step", &run.id));
     }
     let patch = proposed_patch(stored).await?.unwrap_or_default();
     diff(&String::from_utf8_lossy(&patch)).iter().try_for_each(|line| out_line(line))
 }
 
-/// Lists the proposed patch, or copies it to a folder.
+/// Lists the proposed patch as the only file of the run, or copies it to a folder.
 pub(crate) async fn files(
     stored: &StoredRun<'_>,
     out: Option<&Path>,
@@ -72,7 +72,7 @@ pub(crate) async fn files(
     runs::list_files(stored.run, listed, json!({}), json)
 }
 
-/// Patch that a model without tools proposed, for a reviewer to decide on.
+/// Returns the patch that a model without tools proposed; `None` if the run has no such patch.
 async fn proposed_patch(stored: &StoredRun<'_>) -> Result<Option<Vec<u8>>, Failure> {
     let artifacts = stored.store.artifacts(&stored.run.id).await?;
     match artifacts.iter().find(|artifact| artifact.name == PATCH) {

@@ -1,4 +1,4 @@
-//! Signed heads of the audit log: `assize audit head` and `assize audit verify --since`.
+//! Tests of signed heads of the audit log: `assize audit head` and `assize audit verify --since`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use crate::{CommandOutput, Home};
 
-/// Folder of the store, below the home.
+/// Folder of the SQLite store, relative to the home folder.
 const STATE: &str = ".local/state/assize";
-/// The workspace's copy of the log, below the home.
+/// Copy of the audit log in the workspace, relative to the home folder.
 const COPY: &str = "work/_handoff/transition.ndjson";
 
-/// Adds two entries to the log.
+/// Adds two entries to the audit log, by switching the draft tools off and on.
 fn add_entries(home: &Home) {
     for state in ["off", "on"] {
         let CommandOutput { code, err, .. } = home.run(&["drafts", state]);
@@ -21,19 +21,19 @@ fn add_entries(home: &Home) {
     }
 }
 
-/// Signed head of the log, as `assize audit head` prints it.
+/// Signed head of the audit log, as `assize audit head` prints it.
 fn head(home: &Home) -> String {
     let CommandOutput { code, out, err } = home.run(&["audit", "head"]);
     assert_eq!((code, out.lines().count()), (0, 1), "{err}");
     out.trim_end().to_owned()
 }
 
-/// Verifies the log against the head `since`.
+/// Verifies the audit log against the signed head `since`.
 fn verify(home: &Home, since: &str) -> CommandOutput {
     home.run(&["audit", "verify", "--since", since])
 }
 
-/// Paths and contents of the store's files and of the log's copy.
+/// Paths and contents of the files of the store and of the copy of the audit log.
 fn backup(home: &Home) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     let state = fs::read_dir(home.folder.path().join(STATE)).unwrap();
     let stores = state.map(|entry| entry.unwrap().path());
@@ -43,7 +43,7 @@ fn backup(home: &Home) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     files.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// Replaces the store and the log's copy by a backup.
+/// Deletes the files of the store, then writes the files of a backup.
 fn restore(home: &Home, backup: &[(std::path::PathBuf, Vec<u8>)]) {
     for entry in fs::read_dir(home.folder.path().join(STATE)).unwrap() {
         let path = entry.unwrap().path();
@@ -57,37 +57,38 @@ fn restore(home: &Home, backup: &[(std::path::PathBuf, Vec<u8>)]) {
 }
 
 #[test]
-fn rolled_back_store_and_log_fail_verification_against_a_later_head() {
+fn audit_verify_against_a_later_head_detects_a_rolled_back_log() {
     let home = Home::new();
     let CommandOutput { code, err, .. } = home.run(&["audit", "head"]);
-    assert!(code == 0 && err.contains("warning: the log is empty"), "{err}");
+    assert!(code == 0 && err.contains("warning: the audit log is empty"), "{err}");
     add_entries(&home);
     let (before, early) = (backup(&home), head(&home));
     add_entries(&home);
     let late = head(&home);
     for head in [&early, &late] {
         let CommandOutput { code, out, err } = verify(&home, head);
-        assert!(code == 0 && out.starts_with("intact: 4 entries"), "{out}{err}");
+        assert!(code == 0 && out.starts_with("the audit log is intact: 4 entries"), "{out}{err}");
     }
     restore(&home, &before);
-    // Without a head, the rollback cannot be seen.
+    // Without a head to compare with, `audit verify` does not detect the rollback.
     let CommandOutput { code, out, err } = home.run(&["audit", "verify"]);
-    assert!(code == 0 && out.starts_with("intact: 2 entries"), "{out}{err}");
+    assert!(code == 0 && out.starts_with("the audit log is intact: 2 entries"), "{out}{err}");
     assert_eq!(verify(&home, &early).code, 0);
     let CommandOutput { code, err, .. } = verify(&home, &late);
     assert_eq!(code, 1, "{err}");
-    let shorter = "the log was rolled back: it ends at entry 2, but the head is of entry 4";
+    let shorter =
+        "the audit log was rolled back: it ends at entry 2, but the signed head is of entry 4";
     assert!(err.contains(shorter), "{err}");
     let report = home.run(&["audit", "verify", "--since", &late, "--json"]).out;
     let report: Value = serde_json::from_str(&report).unwrap();
     assert_eq!((&report["intact"], &report["wrong"][0]), (&false.into(), &shorter.into()));
-    // New entries take the numbers of the removed ones, with other hashes.
+    // New entries get the numbers of the entries that the rollback removed, but their hashes differ.
     add_entries(&home);
     let CommandOutput { code, err, .. } = verify(&home, &late);
     assert_eq!(code, 1, "{err}");
-    let rewritten = "the log was rewritten: the hash of entry 4 differs from the head";
+    let rewritten = "log was rewritten: the hash of entry 4 differs from the signed head";
     assert!(err.contains(rewritten), "{err}");
-    // A missing store counts as an empty log.
+    // `audit verify` treats a missing store as an empty audit log.
     fs::remove_dir_all(home.work().join("_handoff")).unwrap();
     restore(&home, &[]);
     let CommandOutput { code, err, .. } = verify(&home, &late);
@@ -95,7 +96,7 @@ fn rolled_back_store_and_log_fail_verification_against_a_later_head() {
 }
 
 #[test]
-fn changed_heads_and_heads_of_other_keys_do_not_verify() {
+fn altered_audit_heads_and_heads_signed_with_another_key_fail_verification() {
     let home = Home::new();
     add_entries(&home);
     let good = head(&home);
@@ -120,8 +121,8 @@ fn changed_heads_and_heads_of_other_keys_do_not_verify() {
         );
     }
     for (wrong, message) in [
-        (changed(0, "assize-audit-head-9"), "invalid head: expected a line of `assize audit head`"),
-        (changed(4, "rsa:AAAA"), "invalid head: expected a line of `assize audit head`"),
+        (changed(0, "assize-audit-head-9"), "expected a line that `assize audit head` prints"),
+        (changed(4, "rsa:AAAA"), "expected a line that `assize audit head` prints"),
         ("x".to_owned(), "`since` must be `ID:HASH`"),
         (" ".to_owned(), "no head given for `--since`"),
         ("@nowhere".to_owned(), "cannot read `nowhere`"),
@@ -133,7 +134,10 @@ fn changed_heads_and_heads_of_other_keys_do_not_verify() {
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
     let CommandOutput { code, err, .. } = home.run(&["audit", "head"]);
-    assert!(code == 4 && err.contains("readable by others") && err.contains("chmod 600"), "{err}");
+    assert!(
+        code == 4 && err.contains("accessible to other users") && err.contains("chmod 600"),
+        "{err}"
+    );
     fs::remove_file(&key).unwrap();
     let CommandOutput { code, err, .. } = verify(&home, &good);
     let other = format!("was signed with another key: {}; the local key is missing", words[4]);
@@ -144,9 +148,9 @@ fn changed_heads_and_heads_of_other_keys_do_not_verify() {
 }
 
 #[test]
-fn heads_are_read_from_files_and_standard_input_one_per_line() {
+fn audit_verify_reads_one_head_per_line_from_files_and_standard_input() {
     let home = Home::new();
-    // The first head is of the empty log.
+    // The audit log is still empty, so the first head has entry number 0.
     let mut heads = vec![head(&home)];
     assert!(heads[0].contains(&format!(" 0 {} ", "0".repeat(64))), "{heads:?}");
     for _ in 0..2 {
@@ -159,14 +163,14 @@ fn heads_are_read_from_files_and_standard_input_one_per_line() {
     let since = ["audit", "verify", "--since", "-"];
     assert_eq!(home.run_with_input(&since, lines.as_bytes()).code, 0);
     assert_eq!(home.run_with_input(&since, b"").code, 2);
-    // A single head that does not match fails the verification.
+    // The verification fails if only one of the heads does not match the audit log.
     home.write("heads.txt", &format!("{lines}9:{}\n", "0".repeat(64)));
     let CommandOutput { code, err, .. } = verify(&home, "@heads.txt");
-    assert!(code == 1 && err.contains("the head is of entry 9"), "{err}");
+    assert!(code == 1 && err.contains("the signed head is of entry 9"), "{err}");
 }
 
 #[test]
-fn processes_that_create_the_key_at_the_same_time_use_one_key() {
+fn concurrent_processes_that_create_the_audit_key_use_the_same_key() {
     let home = Home::new();
     let spawned: Vec<_> =
         (0..6).map(|_| home.command(&["audit", "head"]).spawn().unwrap()).collect();
@@ -187,7 +191,7 @@ fn processes_that_create_the_key_at_the_same_time_use_one_key() {
 }
 
 #[test]
-fn broken_log_gets_no_signed_head() {
+fn audit_head_of_a_tampered_log_fails_and_prints_no_signature() {
     let home = Home::new();
     add_entries(&home);
     let store = rusqlite::Connection::open(home.store()).unwrap();
@@ -195,5 +199,5 @@ fn broken_log_gets_no_signed_head() {
     drop(store);
     let CommandOutput { code, out, err } = home.run(&["audit", "head"]);
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
-    assert!(err.contains("entry 1 in the store was changed"), "{err}");
+    assert!(err.contains("entry 1 was changed"), "{err}");
 }

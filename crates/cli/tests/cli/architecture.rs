@@ -1,4 +1,5 @@
-//! Rules for the crates: dependencies as listed in `ARCHITECTURE.md`, and no access to the environment in libraries.
+//! Checks of the crates: their dependencies match the table in `ARCHITECTURE.md`, and library crates do not read the
+//! environment of the process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -37,7 +38,7 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     crates
 }
 
-/// Rows of the table of crates, in order: name and direct dependencies.
+/// Parses the table of crates in `ARCHITECTURE.md`. Returns its rows in order: name and direct dependencies of a crate.
 fn table(text: &str) -> Result<Vec<(String, BTreeSet<String>)>, String> {
     let name = |cell: &str| -> Option<String> {
         let name = cell.strip_prefix('`')?.strip_suffix('`')?;
@@ -49,11 +50,15 @@ fn table(text: &str) -> Result<Vec<(String, BTreeSet<String>)>, String> {
     for line in lines.by_ref().take_while(|line| line.starts_with('|')) {
         let invalid = |why: &str| format!("invalid row ({why}): {line}");
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let ["", folder, owns, uses, ""] = cells[..] else { return Err(invalid("three cells")) };
+        let ["", folder, owns, uses, ""] = cells[..] else {
+            return Err(invalid("expected three cells"));
+        };
         let folder = folder.strip_prefix("`crates/").map(|name| format!("`{name}"));
-        let folder = folder.and_then(|folder| name(&folder)).ok_or_else(|| invalid("name"))?;
+        let folder = folder
+            .and_then(|folder| name(&folder))
+            .ok_or_else(|| invalid("expected `crates/NAME`"))?;
         if owns.is_empty() {
-            return Err(invalid("nothing owned"));
+            return Err(invalid("the cell `owns` is empty"));
         }
         let uses: BTreeSet<String> = match uses {
             "nothing" => BTreeSet::new(),
@@ -61,17 +66,18 @@ fn table(text: &str) -> Result<Vec<(String, BTreeSet<String>)>, String> {
                 .split(", ")
                 .map(name)
                 .collect::<Option<_>>()
-                .ok_or_else(|| invalid("names in backticks, or `nothing`"))?,
+                .ok_or_else(|| invalid("expected names in backticks, or `nothing`"))?,
         };
         if rows.iter().any(|(known, _)| *known == folder) {
-            return Err(invalid("twice"));
+            return Err(invalid("second row of this crate"));
         }
         rows.push((folder, uses));
     }
-    if rows.is_empty() { Err("no table of crates".to_owned()) } else { Ok(rows) }
+    if rows.is_empty() { Err("found no table of crates".to_owned()) } else { Ok(rows) }
 }
 
-/// Differences between the table and the real dependencies, and dependencies on a crate that is not above.
+/// Messages about differences between the table and the real dependencies, and about crates that use a crate whose row
+/// is not above their own.
 fn complaints(
     rows: &[(String, BTreeSet<String>)],
     dependencies: &BTreeMap<String, BTreeSet<String>>,
@@ -79,23 +85,27 @@ fn complaints(
     let mut complaints = Vec::new();
     for (name, uses) in dependencies {
         let Some((_, listed)) = rows.iter().find(|(row, _)| row == name) else {
-            complaints.push(format!("`{name}` has no row"));
+            complaints.push(format!("`{name}` has no row in the table"));
             continue;
         };
-        let missing =
-            uses.difference(listed).map(|one| format!("`{name}` uses `{one}`: not in its row"));
-        let unused = listed.difference(uses).map(|one| format!("`{name}` does not use `{one}`"));
+        let missing = uses
+            .difference(listed)
+            .map(|one| format!("`{name}` uses `{one}`, but its row does not list `{one}`"));
+        let unused = listed
+            .difference(uses)
+            .map(|one| format!("`{name}` does not use `{one}`, but its row lists `{one}`"));
         complaints.extend(missing.chain(unused));
     }
     for (index, (name, uses)) in rows.iter().enumerate() {
         if !dependencies.contains_key(name) {
-            complaints.push(format!("there is no crate `{name}`"));
+            complaints.push(format!("the table lists `{name}`, but there is no such crate"));
         }
-        // Each crate is listed below every crate that it uses, so no cycle is possible.
+        // The table lists each crate below every crate that it uses, so dependency cycles are impossible.
         let above = |one: &&String| rows[..index].iter().any(|(row, _)| row == *one);
         let upwards = uses.iter().filter(|one| !above(one));
-        complaints
-            .extend(upwards.map(|one| format!("`{name}` uses `{one}`, which is not above it")));
+        complaints.extend(
+            upwards.map(|one| format!("`{name}` uses `{one}`, whose row is not above its own row")),
+        );
     }
     complaints
 }
@@ -120,16 +130,22 @@ fn wrong_or_malformed_crate_table_is_rejected() {
     let a = "| `crates/a` | things | nothing |";
     assert_eq!(checked(&format!("{a}\n| `crates/b` | more | `a` |")), Ok(vec![]));
     for (rows, expected) in [
-        (format!("{a}\n| `crates/b` | more | nothing |"), "`b` uses `a`: not in its row"),
+        (
+            format!("{a}\n| `crates/b` | more | nothing |"),
+            "`b` uses `a`, but its row does not list `a`",
+        ),
         (
             "| `crates/a` | things | `b` |\n| `crates/b` | more | `a` |".to_owned(),
-            "`a` does not use `b`",
+            "`a` does not use `b`, but its row lists `b`",
         ),
-        (format!("| `crates/b` | more | `a` |\n{a}"), "`b` uses `a`, which is not above it"),
-        (a.to_owned(), "`b` has no row"),
+        (
+            format!("| `crates/b` | more | `a` |\n{a}"),
+            "`b` uses `a`, whose row is not above its own row",
+        ),
+        (a.to_owned(), "`b` has no row in the table"),
         (
             format!("{a}\n| `crates/b` | more | `a` |\n| `crates/c` | x | nothing |"),
-            "there is no crate `c`",
+            "the table lists `c`, but there is no such crate",
         ),
     ] {
         assert!(checked(&rows).unwrap().contains(&expected.to_owned()), "{rows}");
@@ -150,35 +166,35 @@ fn wrong_or_malformed_crate_table_is_rejected() {
     }
 }
 
-/// Crates that may read the environment, each with its reason.
+/// Crates that may read the environment of the process, each with the reason.
 const EXEMPT_CRATES: [(&str, &str); 3] = [
-    ("cli", "the command line: it reads the environment and passes it on"),
-    ("embed", "called by build scripts, which Cargo configures with variables"),
-    ("testkit", "for tests alone"),
+    ("cli", "the program reads the environment and passes the values to the libraries"),
+    ("embed", "build scripts call this crate, and Cargo configures them with variables"),
+    ("testkit", "only tests use this crate"),
 ];
 
-/// Files that may read one thing of their process: file, name and reason.
+/// Files that may use one item of `std::env`: source file, name of the item, and reason.
 const EXCEPTIONS: [(&str, &str, &str); 3] = [
+    ("guest/src/main.rs", "args", "the guest agent gets its role as a command-line argument"),
     (
-        "guest/src/main.rs",
-        "args",
-        "the program inside a sandbox has no other way to learn its role",
+        "negotiator/src/main.rs",
+        "args_os",
+        "the negotiator, which runs inside a sandbox, gets the path of its job as an argument",
     ),
-    ("negotiator/src/main.rs", "args_os", "the program inside a sandbox gets the path of its job"),
     (
         "sandbox/src/jail/keeper.rs",
         "current_exe",
-        "an AppArmor profile names the program it is for",
+        "the suggested AppArmor profile contains the path of the running program",
     ),
 ];
 
-/// Items of `std::env` that read nothing of the process.
+/// Items of `std::env` that do not read the state of the process, so every crate may use them.
 const HARMLESS: [&str; 3] = ["split_paths", "join_paths", "consts"];
 
 /// Other functions and crates that read the environment, the current folder or the home folder.
 const OTHER_WAYS: [&str; 5] = ["home_dir", "etcetera::", "getenv(", "getcwd(", "dotenv"];
 
-/// Names by which a line of code reads the environment, the arguments or a folder of the process.
+/// Names of the functions in a line of code that read the environment, the arguments or a folder of the process.
 fn reads(line: &str) -> Vec<String> {
     let code = if line.trim_start().starts_with("//") { "" } else { line };
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
@@ -187,7 +203,7 @@ fn reads(line: &str) -> Vec<String> {
         .filter(|(at, _)| !code[..*at].ends_with(is_name))
         .map(|(at, matched)| {
             let rest = &code[at + matched.len()..];
-            // The name of an import list is its brace.
+            // For an import list such as `env::{self, var}`, the brace is returned as the name.
             rest.chars().take_while(|c| is_name(*c) || *c == '{').collect::<String>()
         })
         .filter(|name| !HARMLESS.contains(&name.as_str()))
@@ -196,7 +212,8 @@ fn reads(line: &str) -> Vec<String> {
     found
 }
 
-/// The numbered lines of a formatted file outside of its tests, and the names of its test modules in other files.
+/// Separates a source file (formatted with rustfmt) from its test code. Returns the numbered lines outside of
+/// `#[cfg(test)]` items, and the names of `#[cfg(test)]` modules whose code is in other files.
 fn without_tests(text: &str) -> (Vec<(usize, &str)>, Vec<String>) {
     let (mut lines, mut modules) = (Vec::new(), Vec::new());
     let mut rest = text.lines().enumerate().map(|(index, line)| (index + 1, line));
@@ -206,7 +223,7 @@ fn without_tests(text: &str) -> (Vec<(usize, &str)>, Vec<String>) {
             continue;
         }
         let indent = &line[..line.len() - line.trim_start().len()];
-        // The item ends at its own indentation.
+        // The `#[cfg(test)]` item ends at a closing line with the same indentation as the attribute.
         for (_, line) in rest.by_ref() {
             let Some(item) = line.strip_prefix(indent) else { continue };
             if let Some(name) = item.strip_prefix("mod ").and_then(|name| name.strip_suffix(';')) {
@@ -234,7 +251,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn libraries_read_no_environment() {
+fn library_crates_do_not_read_the_process_environment() {
     let crates = root().join("crates");
     let mut files = Vec::new();
     for entry in fs::read_dir(&crates).unwrap() {
@@ -250,7 +267,7 @@ fn libraries_read_no_environment() {
         files.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect();
     let mut tests = BTreeSet::new();
     for (path, text) in &texts {
-        // Modules of `a/mod.rs` and `a/lib.rs` are in `a`, those of `a/b.rs` in `a/b`.
+        // Submodules of `a/mod.rs` and `a/lib.rs` are files in `a`; submodules of `a/b.rs` are files in `a/b`.
         let folder = match path.file_stem().unwrap().to_str().unwrap() {
             "mod" | "lib" | "main" => path.parent().unwrap().to_owned(),
             _ => path.with_extension(""),
@@ -275,14 +292,18 @@ fn libraries_read_no_environment() {
     }
     assert!(
         complaints.is_empty(),
-        "libraries read no environment, arguments or home folder; the caller passes what they need:\n{}",
+        "library crates must not read the environment, the arguments or the home folder; pass the values to them:\n{}",
         complaints.join("\n")
     );
-    assert_eq!(used.len(), EXCEPTIONS.len(), "an exception is no longer needed; used: {used:?}");
+    assert_eq!(
+        used.len(),
+        EXCEPTIONS.len(),
+        "some entry of `EXCEPTIONS` is unneeded; used entries: {used:?}"
+    );
 }
 
 #[test]
-fn environment_reads_are_detected() {
+fn environment_access_is_detected_outside_of_test_code() {
     for line in [
         "let home = std::env::var_os(\"HOME\");",
         "let home = env::var(\"HOME\");",

@@ -1,4 +1,4 @@
-//! `assize ask`: answers, reported cost, exit codes, cassettes, streaming.
+//! Tests of `assize ask`: answers, reported cost, exit codes, cassettes, streaming.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -64,7 +64,7 @@ fn ask_supports_json_streaming_and_standard_input() {
 }
 
 #[test]
-fn typed_answers_report_whether_they_were_repaired_or_asked_twice() {
+fn ask_with_schema_reports_repaired_and_repeated_answers() {
     let schema = r#"{"type":"object","properties":{"score":{"type":"integer","minimum":1,"maximum":10}},"required":["score"]}"#;
     let script =
         [r#"{"score": 7}"#, "```json\n{'score': 8,}\n```", "no", r#"{"score": 9}"#, "no", "never"];
@@ -80,11 +80,19 @@ fn typed_answers_report_whether_they_were_repaired_or_asked_twice() {
         "{}",
         repaired.err
     );
-    assert!(twice.err.contains("answer: asked twice"), "{}", twice.err);
-    assert!(twice.err.contains("2,000 tokens in"), "both calls are counted: {}", twice.err);
+    assert!(twice.err.contains("answer: parsed from the second answer"), "{}", twice.err);
+    assert!(
+        twice.err.contains("2,000 tokens in"),
+        "the usage must include both calls: {}",
+        twice.err
+    );
     assert_eq!((never.code, never.out.as_str()), (1, ""));
-    assert!(never.err.contains("does not match the schema, twice"), "{}", never.err);
-    assert!(never.err.contains("spent: 2,000 tokens in"), "the cost is reported: {}", never.err);
+    assert!(never.err.contains("two answers matches the schema"), "{}", never.err);
+    assert!(
+        never.err.contains("spent: 2,000 tokens in"),
+        "the cost of the failed calls must be reported: {}",
+        never.err
+    );
 }
 
 #[test]
@@ -128,11 +136,11 @@ fn ask_exit_code_depends_on_the_kind_of_failure() {
         .set("ASSIZE_GATEWAY_RETRIES", "0");
     let CommandOutput { code, err, .. } = unreachable.run(&["ask", "x"]);
     assert_eq!(code, 4);
-    assert!(err.contains("groq: cannot be reached: Connection refused"), "{err}");
+    assert!(err.contains("groq: the provider cannot be reached: Connection refused"), "{err}");
 }
 
 #[test]
-fn interrupt_during_a_call_exits_130_and_reports_the_cost() {
+fn ask_interrupted_during_a_model_call_exits_130_and_reports_the_cost() {
     let fake = FakeProvider::scripted(FakeKind::Anthropic, [FakeReply::Hang]);
     let home = Home::with(FakeKind::Anthropic, &fake);
     let child = home.command(&["ask", "Why?"]).spawn().unwrap();
@@ -154,7 +162,7 @@ fn ask_over_budget_exits_5_before_sending_a_request() {
     assert_eq!(over.code, 5);
     assert!(over.err.contains("the budget of $0.0010 does not allow another call"), "{}", over.err);
     assert_eq!(home.run(&["ask", "Why?", "--max-tokens", "100"]).code, 5);
-    assert!(fake.captured().is_empty(), "nothing was sent");
+    assert!(fake.captured().is_empty(), "a request over the budget was sent");
     assert_eq!(home.run(&["ask", "Why?", "--max-cost", "0.10"]).code, 0);
     let unknown = home.run(&["ask", "Why?", "--max-cost", "1", "--model", "mystery"]);
     assert_eq!(unknown.code, 5);
@@ -166,12 +174,12 @@ fn ask_over_budget_exits_5_before_sending_a_request() {
 }
 
 #[test]
-fn replay_is_byte_identical_and_sends_no_request() {
+fn ask_replay_prints_identical_bytes_and_sends_no_request() {
     let fake = FakeProvider::scripted(FakeKind::Anthropic, [FakeReply::text("recorded ✓")]);
     let home = Home::with(FakeKind::Anthropic, &fake);
     let recorded = home.run(&["ask", "Why?", "--json", "--record", "cassette"]);
     assert_eq!(recorded.code, 0, "{}", recorded.err);
-    // Another machine, without a key and without a network.
+    // The replay runs in another home, without an API key and without a provider.
     let other = Home::new();
     fs::copy(home.work().join("cassette"), other.work().join("cassette")).unwrap();
     let replayed = other.run(&["ask", "Why?", "--json", "--replay", "cassette"]);
@@ -193,7 +201,7 @@ fn replay_is_byte_identical_and_sends_no_request() {
 }
 
 #[test]
-fn full_disk_while_recording_exits_4_and_keeps_the_cassette() {
+fn ask_record_on_a_full_disk_exits_4_and_keeps_the_cassette() {
     let fake = FakeProvider::always(FakeKind::Anthropic, FakeReply::text("x".repeat(3000)));
     let home = Home::with(FakeKind::Anthropic, &fake);
     assert_eq!(home.run(&["ask", "one", "--record", "cassette"]).code, 0);
@@ -218,18 +226,19 @@ fn full_disk_while_recording_exits_4_and_keeps_the_cassette() {
     assert_eq!(
         fs::read(home.work().join("cassette")).unwrap(),
         before,
-        "the cassette is unchanged"
+        "the failed recording changed the cassette"
     );
     assert_eq!(home.run(&["ask", "two", "--record", "cassette"]).code, 0);
 }
 
 #[test]
-fn interrupt_while_reading_standard_input_exits_130() {
+fn ask_interrupted_while_reading_standard_input_exits_130() {
     let home = Home::new();
     let mut child =
         home.command(&["ask", "-", "--log-level", "info"]).stdin(Stdio::piped()).spawn().unwrap();
     let pid = child.id();
-    // The process handles SIGINT once it reads its input; before that, the signal would kill it.
+    // Wait until the process has installed its handler for SIGINT (mask 2 in `SigCgt` of `/proc/PID/status`).
+    // Before that, SIGINT would kill the process without an exit code.
     while !fs::read_to_string(format!("/proc/{pid}/status")).unwrap().lines().any(|line| {
         line.strip_prefix("SigCgt:")
             .is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & 2 != 0)
@@ -243,7 +252,7 @@ fn interrupt_while_reading_standard_input_exits_130() {
 }
 
 #[test]
-fn rehearsed_answers_are_always_labelled() {
+fn rehearsal_answers_are_labelled_in_quiet_and_replayed_output() {
     let home = Home::new();
     home.write(
         "s.json",
@@ -257,7 +266,7 @@ fn rehearsed_answers_are_always_labelled() {
 }
 
 #[test]
-fn answer_replayed_while_recording_costs_nothing() {
+fn ask_record_reuses_a_recorded_answer_without_a_model_call() {
     let fake = FakeProvider::scripted(
         FakeKind::Anthropic,
         [FakeReply::status(401), FakeReply::text("paid")],
@@ -265,14 +274,18 @@ fn answer_replayed_while_recording_costs_nothing() {
     let home = Home::with(FakeKind::Anthropic, &fake);
     assert_eq!(home.run(&["ask", "Why?", "--record", "cassette"]).code, 3);
     let paid = home.run(&["ask", "Why?", "--record", "cassette"]);
-    assert_eq!((paid.code, paid.out.as_str()), (0, "paid\n"), "a failed call is repeated");
+    assert_eq!(
+        (paid.code, paid.out.as_str()),
+        (0, "paid\n"),
+        "the failed call was replayed from the cassette"
+    );
     let replayed = home.run(&["ask", "Why?", "--record", "cassette"]);
-    assert!(replayed.err.contains("no call was made"), "{}", replayed.err);
-    assert!(!paid.err.contains("no call was made"), "{}", paid.err);
+    assert!(replayed.err.contains("no provider was called"), "{}", replayed.err);
+    assert!(!paid.err.contains("no provider was called"), "{}", paid.err);
 }
 
 #[test]
-fn retries_are_reported_on_standard_error() {
+fn ask_reports_retries_on_standard_error() {
     let wait = vec![("retry-after-ms", "600".to_owned())];
     let script = [
         FakeReply::Status(429, wait, r#"{"error":{"message":"slow\u001b[31m down"}}"#.into()),
@@ -290,7 +303,7 @@ fn retries_are_reported_on_standard_error() {
 }
 
 #[test]
-fn stream_that_cannot_be_written_exits_4_and_is_still_recorded() {
+fn ask_stream_exits_4_on_a_full_device_and_records_the_answer_on_a_closed_pipe() {
     let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text("line one\nline two\n"));
     let home = Home::with(FakeKind::Groq, &fake);
     let run = |script: &str| {
@@ -303,17 +316,17 @@ fn stream_that_cannot_be_written_exits_4_and_is_still_recorded() {
     let full = run("\"$0\" ask Why? --stream > /dev/full");
     assert_eq!(full.code, 4, "{}", full.err);
     assert!(full.err.contains("cannot write to standard output"), "{}", full.err);
-    // The reader closes the pipe at once; the answer is paid for, so it is recorded in full.
+    // `true` closes the pipe at once. The answer of the model is paid for, so assize still records all of it.
     run("\"$0\" ask Why? --stream --record cassette | true");
     let cassette = fs::read_to_string(home.work().join("cassette")).unwrap();
     assert!(cassette.contains("line two"), "{cassette}");
-    // Output to a pipe keeps the model's control characters.
+    // When standard output is a pipe, assize prints the model's control characters unchanged.
     let raw = FakeProvider::always(FakeKind::Groq, FakeReply::text("a\u{1b}[31mred\u{7}"));
     assert_eq!(Home::with(FakeKind::Groq, &raw).run(&["ask", "Why?"]).out, "a\u{1b}[31mred\u{7}\n");
 }
 
 #[test]
-fn reader_that_closes_the_pipe_early_is_not_an_error() {
+fn ask_exits_0_when_the_reader_closes_the_pipe_early() {
     let fake = FakeProvider::always(FakeKind::Anthropic, FakeReply::text("line\n".repeat(100_000)));
     let home = Home::with(FakeKind::Anthropic, &fake);
     let script = "set -o pipefail; \"$0\" ask Why? --quiet | head -n 1";

@@ -1,17 +1,17 @@
-//! Docker sandboxes, the choice of a backend, and `assize attack`, from the built binary.
+//! Tests of Docker sandboxes, of the choice of a backend, and of `assize attack`, with the built binary.
 
 use serde_json::Value;
 
 use crate::exec::{home, processes_with, registered_makers, start_daemon, wait_for};
 use crate::{CommandOutput, Home};
 
-/// A home for tests with Docker, if Docker is available and its image is built.
+/// Creates a `Home` for tests with Docker. Returns `None` if Docker is unavailable or the sandbox image is not built.
 pub(crate) fn with_docker() -> Option<Home> {
     home_if_available(home(), "docker")
 }
 
-/// Returns `home` if its sandboxes with this isolation work. Otherwise the test is skipped, or fails if
-/// `ASSIZE_TEST_REQUIRE` names the isolation.
+/// Returns `home` if sandboxes with the backend `isolation` work there. Otherwise returns `None`, so that the test is
+/// skipped, or panics if the environment variable `ASSIZE_TEST_REQUIRE` names the backend.
 pub(crate) fn home_if_available(home: Home, isolation: &str) -> Option<Home> {
     let CommandOutput { code, out, err } =
         home.run_with_input(&["exec", "--isolation", isolation, "-"], b"print(1)");
@@ -19,12 +19,15 @@ pub(crate) fn home_if_available(home: Home, isolation: &str) -> Option<Home> {
         return Some(home);
     }
     let required = std::env::var("ASSIZE_TEST_REQUIRE").unwrap_or_default();
-    assert!(!required.contains(isolation), "{isolation} is required: {err}");
+    assert!(
+        !required.contains(isolation),
+        "`ASSIZE_TEST_REQUIRE` names {isolation}, but {isolation} sandboxes do not work: {err}"
+    );
     skipped(&err);
     None
 }
 
-/// Reports that a test is skipped.
+/// Prints why a test is skipped.
 #[expect(clippy::print_stderr, reason = "a skipped test reports why")]
 fn skipped(reason: &str) {
     eprintln!("skipped: {reason}");
@@ -47,7 +50,7 @@ fn run_executes_and_tests_programs_in_docker() {
     assert!(err.contains("✓ attempt 2 succeeded, 1 test passed"), "{err}");
 }
 
-/// Ids of the sandboxes that a run used, from its log.
+/// Executes `assize run` and returns the ids of its sandboxes from the log field `container_id`.
 fn logged_ids(home: &Home, isolation: &str) -> Vec<String> {
     let logged = ["--log-level", "info", "--log-format", "json", "--quiet"];
     let run = ["run", "Calculate fibonacci(10)", "--isolation", isolation];
@@ -65,7 +68,7 @@ fn logged_ids(home: &Home, isolation: &str) -> Vec<String> {
 }
 
 #[test]
-fn log_contains_the_backends_id_of_the_sandbox() {
+fn run_log_contains_the_sandbox_id_of_the_backend() {
     let [id] = logged_ids(&home(), "jail").try_into().unwrap();
     let (maker, number) = id.rsplit_once('-').unwrap();
     assert!(!maker.is_empty() && number.parse::<u64>().is_ok(), "{id}");
@@ -141,12 +144,12 @@ fn unreachable_docker_engine_is_an_error_that_names_its_socket() {
     assert_eq!((code, out.as_str()), (125, ""));
     assert!(
         err.contains(
-            "docker sandboxes are unavailable: no engine listens at `/nonexistent/docker.sock`"
+            "docker sandboxes are unavailable: no container engine listens at `/nonexistent/docker.sock`"
         ),
         "{err}"
     );
     assert_eq!(home.run(&["image", "build"]).code, 125);
-    // `at-least` takes the weakest available backend from the given one upwards, never a weaker one.
+    // `at-least=X` selects the weakest available backend that is at least as strong as X.
     let floor = |floor: &str| {
         home.run_with_input(&["exec", "--isolation", floor, "--json", "-"], b"print(1)")
     };
@@ -154,10 +157,10 @@ fn unreachable_docker_engine_is_an_error_that_names_its_socket() {
     assert_eq!((&met["isolation"], &met["stdout"]), (&"jail".into(), &"1\n".into()));
     let missed = floor("at-least=docker");
     assert_eq!((missed.code, missed.out.as_str()), (125, ""));
-    assert!(missed.err.contains("no engine listens at"), "{}", missed.err);
+    assert!(missed.err.contains("no container engine listens at"), "{}", missed.err);
 }
 
-/// Inside a chroot the kernel refuses user namespaces, so no jail can be created.
+/// The commands run inside a chroot. There the kernel refuses user namespaces, so no jail can be created.
 #[test]
 fn auto_isolation_falls_back_from_jail_to_docker_and_reports_it() {
     let Some(home) = with_docker() else { return };
@@ -191,7 +194,7 @@ fn auto_isolation_falls_back_from_jail_to_docker_and_reports_it() {
     let (code, _, err) = in_chroot(&home, &["exec", "--isolation", "jail"]);
     assert_eq!(code, Some(125));
     assert!(err.contains("jail sandboxes are unavailable"), "{err}");
-    // If no backend is available, the error is about the jail.
+    // If neither the jail nor Docker is available, the error message is about the jail.
     let home = home.set("DOCKER_HOST", "unix:///nonexistent/docker.sock");
     let (code, _, err) = in_chroot(&home, &["exec"]);
     assert_eq!(code, Some(125));
@@ -199,15 +202,15 @@ fn auto_isolation_falls_back_from_jail_to_docker_and_reports_it() {
 }
 
 #[test]
-fn killed_assize_leaves_no_container_and_the_next_command_cleans_up() {
+fn killed_exec_leaves_no_container_and_the_next_command_cleans_the_registry() {
     let Some(home) = with_docker() else { return };
     let (mut child, seconds) = start_daemon(&home, &["--isolation", "docker"]);
     let maker = registered_makers(&home).pop().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    wait_for("its processes to end", || processes_with(&seconds) == 0);
+    wait_for("the processes of the sandbox to end", || processes_with(&seconds) == 0);
     let filter = format!("label=assize.maker={maker}");
-    wait_for("the removal of its container", || {
+    wait_for("the removal of the container", || {
         let mut list = std::process::Command::new("docker");
         list.args(["ps", "-aq", "--filter", &filter]).output().unwrap().stdout.is_empty()
     });
@@ -216,18 +219,20 @@ fn killed_assize_leaves_no_container_and_the_next_command_cleans_up() {
 }
 
 #[test]
-fn named_docker_sandbox_is_used_by_different_processes() {
+fn named_docker_sandbox_keeps_its_files_between_commands() {
     let Some(home) = with_docker() else { return };
     assert_eq!(home.run(&["sandbox", "create", "box", "--isolation", "docker"]).code, 0);
     assert!(home.run(&["sandbox", "ls"]).out.contains("docker"));
     assert_eq!(home.run(&["sandbox", "exec", "box", "sh", "-c", "echo kept > file"]).code, 0);
     assert_eq!(home.run(&["sandbox", "exec", "box", "cat", "file"]).out, "kept\n");
     assert_eq!(home.run(&["sandbox", "rm", "box"]).code, 0);
-    wait_for("its maker to exit", || registered_makers(&home).is_empty());
+    wait_for("the process that created the sandbox to exit", || {
+        registered_makers(&home).is_empty()
+    });
 }
 
 #[test]
-fn attack_prints_a_scorecard() {
+fn attack_reports_the_outcome_of_each_probe() {
     let home = home();
     let CommandOutput { code, out, err } =
         home.run(&["attack", "--isolation", "jail", "--only", "network/unix", "--json"]);
@@ -245,7 +250,7 @@ fn attack_prints_a_scorecard() {
     let text =
         home.run(&["attack", "--isolation", "jail", "--only", "network/unix", "--verbose"]).out;
     assert!(
-        text.contains("nothing escaped") && text.contains("blocked        network/unix"),
+        text.contains("no probe escaped") && text.contains("blocked        network/unix"),
         "{text}"
     );
     let none = home.run(&["attack", "--only", "no such probe"]);

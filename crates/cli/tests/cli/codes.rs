@@ -1,4 +1,4 @@
-//! Exit codes and messages for invalid flags, settings and files, and for output that cannot be written.
+//! Tests of exit codes and messages for invalid flags, settings and files, and for output that cannot be written.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use crate::exec::home;
 use crate::runs::run_with_own_mounts;
 use crate::{CommandOutput, Home, ran};
 
-/// An invalid command line exits with 2 and starts nothing, whichever command or option is wrong.
+/// Every command with an invalid flag or argument exits with 2 before it starts anything.
 #[test]
 fn invalid_flags_exit_2_with_a_helpful_message() {
     let rows: &[(&[&str], &[&str])] = &[
@@ -31,8 +31,8 @@ fn invalid_flags_exit_2_with_a_helpful_message() {
         (&["work", "x", "--max-steps", "none"], &["expected a whole number from 1 to 500"]),
         (&["sandbox", "create", "x", "--ttl", "5"], &["missing unit: expected `5s`, `5m`, `5h`"]),
         (&["sandbox", "create", "x", "--ttl", "soon"], &["such as `90s`, `30m`, `2h`"]),
-        (&["sandbox", "create", "x", "--ttl", "0s"], &["expected a time from `1s` to `7d`"]),
-        (&["sandbox", "create", "x", "--ttl", "8d"], &["expected a time from `1s` to `7d`"]),
+        (&["sandbox", "create", "x", "--ttl", "0s"], &["expected a duration from `1s` to `7d`"]),
+        (&["sandbox", "create", "x", "--ttl", "8d"], &["expected a duration from `1s` to `7d`"]),
         (&["consult", "Larkspur Kettles"], &["give its name: `--name"]),
         (&["drafts", "clean", "--older-than", "7"], &["missing unit: expected `7s`"]),
         (&["serve", "--port", "8080"], &["`--listen 127.0.0.1:8080` sets address and port"]),
@@ -57,7 +57,7 @@ fn invalid_flags_exit_2_with_a_helpful_message() {
         (&["runs", "lst"], &["similar subcommand exists: 'list'\n"]),
         (&["frobnicate"], &["unrecognized subcommand 'frobnicate'"]),
         (&["run", "x", "--retries", "3"], &["`--max-attempts NUMBER` sets the maximum number"]),
-        (&["run", "x", "--input", "f"], &["`--file PATH` gives the program a file"]),
+        (&["run", "x", "--input", "f"], &["`--file PATH` passes a file to the program"]),
         (&["run", "x", "--lang", "python"], &["a similar argument exists: '--language'"]),
         (&["run", "--verbose", "x"], &["`--log-level info`"]),
         (
@@ -76,8 +76,8 @@ fn invalid_flags_exit_2_with_a_helpful_message() {
             &["config", "set", "gateway.retries", "-1"],
             &["must be a whole number from 0 to 20, not `-1`"],
         ),
-        (&["config", "set", "openai.api_key", "x"], &["would hold a key", ".env"]),
-        (&["config", "set", "model", "sk-abcdefghijklmnop"], &["would hold a key"]),
+        (&["config", "set", "openai.api_key", "x"], &["would contain a secret key", ".env"]),
+        (&["config", "set", "model", "sk-abcdefghijklmnop"], &["would contain a secret key"]),
         (&["config", "set", "sandbox.isolation", "banana"], &["must be jail, docker, microvm"]),
         (&["config", "set", "prices.m.cost", "1"], &["a price is `prices.MODEL.FIELD`"]),
         (&["config", "unset", "nothing"], &["unknown setting `nothing`"]),
@@ -87,16 +87,16 @@ fn invalid_flags_exit_2_with_a_helpful_message() {
         let CommandOutput { code, out, err } = home.run(args);
         assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
         for text in *contains {
-            assert!(err.contains(text), "{args:?} lacks {text:?}: {err}");
+            assert!(err.contains(text), "the error message for {args:?} lacks {text:?}: {err}");
         }
         assert!(!err.contains("as a value, use '--"), "{args:?}: {err}");
         assert!(!err.contains("sk-abc"), "{args:?}: {err}");
     }
-    // Nothing was written to the settings.
+    // The refused commands wrote no settings file.
     assert!(!home.folder.path().join(".config").exists());
 }
 
-/// The same invalid values exit with 3 when they come from an environment variable or a settings file.
+/// Values that exit with 2 as flags exit with 3 if they come from an environment variable or a settings file.
 #[test]
 fn invalid_settings_exit_3_and_name_their_source() {
     let rows: &[(&str, &str, &str, &[&str])] = &[
@@ -131,7 +131,10 @@ fn invalid_settings_exit_3_and_name_their_source() {
             let CommandOutput { code, err, .. } = home.run(args);
             assert_eq!(code, 3, "{args:?} {err}");
             let named = "invalid setting `sandbox.python` (environment, ASSIZE_SANDBOX_PYTHON): ";
-            assert!(err.contains(named) && err.contains("is not a program"), "{args:?} {err}");
+            assert!(
+                err.contains(named) && err.contains("is not an executable file"),
+                "{args:?} {err}"
+            );
         }
     }
     let CommandOutput { code, err, .. } = Home::new()
@@ -159,11 +162,14 @@ fn config_set_writes_the_users_file_and_keeps_its_comments() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
     let CommandOutput { out, .. } = home.run(&["config", "show", "--only", "set"]);
     assert!(out.contains("rehearsal.seed   7  (~/.config/assize/config.toml:5)"), "{out}");
-    // A source with higher precedence still wins, and the command reports it.
+    // `config set` reports that a source with higher precedence overrides the new value.
     home.write("assize.toml", "[rehearsal]\nseed = 1\n");
     let CommandOutput { code, err, .. } = home.run(&["config", "set", "rehearsal.seed", "8"]);
     assert_eq!(code, 0, "{err}");
-    assert!(err.contains("`rehearsal.seed` is overridden here: assize.toml:2"), "{err}");
+    assert!(
+        err.contains("`rehearsal.seed` has no effect here: another source (assize.toml:2)"),
+        "{err}"
+    );
     assert_eq!(home.run(&["config", "unset", "rehearsal.seed"]).code, 0);
     let CommandOutput { code, err, .. } = home.run(&["config", "unset", "rehearsal.seed"]);
     assert_eq!(code, 0, "{err}");
@@ -179,25 +185,25 @@ fn config_set_and_unset_repair_an_invalid_file() {
     assert_eq!(home.run(&["exec", "x.py"]).code, 3);
     let CommandOutput { code, err, .. } = home.run(&["config", "set", "sandbox.cpus", "1"]);
     assert_eq!(code, 0, "{err}");
-    // The other invalid value is still in the file, and the warning names it.
+    // The file still contains the other invalid setting, `nosuch`, and a warning names it.
     assert!(err.contains("warning: ") && err.contains("nosuch"), "{err}");
     assert_eq!(home.run(&["config", "unset", "nosuch"]).code, 0);
     assert_eq!(fs::read_to_string(&file).unwrap(), "[sandbox]\ncpus = 1\n");
     assert_eq!(home.run(&["config", "unset", "sandbox.cpus"]).code, 0);
     assert_eq!(home.run(&["config", "show"]).code, 0);
-    // The name of a model may be quoted or not, and the file stays valid.
+    // A model name with a dot may be written with or without quotes. The file stays valid in both cases.
     assert_eq!(home.run(&["config", "set", "prices.\"my-own.model\".input", "0.5"]).code, 0);
     assert_eq!(home.run(&["config", "set", "prices.my-own.model.output", "2"]).code, 0);
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains("[prices.\"my-own.model\"]\ninput = 0.5\noutput = 2\n"), "{text}");
 }
 
-/// Covers files of assize itself: the list of trusted folders and the token file.
+/// The state files of this test are the list of trusted folders and the token file.
 #[test]
-fn unusable_state_files_are_named_with_a_hint() {
+fn error_about_an_unusable_state_file_names_the_file_and_gives_a_hint() {
     let home = home();
     let state = home.folder.path().join(".local/state/assize");
-    // A folder in the place of the file: the tests may run as root, which can read every file.
+    // A folder replaces the state file. Removing permissions would not work, because root can read every file.
     fs::create_dir_all(state.join("trusted.json")).unwrap();
     let CommandOutput { code, err, .. } = home.run(&["ask", "x"]);
     assert_eq!(code, 3, "{err}");
@@ -213,7 +219,7 @@ fn unusable_state_files_are_named_with_a_hint() {
 }
 
 #[test]
-fn closed_standard_output_exits_4_before_any_work() {
+fn commands_with_closed_standard_output_exit_4_before_any_work() {
     let shell = |home: &Home, script: &str| {
         let run = home.command(&[]);
         let mut shell = Command::new("sh");
@@ -233,7 +239,7 @@ fn closed_standard_output_exits_4_before_any_work() {
     assert!(!closed.store().exists());
     assert_eq!(shell(&closed, "echo 'print(1)' | \"$0\" exec - >&-").code, 4);
     assert_eq!(shell(&closed, "\"$0\" config show >&-").code, 4);
-    // A program that prints nothing, and output that is discarded on purpose, are not errors.
+    // A closed standard output is no error if the program prints nothing. Output to `/dev/null` is no error either.
     assert_eq!(shell(&closed, "echo 'x = 1' | \"$0\" exec - >&-").code, 0);
     let discarded = home();
     for to in ["> /dev/null", "1<>/dev/null"] {
@@ -244,7 +250,7 @@ fn closed_standard_output_exits_4_before_any_work() {
 }
 
 #[test]
-fn full_disk_at_the_start_of_a_run_does_not_suggest_resuming() {
+fn run_that_a_full_disk_prevents_from_starting_does_not_suggest_resuming() {
     let home = home().set("ASSIZE_STORE_PATH", "disk/store.db");
     let script = "mkdir disk && mount -t tmpfs -o size=64k tmpfs disk
 assize run 'Calculate fibonacci(10)' --quiet";
@@ -254,9 +260,9 @@ assize run 'Calculate fibonacci(10)' --quiet";
     assert!(!err.contains("resume") && !err.contains("take the run up"), "{err}");
 }
 
-/// The exit code reports the outcome even if the reader closes the pipe.
+/// The exit code of `assize run` reports the outcome of the run even if the reader closes the output pipe.
 #[test]
-fn closed_pipe_keeps_the_exit_code_of_the_outcome() {
+fn run_with_a_closed_output_pipe_exits_with_the_code_of_its_outcome() {
     let home = home();
     for (expected, code) in [("55", 0), ("99", 1)] {
         let args = ["run", "Calculate fibonacci(10)", "--expect", expected, "--json", "--quiet"];

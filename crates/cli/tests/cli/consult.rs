@@ -1,4 +1,4 @@
-//! `assize consult` from the built binary, with debates in real sandboxes.
+//! Tests of `assize consult` with the built binary and debates in real sandboxes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -31,7 +31,7 @@ fn consult_recommends_three_moves_and_lists_twelve_others() {
         "{out}"
     );
     assert!(out.contains("\n15. m") && out.contains("company not verified"), "{out}");
-    // 2 calls for synthetic data, 2 for inferences, 5 for proposals, and 15 debates of 13 calls.
+    // 2 model calls for synthetic data, 2 for inferences, 5 for proposals, and 15 debates of 13 calls.
     assert!(err.contains("204 of 204 calls") && err.contains("debates in: jail (auto:"), "{err}");
     let report = home.work().join("report");
     let page = fs::read_to_string(report.join("report.html")).unwrap();
@@ -41,25 +41,25 @@ fn consult_recommends_three_moves_and_lists_twelve_others() {
     {
         assert!(report.join(name).is_file(), "{name}");
     }
-    // Every document is labelled as synthetic and as rehearsed.
+    // Every document is labelled once as based on synthetic data, and once as written by the rehearsal model.
     for name in ["F2.md", "news_data_raw.md", "moves/m7.md", "transcripts/m7.md", "report.md"] {
         let page = fs::read_to_string(report.join(name)).unwrap();
         assert_eq!(page.matches("SYNTHETIC:").count(), 1, "{name}: {page}");
         assert_eq!(page.matches("REHEARSAL:").count(), 1, "{name}: {page}");
     }
     let text = fs::read_to_string(report.join("report.md")).unwrap();
-    for flag in ["REHEARSAL", "SYNTHETIC", "COMPANY NOT VERIFIED", "# The other 12"] {
+    for flag in ["REHEARSAL", "SYNTHETIC", "COMPANY NOT VERIFIED", "# Other moves (12)"] {
         assert!(text.contains(flag), "{text}");
     }
     let again = home.run(&["consult", "crst", "--rounds", "1", "--out", "report", "--quiet"]);
-    assert_eq!(again.code, 2, "before any model call");
+    assert_eq!(again.code, 2, "a used folder must be refused before any model call");
     assert!(again.err.contains("the folder `report` is not empty"), "{}", again.err);
 
     let whole = json_output(
         &home,
         &["consult", "crst", "--rounds", "1", "--json", "--quiet", "--blind-scores"],
     );
-    // 9 calls before the debates, then 15 debates of 7 calls and 3 blind scores.
+    // 9 model calls before the debates, then 15 debates, each with 7 calls and 3 calls for blind scores.
     assert_eq!(whole["spent"]["calls"], 9 + 15 * 10);
     assert!(whole["recommended_moves"][0]["blind_score"].as_u64().is_some_and(|score| score >= 12));
     assert_eq!(whole["company_ticker"], "CRST");
@@ -77,7 +77,7 @@ fn consult_recommends_three_moves_and_lists_twelve_others() {
     });
     assert!(updates.contains(&opened), "{updates:?}");
     let id = whole["run"].as_str().unwrap();
-    // `runs files` writes the same report later.
+    // `runs files` writes the same report for a finished run.
     let CommandOutput { code, out, err } = home.run(&["runs", "files", id, "--out", "later"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("transcripts/m15.md") && out.contains("report.html"), "{out}");
@@ -97,7 +97,7 @@ fn consult_recommends_three_moves_and_lists_twelve_others() {
 }
 
 #[test]
-fn layer_0_agents_emit_their_start_and_their_documents() {
+fn consult_events_report_start_and_documents_of_each_layer_0_agent() {
     let home = home();
     let whole = json_output(&home, &["consult", "crst", "--rounds", "1", "--json", "--quiet"]);
     let updates = whole["status_updates"].as_array().unwrap();
@@ -119,14 +119,14 @@ fn layer_0_agents_emit_their_start_and_their_documents() {
 }
 
 #[test]
-fn region_without_a_cluster_exits_3() {
+fn consult_with_a_region_but_without_a_cluster_exits_3() {
     let home = home().set("ASSIZE_CONSULT_REGION", "eu-north");
     let CommandOutput { code, err, .. } = home.run(&["consult", "CRST", "--rounds", "1"]);
     insta::assert_snapshot!(format!("{code}\n{err}"), @r"
     3
     error: `consult.region` is `eu-north`, which needs a cluster
 
-    hint: name its servers with `--cluster nats://a,b,c`, or remove the setting
+    hint: name the cluster's NATS servers with `--cluster nats://a,b,c`, or remove the setting
     ");
 }
 
@@ -153,11 +153,13 @@ fn killed_consultation_resumes_without_duplicate_events() {
     let once: BTreeSet<&String> = events.iter().collect();
     assert_eq!(once.len(), events.len());
     assert_eq!(events.iter().filter(|event| event.contains("sandbox_scored")).count(), 15);
-    wait_for("the cleanup of its sandboxes", || registered_makers(&home).is_empty());
+    wait_for("the cleanup of the sandboxes of the killed process", || {
+        registered_makers(&home).is_empty()
+    });
 }
 
 #[test]
-fn consultation_taken_over_completes_while_the_first_process_exits_4() {
+fn consultation_that_is_taken_over_completes_and_the_first_process_exits_4() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "100");
     let mut child = home.command(&["consult", "CRST", "--rounds", "5"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -179,7 +181,7 @@ fn fork_repeats_one_debate_from_a_round_with_another_critic() {
     let id = whole["run"].as_str().unwrap();
     home.write("critic.md", "You are the critic. You are brief.");
     let fork = ["runs", "fork", id, "--at", "m3/round-2", "--set", "critic=@critic.md"];
-    // The fork runs out of budget half way and is resumed.
+    // The first fork exhausts its budget and is resumed with a larger one.
     let CommandOutput { code, err, .. } =
         home.run(&[&fork[..], &["--max-tokens", "30000"]].concat());
     assert_eq!(code, 5, "{err}");
@@ -188,7 +190,7 @@ fn fork_repeats_one_debate_from_a_round_with_another_critic() {
     let stopped = listed[0]["id"].as_str().unwrap();
     let more = ["--max-tokens", "1000000", "--json", "--quiet"];
     let resumed = json_output(&home, &[&["runs", "resume", stopped][..], &more].concat());
-    // A fork that is not interrupted has the same result. Only two rounds and the scores are new calls.
+    // A fork without interruption has the same result. It makes new model calls only for two rounds and the scores.
     let CommandOutput { code, out, err } = home.run(&[&fork[..], &["--json"]].concat());
     assert_eq!(code, 0, "{err}");
     let forked: Value = serde_json::from_str(&out).unwrap();
@@ -233,7 +235,7 @@ fn consult_reads_data_and_personas_from_files() {
     home.write("data/income.csv", "year,revenue\n2022,5\n");
     home.write("data/deck.pdf", "%PDF");
     let personas = home.run(&["consult", "--export-personas"]).out;
-    // Remove one analyst and one decision maker.
+    // Remove one analyst and one decision maker from the exported personas.
     let (before, after) = personas.split_once("[[analyst]]").unwrap();
     let rest = after.split_once("[[analyst]]").unwrap().1;
     let fewer = format!("{before}[[analyst]]{rest}");
@@ -253,7 +255,7 @@ fn consult_reads_data_and_personas_from_files() {
     assert!(err.contains("missing field") && err.contains("--export-personas"), "{err}");
 }
 
-/// Only documents that a model would write get the rehearsal label.
+/// Only documents that a model writes get the rehearsal label; documents with the data of the user do not.
 #[test]
 fn rehearsal_label_is_not_put_on_the_users_own_data() {
     let home = home();
@@ -267,14 +269,14 @@ fn rehearsal_label_is_not_put_on_the_users_own_data() {
     for name in ["F1.md", "F2.md", "moves/m1.md", "transcripts/m1.md", "report.md"] {
         assert_eq!(read(name).matches("REHEARSAL: no model was asked").count(), 1, "{name}");
     }
-    // The documents stored while the run is in progress have the same labels.
+    // The documents that the run stores while it is in progress have the same labels.
     let id = json_output(&home, &["runs", "list", "--json"])[0]["id"].as_str().unwrap().to_owned();
     let exported = json_output(&home, &["runs", "export", &id]);
     let stored =
         |name: &str| exported["artifacts"][format!("documents/{name}")]["text"].to_string();
     assert!(!stored("financial_data_raw.md").contains("REHEARSAL"));
     assert!(stored("F1.md").contains("REHEARSAL"));
-    // No data is synthetic here, so neither output has the label.
+    // All input data comes from files, so neither the output nor `report.json` has the label for synthetic data.
     let json = read("report.json");
     assert!(!out.contains("synthetic") && !json.contains("SYNTHETIC"), "{out}");
 }
@@ -290,7 +292,10 @@ fn synthetic_data_has_the_same_label_in_report_page_and_output() {
     for name in ["report.md", "report.html", "report.json", "news_data_raw.md", "F1.md"] {
         let page = fs::read_to_string(home.work().join("report").join(name)).unwrap();
         assert!(page.contains(words), "{name}");
-        assert!(!page.contains("a model made"), "{name}: no model was asked");
+        assert!(
+            !page.contains("a model made"),
+            "{name} says that a model wrote the data, but no model was called"
+        );
     }
     assert!(out.contains("      reason, D") && !out.contains("for it, "), "{out}");
 }
@@ -308,7 +313,7 @@ fn partly_synthetic_data_is_labelled_as_partly_synthetic() {
     for name in ["report.md", "report.html", "report.json", "F1.md", "moves/m1.md"] {
         let page = fs::read_to_string(home.work().join("report").join(name)).unwrap();
         assert!(page.contains(words), "{name}: {page}");
-        // Report pages that include all documents also have the label of the synthetic document.
+        // `report.html` and `report.json` include all documents, so they also contain the label of the synthetic one.
         let whole = name.starts_with("report.") && name != "report.md";
         assert!(whole || !page.contains("SYNTHETIC: input data"), "{name}: {page}");
     }
@@ -332,7 +337,7 @@ fn private_company_is_identified_by_its_name() {
     assert_eq!(whole["company"]["name"], "Larkspur <b>Kettles</b>");
     let listed = json_output(&home, &["runs", "list", "--json"]);
     assert_eq!(listed[0]["title"], "Larkspur <b>Kettles</b>");
-    // A fork is about the same company.
+    // A fork of the consultation has the same company name.
     let id = listed[0]["id"].as_str().unwrap();
     let forked = json_output(&home, &["runs", "fork", id, "--at", "m1", "--json", "--quiet"]);
     assert_eq!(forked["company"]["name"], "Larkspur <b>Kettles</b>");
@@ -350,7 +355,7 @@ fn private_company_is_identified_by_its_name() {
     2 error: invalid company name `A[2J`: it contains control characters or invisible characters
     2 error: invalid company name `xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…`: it is longer than 80 characters
     2 error: invalid company name ``: it has no letter or digit
-    2 error: a private company files nothing with the SEC, so the source `edgar` has nothing on it
+    2 error: the source `edgar` has no data on a private company, which files nothing with the SEC
 
     hint: give a ticker, or use your own files: `--data FOLDER`
     "#);
@@ -359,7 +364,7 @@ fn private_company_is_identified_by_its_name() {
 }
 
 #[test]
-fn estimate_needs_no_key() {
+fn estimate_of_consult_and_debate_needs_no_api_key() {
     let home = home();
     home.write("MOVE.md", crate::debate::MOVE);
     for command in [["consult", "CRST"], ["debate", "MOVE.md"]] {
@@ -367,10 +372,10 @@ fn estimate_needs_no_key() {
         let CommandOutput { code, out, err } = home.run(&args);
         assert_eq!(code, 0, "{err}");
         assert!(out.contains(" calls, about ") && out.contains('$'), "{out}");
-        // Without `--estimate` a missing key is an error.
+        // Without `--estimate`, a missing API key is an error.
         let without = [&command[..], &["--provider", "anthropic"]].concat();
         let CommandOutput { code, err, .. } = home.run(&without);
-        assert_eq!((code, err.contains("no key for anthropic")), (3, true), "{err}");
+        assert_eq!((code, err.contains("no API key for anthropic")), (3, true), "{err}");
     }
 }
 
@@ -408,7 +413,7 @@ fn invalid_consult_arguments_fail_before_any_model_call() {
     assert!(estimate.starts_with("924 calls, about "), "{estimate}");
 }
 
-/// Each run has its own sandboxes, although the names within the runs are the same.
+/// Each consultation uses its own sandboxes, although both use the same names for their debates.
 #[test]
 fn two_consultations_of_one_ticker_run_at_the_same_time() {
     let home = home();
@@ -425,7 +430,7 @@ fn two_consultations_of_one_ticker_run_at_the_same_time() {
 }
 
 #[test]
-fn consultation_resumes_after_a_full_disk_and_after_its_budget() {
+fn consultation_can_be_resumed_after_a_full_disk_and_after_an_exhausted_budget() {
     let home = home().set("ASSIZE_STORE_PATH", "disk/store.db");
     let script = "
 mkdir disk && mount -t tmpfs -o size=500k tmpfs disk
@@ -435,7 +440,7 @@ id=$(assize runs list | sed -n 2p | cut -d' ' -f1)
 mount -o remount,size=40m disk
 tries assize runs resume \"$id\" --quiet --max-tokens 150000
 assize runs resume \"$id\" --quiet --max-tokens 100000000 | head -2
-# The event about the full disk may be missing: it needs room, too.
+# The event about the full disk may be missing, because an event needs disk space, too.
 assize runs show \"$id\" --events | grep -o 'pipeline_failed.*budget\\|pipeline_failed.*tokens' | head -c 15";
     let CommandOutput { code, out, err } = crate::runs::run_with_own_mounts(&home, script);
     assert_eq!(code, 0, "{out}\n{err}");
@@ -450,7 +455,7 @@ assize runs show \"$id\" --events | grep -o 'pipeline_failed.*budget\\|pipeline_
     assert!(err.contains("tokens does not allow another call"), "{err}");
 }
 
-/// A valid provider reply to any request of a consultation, chosen by the end of its prompt.
+/// Valid reply of a fake provider to any request of a consultation. The end of the prompt determines the kind of reply.
 pub(crate) fn provider_reply(request: &CapturedRequest) -> FakeReply {
     let text = request.body.to_string();
     let last = text.rfind("Now: ").map_or(text.as_str(), |at| &text[at..]);
@@ -473,7 +478,7 @@ pub(crate) fn provider_reply(request: &CapturedRequest) -> FakeReply {
     FakeReply::text(answer)
 }
 
-/// Writes `people.toml` with a single analyst.
+/// Writes `people.toml`, a personas file with a single analyst.
 pub(crate) fn write_small_panel(home: &Home) {
     let personas = home.run(&["consult", "--export-personas"]).out;
     let (before, after) = personas.split_once("[[analyst]]").unwrap();
@@ -482,7 +487,8 @@ pub(crate) fn write_small_panel(home: &Home) {
     home.write("people.toml", &format!("{before}[[analyst]]{first}{}", &after[judges..]));
 }
 
-/// Every fifth call fails: connection closed, 500, 529, or 429 with `retry-after`.
+/// The fake provider fails every fifth request: it closes the connection or answers 500 or 529. Two further requests
+/// get 429 with `retry-after`.
 #[test]
 fn retries_complete_a_consultation_when_every_fifth_call_fails() {
     let failures: Mutex<HashMap<String, u32>> = Mutex::default();
@@ -496,7 +502,7 @@ fn retries_complete_a_consultation_when_every_fifth_call_fails() {
             _ if before % 5 == 4 => FakeReply::status(500),
             _ => return provider_reply(request),
         };
-        // A request fails at most twice, or its retries could run out by chance.
+        // The same request fails at most twice. Otherwise its retries could be exhausted by chance.
         let mut failures = failures.lock().unwrap();
         let failed = failures.entry(request.body.to_string()).or_default();
         *failed += 1;
@@ -506,7 +512,7 @@ fn retries_complete_a_consultation_when_every_fifth_call_fails() {
     let args = ["consult", "CRST", "--moves", "1", "--rounds", "2", "--yes", "--json", "--quiet"];
     let whole = json_output(&home, &args);
     assert_eq!(fake.take_complaints(), [] as [String; 0]);
-    // Nine calls, and five debates of 13 calls.
+    // Nine model calls before the debates, and five debates of 13 calls.
     assert_eq!(whole["spent"]["calls"], 9 + 5 * 13);
     let failed = fake.captured().len() as u64 - (9 + 5 * 13);
     assert!((15..30).contains(&failed), "{failed}");
@@ -515,7 +521,8 @@ fn retries_complete_a_consultation_when_every_fifth_call_fails() {
     assert_eq!(whole["policy_scores"].as_array().unwrap().len(), 5);
 }
 
-/// With `retry-after` of an hour the run stops; resuming repeats no call that was answered.
+/// The provider answers 429 with a `retry-after` of one hour, so the run stops. Resuming the run repeats no call that
+/// was answered.
 #[test]
 fn lasting_rate_limit_stops_a_consultation_that_can_be_resumed() {
     let full = Arc::new(AtomicBool::new(true));
@@ -545,7 +552,7 @@ fn lasting_rate_limit_stops_a_consultation_that_can_be_resumed() {
 }
 
 #[test]
-fn data_beyond_the_context_window_is_refused_before_any_model_call() {
+fn consult_data_larger_than_the_context_window_is_refused_before_any_model_call() {
     let fake = FakeProvider::scripted(FakeKind::Anthropic, [] as [FakeReply; 0]);
     let home =
         with_provider(FakeKind::Anthropic, &fake).set("ASSIZE_ANTHROPIC_CONTEXT_WINDOW", "20000");
@@ -556,7 +563,7 @@ fn data_beyond_the_context_window_is_refused_before_any_model_call() {
 }
 
 #[test]
-fn roles_can_use_different_models() {
+fn consult_roles_can_use_different_models() {
     let fake = FakeProvider::answering(FakeKind::Anthropic, |_, request| provider_reply(request));
     let home = with_provider(FakeKind::Anthropic, &fake);
     write_small_panel(&home);
@@ -575,13 +582,14 @@ fn roles_can_use_different_models() {
     let calls_to = |model: &str| {
         fake.captured().iter().filter(|request| request.body["model"] == model).count()
     };
-    // The critic gives one opening and three replies; D2 gives two replies and its scores.
+    // The critic makes one call for the opening and three for replies. D2 makes two calls for replies and one for
+    // scores.
     assert_eq!(calls_to("claude-opus-4-8"), 4);
     assert_eq!(calls_to("claude-opus-4-7"), 3);
     assert_eq!(fake.captured().len() as u64, whole["spent"]["calls"].as_u64().unwrap());
-    // Figures and citations without a source are flagged.
+    // The result flags figures and citations that have no source.
     let flags = whole["flags"].to_string();
-    assert!(flags.contains("in no source: 40 %") && flags.contains("F9.9"), "{flags}");
+    assert!(flags.contains("found in no source: 40 %") && flags.contains("F9.9"), "{flags}");
     let wrong = home.run(&[&args[..], &["--model", "D9=x", "--yes"]].concat());
     assert_eq!((wrong.code, wrong.err.contains("unknown role `D9`")), (2, true), "{}", wrong.err);
     let wrong = home.run(&["ask", "Why?", "--model", "critic=x"]);

@@ -1,5 +1,5 @@
-//! Limits by delegated cgroups (v2), from the built binary. It runs as an ordinary user inside a microVM, whose kernel
-//! has cgroup v2 even if the host has not.
+//! Test of limits that assize enforces with delegated cgroups (v2). The built binary runs as an ordinary user inside a
+//! microVM, whose kernel supports cgroup v2 even if the host does not.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,8 @@ use serde_json::Value;
 
 use crate::microvms::with_microvms;
 
-/// Allocates 1.5 GB of shared anonymous memory that counts for no process, because its pages are unmapped again.
+/// Python program that allocates 1.5 GB of shared anonymous memory. The memory counts as used by no process, because
+/// the program unmaps its pages again.
 const ATTACK: &str = r"
 import mmap
 CHUNK = 16 << 20
@@ -33,16 +34,16 @@ else:
     print('held', len(held) * CHUNK >> 20, 'MB')
 ";
 
-/// Lists cgroups that earlier runs left behind, then runs the attack. `exec` replaces the shell, which would otherwise
-/// be another process in the group.
+/// Shell command that lists cgroups left over from earlier commands, then runs [`ATTACK`] with `assize exec`. The
+/// keyword `exec` replaces the shell, which would otherwise be another process in the cgroup.
 const COMMAND: &str = "echo \"== $GROUP\"; \
     for left in /sys/fs/cgroup/*/assize-* /sys/fs/cgroup/*/*/assize-*; do [ -d \"$left\" ] && echo \"left $left\"; done; \
     exec /opt/layers/*/assize exec --isolation jail --memory 256M --cpus 1 --timeout 100 --json /opt/layers/*/attack.py";
 
-/// Cgroups in which the command runs; `runner.c` creates them.
+/// Cgroups in which [`COMMAND`] runs. `runner.c` creates them.
 const MEMBERS: [&str; 5] = ["session/application", "service", "parent/subgroup", "shared", "login"];
 
-/// Builds the init process of a microVM that runs the command in each of the cgroups.
+/// Builds the init process of a microVM. It runs [`COMMAND`] in each of the cgroups [`MEMBERS`].
 fn first_process(folder: &Path) -> Vec<u8> {
     let program = folder.join("init");
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sandbox/tests/sandbox/first");
@@ -58,7 +59,8 @@ fn first_process(folder: &Path) -> Vec<u8> {
     fs::read(program).unwrap()
 }
 
-/// Runs the attack in each of the cgroups inside one microVM. Returns the results by cgroup and the whole output.
+/// Runs [`COMMAND`] in each of the cgroups inside one microVM. Returns the JSON report for each cgroup, and the whole
+/// output.
 async fn outcomes() -> (BTreeMap<String, Value>, String) {
     let (cache, layer, build) =
         (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -89,7 +91,7 @@ async fn outcomes() -> (BTreeMap<String, Value>, String) {
     let identity = SandboxIdentity { maker, id: "1".to_owned() };
     let sandbox = Sandbox::start(backend, &identity, spec).await.unwrap();
     let running = sandbox.exec(ProgramCommand::new("runner")).await.unwrap();
-    // Print the output at once: an emulated microVM is slow.
+    // Print the output as it arrives, because the test is slow in an emulated microVM.
     #[expect(clippy::print_stderr, reason = "progress of a slow test")]
     let print = |_, bytes: &[u8]| eprint!("{}", String::from_utf8_lossy(bytes));
     let done = running.finish_telling(print).await.unwrap();
@@ -105,7 +107,7 @@ async fn outcomes() -> (BTreeMap<String, Value>, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn delegated_cgroups_limit_shared_memory_that_counts_for_no_process() {
+async fn delegated_cgroups_limit_shared_memory_that_no_process_maps() {
     if with_microvms().is_none() {
         return;
     }
@@ -121,7 +123,7 @@ async fn delegated_cgroups_limit_shared_memory_that_counts_for_no_process() {
         let peak = outcome["peak_memory_bytes"].as_u64().unwrap();
         assert!((200 << 20..=256 << 20).contains(&peak), "{group}: {outcome:#}");
     }
-    // Without a usable cgroup, the mappings are refused and the limit is reported as best effort.
+    // Without a usable cgroup, the memory mappings of the attack fail, and the memory limit is reported as best effort.
     for group in ["shared", "login"] {
         let outcome = &outcomes[group];
         assert_eq!(outcome["out_of_memory"], false, "{group}: {outcome:#}");

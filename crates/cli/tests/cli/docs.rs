@@ -1,4 +1,5 @@
-//! Commands in the README and in `docs/` print the output shown there, and the generated reference pages are up to date.
+//! Tests of the documentation: commands in the README and in `docs/` print the output shown there, and the generated
+//! reference pages are up to date.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use assize_config::{Setting, SettingGuard, all};
 
 use crate::root;
 
-/// The README and all pages below `docs/`.
+/// Paths of the README and of all pages below `docs/`.
 fn pages() -> Vec<PathBuf> {
     let mut pages = vec![root().join("README.md")];
     let mut folders = vec![root().join("docs")];
@@ -25,7 +26,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Commands of the `console` blocks of a page with their outputs.
+/// Commands in the `console` blocks of a page, each with the output that the page shows.
 fn commands(page: &str) -> Vec<(&str, &str)> {
     let mut commands = Vec::new();
     for block in page.split("\n```console\n").skip(1) {
@@ -37,7 +38,8 @@ fn commands(page: &str) -> Vec<(&str, &str)> {
     commands
 }
 
-/// Runs the commands of a page in order in a new home, and compares their output. Returns how many were run.
+/// Runs the commands of a page in order in a new home folder, and compares their output with the page. Returns the
+/// number of commands.
 fn check(page: &Path) -> Result<usize, String> {
     let text = fs::read_to_string(page).unwrap();
     let home = tempfile::tempdir().unwrap();
@@ -57,7 +59,8 @@ fn check(page: &Path) -> Result<usize, String> {
             .env("PATH", &path)
             .env("HOME", home.path())
             .current_dir(&work)
-            // Not an Ollama on this machine. `doctor --offline` connects to no provider.
+            // No command may use an Ollama server on this machine. `doctor --offline` connects to no provider, so it
+            // keeps the default address.
             .envs((!own.contains("doctor")).then_some(("OLLAMA_HOST", "127.0.0.1:9")))
             .output()
             .unwrap();
@@ -99,7 +102,7 @@ fn documented_commands_print_the_output_shown() {
         failed.iter().map(|text| format!("{text}\n\n")).collect::<String>()
     );
     let count: usize = checked.iter().flatten().sum();
-    assert!(count >= 30, "only {count} commands were run");
+    assert!(count >= 30, "expected at least 30 documented commands, but ran only {count}");
 }
 
 /// Shell blocks that no test runs: a part of the block, and the reason.
@@ -129,7 +132,7 @@ const NOT_RUN: [(&str, &str); 19] = [
 fn run_script(home: &Path, script: &str) -> String {
     let folder = Path::new(env!("CARGO_BIN_EXE_assize")).parent().unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
-    let stop_background_jobs = "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT";
+    let stop_background_jobs = "trap 'kill $(jobs -p) 2>/dev/null || :; wait' EXIT";
     let output = Command::new("bash")
         .args(["-c", &format!("set -euo pipefail\n{stop_background_jobs}\nexec 2>&1\n{script}")])
         .env_clear()
@@ -208,10 +211,13 @@ fn check_generated(name: &str, text: &str) {
         fs::write(&file, text).unwrap();
     }
     let written = fs::read_to_string(&file).unwrap_or_default();
-    assert!(written == text, "{name} is stale: run this test with ASSIZE_TEST_WRITE=1");
+    assert!(
+        written == text,
+        "docs/reference/{name} is out of date: run this test with ASSIZE_TEST_WRITE=1 to write it"
+    );
 }
 
-/// Appends the help of a command and of its subcommands.
+/// Appends the help texts of a command and of its subcommands to a reference page.
 fn append_help(page: &mut String, command: &[&str]) {
     let output = Command::new(env!("CARGO_BIN_EXE_assize"))
         .args(command)
@@ -319,9 +325,10 @@ fn readme_lists_the_tasks_of_the_rehearsal_model() {
     assert_eq!(listed, known);
 }
 
-/// MkDocs checks the links between pages of `docs/`.
+/// This test checks the links in the Markdown files of the root folder. MkDocs checks the links between pages of
+/// `docs/`.
 #[test]
-fn files_linked_from_the_project_folder_exist() {
+fn links_in_root_markdown_files_point_to_existing_files() {
     for entry in fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()) {
         if entry.extension().is_none_or(|extension| extension != "md") {
             continue;

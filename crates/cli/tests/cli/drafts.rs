@@ -1,4 +1,4 @@
-//! Drafts from the built binary: the draft tools over MCP, and the commands of the reviewer.
+//! Tests of drafts with the built binary: the draft tools over MCP, and the commands of the reviewer.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use crate::exec::wait_for;
 use crate::{CommandOutput, Home};
 
+/// Python program that the tests change with drafts.
 pub(crate) const WATCHDOG: &str = "#!/usr/bin/env python3\nimport sys\n\n\ndef main():\n    print(\"watching\")\n    return 0\n\n\nif __name__ == \"__main__\":\n    sys.exit(main())\n";
 
-/// A home whose working folder is a small project.
+/// Creates a `Home` whose working folder contains a small Python project.
 pub(crate) fn project() -> Home {
     let home = Home::new();
     home.write("src/watchdog.py", WATCHDOG);
@@ -25,7 +26,7 @@ impl Home {
     }
 }
 
-/// MCP client that sends raw JSON-RPC messages to `assize mcp`.
+/// MCP client that sends raw JSON-RPC messages to the standard input of `assize mcp`.
 pub(crate) struct StdioMcpClient {
     child: Child,
     input: Option<ChildStdin>,
@@ -34,12 +35,12 @@ pub(crate) struct StdioMcpClient {
 }
 
 impl StdioMcpClient {
-    /// Starts `assize mcp` for the draft tools.
+    /// Starts `assize mcp` with the draft tools for the working folder.
     pub(crate) fn start(home: &Home, more: &[&str]) -> StdioMcpClient {
         StdioMcpClient::with(home, &[&["--workspace", "."][..], more].concat())
     }
 
-    /// Starts `assize mcp` with these arguments alone.
+    /// Starts `assize mcp` with the given arguments and no others.
     pub(crate) fn with(home: &Home, more: &[&str]) -> StdioMcpClient {
         let args = [&["mcp"][..], more].concat();
         let mut child = home.command(&args).stdin(Stdio::piped()).spawn().unwrap();
@@ -85,10 +86,10 @@ impl StdioMcpClient {
         }
     }
 
-    /// Waits for the next message of the server.
+    /// Waits for the next message from `assize mcp`.
     pub(crate) fn next(&mut self) -> Value {
         let mut line = String::new();
-        assert!(self.output.read_line(&mut line).unwrap() > 0, "the server exited");
+        assert!(self.output.read_line(&mut line).unwrap() > 0, "`assize mcp` exited");
         serde_json::from_str(&line).unwrap()
     }
 
@@ -150,7 +151,7 @@ fn draft_is_submitted_over_mcp_and_a_reviewer_accepts_and_undoes_it() {
     assert_eq!(waiting["reasons"][0]["rule"], "protected");
     let number = waiting["submission"].to_string();
 
-    // The reviewer's commands are other processes, while the MCP server is still running.
+    // The commands of the reviewer run as separate processes while the MCP server is still running.
     let listed = home.run(&["gate", "ls"]);
     assert!(listed.out.contains(&format!("{number}   escalated  t2")), "{}", listed.out);
     assert!(home.run(&["gate", "ls", "--all"]).out.contains("accepted"));
@@ -163,7 +164,7 @@ fn draft_is_submitted_over_mcp_and_a_reviewer_accepts_and_undoes_it() {
     let done = home.run(&["gate", "accept", &number]);
     assert_eq!(done.out, format!("accepted {number}: .github/workflows/ci.yml\n"), "{}", done.err);
     assert_eq!(home.text(".github/workflows/ci.yml"), "on: push\n");
-    // The agent receives the decision with its next call.
+    // The agent receives the decision of the reviewer with its next tool call.
     let next = client.call("ollama_request_draft", json!({"source_path": "x.py", "task_id": "t2"}));
     assert_eq!(next.unwrap()["messages"][0]["kind"], "DRAFT_ACCEPTED");
     let message = waiting["message_id"].as_str().unwrap();
@@ -174,7 +175,7 @@ fn draft_is_submitted_over_mcp_and_a_reviewer_accepts_and_undoes_it() {
     assert_eq!(twice.code, 2, "{}", twice.err);
     assert!(twice.err.contains("is undone, not accepted"), "{}", twice.err);
 
-    // Invalid calls are answered with an error.
+    // The MCP server answers invalid tool calls with an error.
     let error =
         client.call("ollama_read_draft", json!({"draft_path": "../../etc/passwd"})).unwrap_err();
     assert!(error.contains("is not a draft in `_handoff/drafts`"), "{error}");
@@ -183,7 +184,12 @@ fn draft_is_submitted_over_mcp_and_a_reviewer_accepts_and_undoes_it() {
     let ended = client.end();
     assert_eq!(ended.code, 0, "{}", ended.err);
     let verified = home.run(&["audit", "verify"]);
-    assert!(verified.out.starts_with("intact: "), "{} {}", verified.out, verified.err);
+    assert!(
+        verified.out.starts_with("the audit log is intact: "),
+        "{} {}",
+        verified.out,
+        verified.err
+    );
     let shown = home.run(&["audit", "show"]).out;
     for word in
         ["requested", "submitted", "decided", "applied", "undone", "refused", "worker tester 1"]
@@ -214,7 +220,7 @@ fn conflicting_draft_escalates_and_shows_both_changes() {
     let number = answer["message_id"].as_str().unwrap().to_owned();
     let shown = home.run(&["gate", "show", &number]).out;
     assert!(shown.contains("+# theirs") && shown.contains("+# mine"), "{shown}");
-    assert!(shown.contains("changes to the file since then"), "{shown}");
+    assert!(shown.contains("changes to the file since the draft was created"), "{shown}");
     let refused = home.run(&["gate", "accept", &number]);
     assert_eq!(refused.code, 1, "{}", refused.err);
     assert!(
@@ -234,7 +240,7 @@ fn conflicting_draft_escalates_and_shows_both_changes() {
 }
 
 #[test]
-fn every_change_to_the_audit_log_is_detected() {
+fn audit_verify_detects_changes_to_the_audit_log() {
     let home = project();
     let mut client = StdioMcpClient::start(&home, &[]);
     for number in 0..3 {
@@ -265,7 +271,7 @@ fn every_change_to_the_audit_log_is_detected() {
     }
     fs::write(&log, &whole).unwrap();
     assert_eq!(home.run(&["audit", "verify"]).code, 0);
-    // Changes to the log in the store are detected, too.
+    // `audit verify` also detects changes to the audit log in the store.
     for change in [
         "DELETE FROM audit WHERE id = (SELECT max(id) FROM audit)",
         "UPDATE audit SET actor = 'stranger' WHERE id = 2",
@@ -295,9 +301,9 @@ fn draft_tools_can_be_switched_off_while_the_server_runs() {
     assert!(home.run(&["drafts", "ls"]).err.contains("switched off here"));
     home.run(&["drafts", "on"]);
     assert!(client.call("ollama_request_draft", request).is_ok());
-    // `drafts clean` removes old drafts, but none that is under review.
+    // `drafts clean` removes old drafts, but no draft that is under review.
     let cleaned = home.run(&["drafts", "clean", "--older-than", "0s"]);
-    assert!(cleaned.out.contains("and 1 drafts that were not submitted"), "{}", cleaned.out);
+    assert!(cleaned.out.contains("and 1 draft not submitted"), "{}", cleaned.out);
     assert!(home.run(&["gate", "ls"]).out.contains("escalated"));
     client.end();
 }
@@ -342,7 +348,7 @@ fn invalid_draft_arguments_settings_and_contract_are_reported() {
             && error.contains("docs/reference/task-contract.md"),
         "{error}"
     );
-    // Lines that are not valid messages are ignored.
+    // The MCP server ignores lines that are not valid JSON-RPC messages.
     client.send_line("garbage");
     client.send_line("{\"jsonrpc\": \"2.0\"}");
     assert!(client.ask("tools/list", json!({}))["tools"].is_array());
@@ -359,12 +365,12 @@ fn drafts_init_excludes_the_handoff_folder_from_git() {
     let ran = home.run(&["drafts", "init", "--yes"]);
     assert!(ran.out.contains("added `/_handoff/*`"), "{}", ran.out);
     assert_eq!(home.text(".gitignore"), "target\n/_handoff/*\n!/_handoff/TASK_CONTRACT.json\n");
-    assert!(home.run(&["drafts", "init"]).out.contains("already excludes them"));
+    assert!(home.run(&["drafts", "init"]).out.contains("already excludes the drafts folder"));
     assert!(home.work().join("_handoff/drafts").is_dir());
 }
 
 #[test]
-fn file_in_the_users_global_gitignore_escalates() {
+fn draft_of_a_file_in_the_users_global_gitignore_escalates() {
     let home = project();
     fs::create_dir_all(home.work().join(".git")).unwrap();
     let list = home.work().join("../.config/git/ignore");
@@ -397,7 +403,7 @@ fn draft_that_fails_verification_is_rejected() {
     );
     assert_eq!(home.text("src/watchdog.py"), format!("{WATCHDOG}# fine\n"));
     client.end();
-    // A contract that requests more than the settings allow escalates.
+    // The gate escalates a draft if the task contract requests more for the verification than the settings allow.
     for (verify, why) in [
         (r#"{"command": "true", "layers": ["/opt/toolchain"]}"#, "draft.verify_layers"),
         (r#"{"command": "true", "memory_mb": 999999}"#, "draft.verify_memory"),
@@ -416,17 +422,17 @@ fn draft_that_fails_verification_is_rejected() {
         client.end();
         assert_eq!(home.run(&["gate", "reject", &id]).code, 0);
     }
-    // The verification has a time limit.
+    // The gate rejects a draft whose verification exceeds its time limit.
     let slow = r#"{"version": 1, "verify": {"command": "sleep 60", "seconds": 1}}"#;
     home.write("_handoff/TASK_CONTRACT.json", slow);
     let mut client = StdioMcpClient::start(&home, &[]);
     let late = client.propose("new.py", "t", "x = 1\n");
     assert_eq!(late["verdict"], "rejected", "{late}");
-    assert_eq!(late["verified"]["outcome"], "took longer than 1 s");
+    assert_eq!(late["verified"]["outcome"], "timed out after 1 s");
     client.end();
 }
 
-/// A client that cancels its call receives the decision with a later call.
+/// A client that cancels its submission receives the decision with a later tool call.
 #[test]
 fn decision_after_a_cancelled_submission_is_delivered_later() {
     let home = project().set("PATH", "/usr/bin:/bin");
@@ -441,7 +447,9 @@ fn decision_after_a_cancelled_submission_is_delivered_later() {
     client.send_line(&call.to_string());
     let log = home.work().join("_handoff/transition.ndjson");
     let wait_for_entry = |word: &str| {
-        wait_for(word, || fs::read_to_string(&log).is_ok_and(|log| log.contains(word)));
+        wait_for(&format!("the entry {word} in the audit log"), || {
+            fs::read_to_string(&log).is_ok_and(|log| log.contains(word))
+        });
     };
     wait_for_entry("\"submitted\"");
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
@@ -454,7 +462,7 @@ fn decision_after_a_cancelled_submission_is_delivered_later() {
     client.end();
 }
 
-/// While the tests run, the user restricts the allowed paths or switches the draft tools off.
+/// While the verification command runs, the user restricts the allowed paths or switches the draft tools off.
 #[test]
 fn draft_forbidden_during_its_verification_is_not_accepted() {
     let home = project().set("PATH", "/usr/bin:/bin");
@@ -471,7 +479,7 @@ fn draft_forbidden_during_its_verification_is_not_accepted() {
         let verdict = std::thread::scope(|scope| {
             let answer = scope.spawn(|| client.call("ollama_submit_draft", submit).unwrap());
             let log = home.work().join("_handoff/transition.ndjson");
-            wait_for("the submission", || {
+            wait_for("the submission of the draft", || {
                 let log = fs::read_to_string(&log).unwrap_or_default();
                 let of_task = |line: &&str| {
                     line.contains("\"submitted\"") && line.contains(&format!("\"{task}\""))

@@ -1,4 +1,4 @@
-//! `assize exec` from the built binary: code in a fresh sandbox.
+//! Tests of `assize exec` with the built binary. The command runs code in a new sandbox.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -9,19 +9,19 @@ use serde_json::Value;
 
 use crate::{CommandOutput, Home};
 
-/// A home whose PATH contains the interpreters.
+/// Creates a `Home` whose `PATH` contains the interpreters that sandboxes use.
 pub(crate) fn home() -> Home {
     Home::new().set("PATH", "/usr/local/bin:/usr/bin:/bin")
 }
 
-/// Runs code from standard input in a new home.
+/// Runs `assize exec` in a new `Home`, with the code as standard input.
 fn exec(code: &str, args: &[&str]) -> CommandOutput {
     let home = home();
     home.run_with_input(&[&["exec"], args, &["-"]].concat(), code.as_bytes())
 }
 
 #[test]
-fn code_runs_with_its_arguments_input_and_exit_code() {
+fn exec_passes_arguments_and_input_to_the_program_and_returns_its_exit_code() {
     let home = home();
     home.write(
         "hello.py",
@@ -33,14 +33,14 @@ fn code_runs_with_its_arguments_input_and_exit_code() {
 }
 
 #[test]
-fn stdout_and_stderr_are_passed_on_separately_and_unchanged() {
+fn exec_passes_stdout_and_stderr_through_separately_and_unchanged() {
     let CommandOutput { code, out, err } =
         exec("import sys; print('out\\x1b[31m'); print('err', file=sys.stderr)", &[]);
     assert_eq!((code, out.as_str(), err.as_str()), (0, "out\u{1b}[31m\n", "err\n"));
 }
 
 #[test]
-fn language_is_chosen_by_file_extension_or_flag() {
+fn exec_chooses_the_language_by_file_extension_or_flag() {
     let home = home();
     home.write("code.sh", "a=(1 2); echo ${a[1]} $1");
     home.write("code.js", "console.log([1].map(x => x + 1)[0], process.argv[2])");
@@ -66,7 +66,7 @@ fn language_is_chosen_by_file_extension_or_flag() {
 }
 
 #[test]
-fn each_reached_limit_prints_a_one_line_warning() {
+fn exec_prints_a_one_line_warning_for_each_reached_limit() {
     let limits = [
         ("while True: pass", &["--timeout", "0.5"][..], 124),
         (
@@ -98,7 +98,7 @@ fn each_reached_limit_prints_a_one_line_warning() {
 }
 
 #[test]
-fn input_files_are_read_only_and_output_files_are_copied_out() {
+fn exec_input_files_are_read_only_and_output_files_are_copied_out() {
     let home = home();
     home.write("data.csv", "1\n2\n3\n");
     home.write("other/data.csv", "other");
@@ -130,16 +130,16 @@ except PermissionError: print('read-only')
     assert_eq!(fs::read_to_string(home.work().join("out/plots/total.txt")).unwrap(), "12");
     assert_eq!(fs::read_dir(home.work().join("out")).unwrap().count(), 1);
     insta::assert_snapshot!(err, @r"
-    warning: `a�b` was not copied: its name is unsafe
-    warning: `bad�` was not copied: its name is unsafe
-    warning: `link` was not copied: it is a symbolic link
-    warning: `pipe` was not copied: it is not a regular file
+    warning: `a�b` was not copied: the name contains unsafe characters
+    warning: `bad�` was not copied: the name contains unsafe characters
+    warning: `link` was not copied: symbolic links are not copied
+    warning: `pipe` was not copied: only regular files are copied
     1 file copied to `out`
     ");
 }
 
 #[test]
-fn arguments_after_the_file_go_to_the_program_and_others_are_checked() {
+fn exec_passes_arguments_after_the_file_to_the_program_and_checks_the_others() {
     let home = home();
     home.write("args.py", "import sys; print(sys.argv[1:])");
     let passed = home.run(&["exec", "--quiet", "args.py", "--json", "--timeout", "x", "--", "-q"]);
@@ -151,12 +151,15 @@ fn arguments_after_the_file_go_to_the_program_and_others_are_checked() {
     };
     assert_eq!(refusal(&["--tiemout", "5", "args.py"]), "2 error: unknown option `--tiemout`");
     assert_eq!(refusal(&["."]), "2 error: `.` is a folder, not a code file");
-    // Checked before the program runs, so that its output files are not lost.
-    assert_eq!(refusal(&["--out", "args.py", "args.py"]), "2 error: `args.py` is not a folder");
+    // `--out` is checked before the program runs, so that the output files of the program are not lost.
+    assert_eq!(
+        refusal(&["--out", "args.py", "args.py"]),
+        "2 error: cannot write files: `args.py` is not a folder"
+    );
 }
 
 #[test]
-fn output_files_overwrite_nothing_and_keep_the_exit_code() {
+fn exec_output_files_overwrite_no_existing_file() {
     let home = home();
     let config = home.write("repo/.git/config", "[core]\n");
     let kept = home.write("repo/kept.txt", "mine");
@@ -177,8 +180,8 @@ sys.exit(6)
     assert_eq!(fs::read_to_string(kept).unwrap(), "mine");
     assert_eq!(fs::read_to_string(home.work().join("repo/new.txt")).unwrap(), "new");
     insta::assert_snapshot!(err, @r"
-    warning: `.git` was not copied: its name begins with a dot
-    warning: `closed` was not copied: `/workspace/closed`: Permission denied (os error 13)
+    warning: `.git` was not copied: the name begins with a dot
+    warning: `closed` was not copied: file operation on `/workspace/closed` failed: Permission denied (os error 13)
     warning: `many` was not copied: `/workspace/many` has more than 4000 entries
     warning: `file/inside` was not copied: the name already exists
     warning: `kept.txt` was not copied: the name already exists
@@ -187,7 +190,7 @@ sys.exit(6)
 }
 
 #[test]
-fn child_process_out_of_memory_does_not_stop_the_program() {
+fn exec_child_process_out_of_memory_does_not_stop_the_program() {
     let code = r"
 import subprocess, sys
 child = subprocess.run([sys.executable, '-c', 'data = []\nwhile True: data.append(bytearray(1 << 20))'])
@@ -199,7 +202,7 @@ print(child.returncode)
 }
 
 #[test]
-fn closed_output_pipe_ends_the_sandbox() {
+fn exec_ends_the_sandbox_when_its_output_pipe_is_closed() {
     let home = home();
     home.write("flood.py", "while True: print('x' * 1000)");
     let mut child = home.command(&["exec", "flood.py"]).spawn().unwrap();
@@ -208,7 +211,7 @@ fn closed_output_pipe_ends_the_sandbox() {
     assert_eq!(child.wait().unwrap().code(), Some(141));
     assert_eq!(registered_makers(&home), [] as [String; 0]);
 
-    // A reader that stops reading, but keeps the pipe open, does not block an interrupt.
+    // An interrupt ends the command even if the reader keeps the pipe open without reading.
     let mut child = home.command(&["exec", "flood.py"]).spawn().unwrap();
     let mut reader = BufReader::new(child.stdout.take().unwrap());
     reader.read_line(&mut line).unwrap();
@@ -219,7 +222,7 @@ fn closed_output_pipe_ends_the_sandbox() {
 }
 
 #[test]
-fn invalid_input_files_and_limits_exit_2() {
+fn exec_with_invalid_input_files_or_limits_exits_2() {
     let home = home();
     home.write("a/x", "");
     home.write("b/x", "");
@@ -238,13 +241,14 @@ fn invalid_input_files_and_limits_exit_2() {
     fs::write(home.work().join("large"), vec![0; 2 << 20]).unwrap();
     assert!(refused(&["--file", "large", "--disk", "1M"]).contains("allow more with `--disk`"));
     assert!(
-        refused(&["--memory", "64M", "--disk", "1G"]).contains("disk cannot be larger than memory")
+        refused(&["--memory", "64M", "--disk", "1G"])
+            .contains("the disk limit must not exceed the memory limit")
     );
     assert!(refused(&["--memory", "64"]).contains("`--memory` must be a size"));
 }
 
 #[test]
-fn json_output_contains_streams_limits_and_usage() {
+fn exec_json_output_contains_streams_limits_and_usage() {
     let code = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)";
     let CommandOutput { code, out, err } = exec(code, &["--json", "--memory", "64M"]);
     assert_eq!((code, err.as_str()), (3, ""));
@@ -260,7 +264,7 @@ fn json_output_contains_streams_limits_and_usage() {
 }
 
 #[test]
-fn output_is_streamed_while_the_program_runs() {
+fn exec_streams_output_while_the_program_runs() {
     let home = home();
     home.write("wait.py", "print('ready')\nprint('you said', input())");
     let mut child = home.command(&["exec", "wait.py"]).stdin(Stdio::piped()).spawn().unwrap();
@@ -276,7 +280,7 @@ fn output_is_streamed_while_the_program_runs() {
 }
 
 #[test]
-fn tracebacks_name_the_users_file() {
+fn exec_tracebacks_contain_the_name_of_the_users_file() {
     let home = home();
     home.write("charts/plot.py", "import traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    traceback.print_exc()\nnone()\n");
     let CommandOutput { code, err, .. } = home.run(&["exec", "charts/plot.py"]);
@@ -290,7 +294,7 @@ fn tracebacks_name_the_users_file() {
     assert!(home.run(&["exec", "wrong.py"]).err.contains("File \"wrong.py\", line 1"));
     home.write("greet.sh", "nonesuch\n");
     assert!(home.run(&["exec", "greet.sh"]).err.contains("greet.sh: line 1: nonesuch"));
-    // Code without a file name, or with control characters in it, keeps the path inside the sandbox.
+    // Tracebacks show the path inside the sandbox if the code has no file name, or one with control characters.
     let CommandOutput { err, .. } = home.run_with_input(&["exec", "-"], b"none()");
     assert!(err.contains("File \"/tmp/code.py\", line 1"), "{err}");
     home.write("a\u{1b}[31m\n.py", "none()");
@@ -299,7 +303,7 @@ fn tracebacks_name_the_users_file() {
 }
 
 #[test]
-fn options_after_the_file_are_passed_on_with_a_warning() {
+fn exec_passes_options_after_the_file_to_the_program_with_a_warning() {
     let home = home();
     home.write("show.py", "import sys\nprint(sys.argv[1:])");
     let warned = |args: &[&str]| {
@@ -309,7 +313,7 @@ fn options_after_the_file_are_passed_on_with_a_warning() {
     };
     let (out, err) = warned(&["exec", "show.py", "--out", "o", "--json"]);
     assert_eq!(out, "['--out', 'o', '--json']\n");
-    assert!(err.starts_with("warning: `--out` after `show.py` goes to the program"), "{err}");
+    assert!(err.starts_with("warning: `--out` after `show.py` is passed to the program"), "{err}");
     assert_eq!(err.lines().count(), 1, "{err}");
     let silent = |args: &[&str], expected: &str| {
         assert_eq!(warned(args), (expected.to_owned(), String::new()))
@@ -322,7 +326,7 @@ fn options_after_the_file_are_passed_on_with_a_warning() {
 }
 
 #[test]
-fn unknown_and_unavailable_isolation_are_refused() {
+fn exec_refuses_unknown_and_unavailable_isolation() {
     let CommandOutput { code, err, .. } = exec("pass", &["--isolation", "chroot"]);
     assert_eq!(code, 2);
     assert!(
@@ -356,14 +360,14 @@ fn untrusted_folder_can_lower_limits_but_not_choose_the_backend() {
 }
 
 #[test]
-fn more_cpus_than_the_machine_has_are_clamped_with_a_warning() {
+fn exec_clamps_cpus_to_those_of_the_machine_with_a_warning() {
     let home = home();
     let CommandOutput { code, out, err } =
         home.run_with_input(&["exec", "--cpus", "99", "--json", "-"], b"print(1)");
     assert_eq!(code, 0, "{err}");
     let processors = std::thread::available_parallelism().unwrap();
     let warning = format!(
-        "warning: `--cpus 99` is more than the {processors} CPUs of this machine: using {processors}"
+        "warning: `--cpus 99` exceeds the number of CPUs of this machine: using {processors}"
     );
     assert!(err.contains(&warning), "{err}");
     let shown: serde_json::Value = serde_json::from_str(&out).unwrap();
@@ -371,11 +375,11 @@ fn more_cpus_than_the_machine_has_are_clamped_with_a_warning() {
     let home = home.set("ASSIZE_SANDBOX_CPUS", "99");
     let CommandOutput { code, err, .. } = home.run_with_input(&["exec", "-"], b"print(1)");
     assert_eq!(code, 0, "{err}");
-    let warning = "warning: `sandbox.cpus = 99` (environment, ASSIZE_SANDBOX_CPUS) is more than";
+    let warning = "warning: `sandbox.cpus = 99` (environment, ASSIZE_SANDBOX_CPUS) exceeds";
     assert!(err.contains(warning), "{err}");
 }
 
-/// The missing interpreter is found before any model call.
+/// `assize run` detects the missing interpreter before any model call.
 #[test]
 fn run_without_python_exits_125_with_a_hint() {
     let home = Home::new().set("PATH", "/nonexistent");
@@ -386,17 +390,17 @@ fn run_without_python_exits_125_with_a_hint() {
     assert!(err.contains("`python3` is in PATH") && err.contains("sandbox.python"), "{err}");
 }
 
-/// Number of processes on this machine with `word` as an argument.
+/// Number of processes on this machine that have `word` as a command-line argument.
 pub(crate) fn processes_with(word: &str) -> usize {
     let named = fs::read_dir("/proc").unwrap().flatten().filter(|entry| {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        // A whole argument, so that a process with `word` inside a longer argument does not count.
+        // Compare whole arguments: a process with `word` inside a longer argument does not count.
         String::from_utf8_lossy(&line).split('\0').any(|argument| argument == word)
     });
     named.count()
 }
 
-/// Waits until `holds` returns true; panics after 30 s.
+/// Waits until `holds` returns true. Panics after 30 s with a message that contains `what`.
 pub(crate) fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
@@ -405,7 +409,7 @@ pub(crate) fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Cgroups of assize on this machine.
+/// Paths of the cgroups that assize processes have created on this machine.
 pub(crate) fn cgroups() -> Vec<String> {
     let mut find = std::process::Command::new("find");
     let found = find
@@ -416,7 +420,7 @@ pub(crate) fn cgroups() -> Vec<String> {
     String::from_utf8_lossy(&found).lines().map(str::to_owned).collect()
 }
 
-/// A program that starts `sleep` in a new session, for as many seconds as its argument says.
+/// Python program that starts `sleep` in a new session. Its argument is the number of seconds.
 pub(crate) const DAEMON: &str = r"
 import os, subprocess, sys, time
 subprocess.Popen(['sleep', sys.argv[1]], start_new_session=True)
@@ -424,7 +428,7 @@ print('up')
 time.sleep(1000)
 ";
 
-/// Names of the registry folders in a home: one for each process that creates sandboxes (a *maker*).
+/// Names of the folders in the sandbox registry of a `Home`. Each process that creates sandboxes (a *maker*) has one.
 pub(crate) fn registered_makers(home: &Home) -> Vec<String> {
     let folder = home.folder.path().join(".local/state/assize/sandboxes");
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -432,7 +436,8 @@ pub(crate) fn registered_makers(home: &Home) -> Vec<String> {
     names.filter(|name| name != "lock").collect()
 }
 
-/// Runs [`DAEMON`] and waits until its `sleep` has started. The returned seconds identify the process.
+/// Runs [`DAEMON`] with `assize exec` and waits until `sleep` has started. Returns the `assize` process and the
+/// argument of `sleep`, which identifies the `sleep` process.
 pub(crate) fn start_daemon(home: &Home, flags: &[&str]) -> (Child, String) {
     home.write("daemon.py", DAEMON);
     let seconds = format!("{}.25", fastrand::u32(100_000..1_000_000));
@@ -441,19 +446,19 @@ pub(crate) fn start_daemon(home: &Home, flags: &[&str]) -> (Child, String) {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "up\n");
-    wait_for("the daemon to start", || processes_with(&seconds) > 0);
+    wait_for("`sleep` to start in the sandbox", || processes_with(&seconds) > 0);
     (child, seconds)
 }
 
 #[test]
-fn killed_assize_leaves_no_process_cgroup_or_mount() {
+fn killed_exec_leaves_no_process_cgroup_or_mount() {
     let home = home();
     let (mut child, seconds) = start_daemon(&home, &[]);
     let maker = registered_makers(&home).pop().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    wait_for("its processes to end", || processes_with(&seconds) == 0);
-    wait_for("the removal of its cgroups", || {
+    wait_for("the processes of the sandbox to end", || processes_with(&seconds) == 0);
+    wait_for("the removal of the cgroups of the sandbox", || {
         !cgroups().iter().any(|group| group.contains(&maker))
     });
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -463,9 +468,9 @@ fn killed_assize_leaves_no_process_cgroup_or_mount() {
     assert_eq!(registered_makers(&home), [] as [String; 0]);
 }
 
-/// The kernel may kill the keeper, the parent process of the jail, when the host runs out of memory.
+/// When the host runs out of memory, the kernel may kill the keeper, which is the supervisor process of the jail.
 #[test]
-fn killed_keeper_ends_the_jail_and_exits_125() {
+fn exec_exits_125_and_ends_the_jail_when_the_keeper_is_killed() {
     let home = home();
     let (child, seconds) = start_daemon(&home, &[]);
     let maker = registered_makers(&home).pop().unwrap();
@@ -483,7 +488,7 @@ fn killed_keeper_ends_the_jail_and_exits_125() {
 }
 
 #[test]
-fn interrupt_ends_the_sandbox() {
+fn interrupted_exec_ends_the_sandbox() {
     let home = home();
     let (mut child, seconds) = start_daemon(&home, &[]);
     let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
@@ -495,7 +500,7 @@ fn interrupt_ends_the_sandbox() {
 
 /// `exec` uses the same list of allowed packages and the same layers as `run`.
 #[test]
-fn packages_are_added_from_the_allowed_list() {
+fn exec_adds_allowed_packages_and_refuses_others() {
     let home = home();
     let wheels = home.folder.path().join("wheels");
     std::fs::create_dir(&wheels).unwrap();
@@ -520,7 +525,7 @@ with zipfile.ZipFile(sys.argv[1] + '/assizesix-1.0-py3-none-any.whl', 'w') as wh
     );
     let CommandOutput { code, out, err } = home.run(&["exec", "--packages", "assizesix", "six.py"]);
     assert_eq!((code, out.as_str()), (0, "6 True\n"), "{err}");
-    // Without `--packages` the module is missing.
+    // Without `--packages`, the program cannot import the module.
     assert_eq!(home.run(&["exec", "six.py"]).code, 1);
     let refused = home.run(&["exec", "--packages", "assizesix,requests", "six.py"]);
     assert_eq!(refused.code, 2, "{}", refused.err);
@@ -531,5 +536,9 @@ with zipfile.ZipFile(sys.argv[1] + '/assizesix-1.0-py3-none-any.whl', 'w') as wh
     );
     home.write("six.sh", "true");
     let other = home.run(&["exec", "--packages", "assizesix", "six.sh"]);
-    assert!(other.code == 2 && other.err.contains("`--packages` is for Python"), "{}", other.err);
+    assert!(
+        other.code == 2 && other.err.contains("`--packages` works only with Python"),
+        "{}",
+        other.err
+    );
 }

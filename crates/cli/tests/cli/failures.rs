@@ -1,6 +1,5 @@
-//! Calls that fail after all retries, from the built binary: one test for each rule of
-//! `docs/explanation/durability.md` that a user
-//! of the command line sees.
+//! Tests of model calls that fail after all retries, with the built binary. Each test covers one rule of
+//! `docs/explanation/durability.md` that users of the command line see.
 
 use std::fs;
 use std::sync::Arc;
@@ -18,10 +17,10 @@ fn rate_limited() -> FakeReply {
     FakeReply::Status(429, vec![("retry-after", "3600".to_owned())], "{}".to_owned())
 }
 
-/// One analyst proposes five moves. D2 of m1 is always rate-limited, and the scoring of m2 by D3 fails with server
-/// errors.
+/// One analyst proposes five moves. In the debate of move m1, all replies of decision maker D2 are rate-limited. In the
+/// debate of move m2, the scoring call of decision maker D3 fails with a server error.
 #[test]
-fn lasting_rate_limit_makes_a_move_partial_without_failing_the_run() {
+fn lasting_rate_limit_makes_a_move_partial_without_failing_the_consultation() {
     let fake = FakeProvider::answering(FakeKind::Anthropic, |_, request| {
         let text = request.body.to_string();
         let last = text.rfind("You are ").map_or(text.as_str(), |at| &text[at..]);
@@ -71,9 +70,10 @@ fn five_moves() -> FakeReply {
     FakeReply::text(serde_json::json!({"moves": (1..=5).map(one).collect::<Vec<_>>()}).to_string())
 }
 
-/// Every reply to the critic fails, so there is no verdict; resuming repeats only the failed calls.
+/// Every call that replies to the critic fails, so there is no verdict. Resuming the debate repeats only the failed
+/// calls.
 #[test]
-fn debate_without_a_completed_round_fails_and_is_resumed() {
+fn debate_without_a_completed_round_fails_and_can_be_resumed() {
     let full = Arc::new(AtomicBool::new(true));
     let is_full = full.clone();
     let fake = FakeProvider::answering(FakeKind::Anthropic, move |number, request| {
@@ -96,6 +96,6 @@ fn debate_without_a_completed_round_fails_and_is_resumed() {
     let CommandOutput { code, out, err } = home.run(&["debate", "--resume", &id_of(&run)]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("90 of 120") && !out.contains("PARTIAL"), "{out}");
-    // Only the opening was answered before; all other calls are made now.
+    // Only the opening was answered before the failure. The resumed debate makes all other calls.
     assert_eq!(fake.captured().len() - before, 13 - 1);
 }

@@ -1,4 +1,4 @@
-//! Files of programs: output and input files, sessions, and full disks.
+//! Tests of the files of programs: output and input files, files of sessions, and full disks.
 
 use std::fs;
 
@@ -19,13 +19,13 @@ fn last_run(home: &Home) -> String {
 }
 
 #[test]
-fn output_files_of_a_run_can_be_copied_later() {
+fn output_files_of_a_finished_run_can_be_copied() {
     let home = home();
     let CommandOutput { code, err, .. } = home.run(&["run", SINE]);
     let run = last_run(&home);
     assert_eq!(code, 0, "{err}");
     let hint = format!(
-        "the program left sine.svg (1,006 bytes); copy with `assize runs files {run} --out FOLDER`"
+        "the program created sine.svg (1,006 bytes); copy with `assize runs files {run} --out FOLDER`"
     );
     assert!(err.contains(&hint), "{err}");
     assert!(home.run(&["runs", "show", &run]).err.contains(&hint));
@@ -33,7 +33,7 @@ fn output_files_of_a_run_can_be_copied_later() {
     let copied = home.run(&["runs", "files", &run, "--out", "copied"]);
     assert_eq!((copied.code, copied.out.as_str()), (0, "        1,006  sine.svg\n"));
     assert!(fs::read_to_string(home.work().join("copied/sine.svg")).unwrap().starts_with("<svg"));
-    // An existing file is not overwritten; exit code 4 shows that it is not the new one.
+    // Existing files are not overwritten. Exit code 4 reports that the new file was not copied.
     let again = home.run(&["runs", "files", &run, "--out", "copied"]);
     assert_eq!(again.code, 4, "{}", again.err);
     fs::write(home.work().join("copied/sine.svg"), "old").unwrap();
@@ -84,11 +84,11 @@ fn out_folder_below_the_current_folder_must_not_go_through_a_symlink() {
     }
 }
 
-/// Program that prints its input file.
+/// Python program that prints its input file `data.txt`.
 const SHOW: &str = "print(open('data.txt').read(), end='')";
 
 #[test]
-fn input_file_refuses_a_symlink_that_leads_out_of_the_current_folder() {
+fn input_file_behind_a_symlink_out_of_the_current_folder_is_refused() {
     let home = home();
     home.write("show.py", SHOW);
     home.write("real.txt", "mine");
@@ -108,7 +108,8 @@ fn input_file_refuses_a_symlink_that_leads_out_of_the_current_folder() {
             assert!(err.contains("a symlink leads out of the current folder"), "{err}");
         }
     }
-    // Allowed: a link to a file in the current folder, an absolute path, and a path outside of the folder.
+    // These paths are allowed: a symlink to a file in the current folder, an absolute path, and a path that leaves the
+    // current folder without a symlink.
     let absolute = home.work().join("data.txt").display().to_string();
     for (file, content) in [
         ("inner.txt=data.txt", "mine"),
@@ -121,7 +122,7 @@ fn input_file_refuses_a_symlink_that_leads_out_of_the_current_folder() {
 }
 
 #[test]
-fn input_file_swapped_for_a_symlink_is_refused_or_read_whole() {
+fn input_file_swapped_for_a_symlink_does_not_expose_the_link_target() {
     let home = home();
     home.write("show.py", SHOW);
     home.write("data.txt", "mine");
@@ -139,7 +140,7 @@ fn input_file_swapped_for_a_symlink_is_refused_or_read_whole() {
         });
         let ran: Vec<CommandOutput> =
             (0..8).map(|_| home.run(&["exec", "--file", "data.txt", "show.py"])).collect();
-        // Stop the other thread before the assertions: if one fails, the scope would wait for it forever.
+        // Stop the other thread before the assertions. Otherwise the scope would wait forever if an assertion fails.
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         for CommandOutput { code, out, err } in ran {
             assert!([(0, "mine"), (2, "")].contains(&(code, out.as_str())), "{code} {out}{err}");
@@ -148,7 +149,7 @@ fn input_file_swapped_for_a_symlink_is_refused_or_read_whole() {
 }
 
 #[test]
-fn export_encodes_binary_files_as_base64() {
+fn runs_export_encodes_binary_files_as_base64() {
     let answers = [program("open('x.bin', 'wb').write(bytes([0, 255])); print('é')")];
     let fake = FakeProvider::scripted(
         FakeKind::Anthropic,
@@ -184,18 +185,19 @@ fn sessions_are_listed_shown_and_removed() {
     let missing = home.run(&["sessions", "rm", "notes", "ntoes"]);
     assert_eq!(missing.code, 2);
     assert!(missing.err.contains("there is no session `ntoes`"), "{}", missing.err);
-    // The files of a session must fit into the sandbox.
+    // A run is refused if the files of its session do not fit on the disk of the sandbox.
     let files = home.folder.path().join(".local/state/assize/sessions/notes/files");
     fs::write(files.join("big"), vec![0; 3 << 20]).unwrap();
     let large = home.run(&["run", "x", "--session", "notes", "--disk", "2M"]);
     assert_eq!(large.code, 2, "{}", large.err);
-    assert!(large.err.contains("take more room than the 2 MB"), "{}", large.err);
+    assert!(large.err.contains("exceed the sandbox's disk limit of 2 MB"), "{}", large.err);
     assert!(large.err.contains("`--disk`"), "{}", large.err);
     assert_eq!(home.run(&["sessions", "rm", "notes"]).out, "removed notes\n");
     assert!(home.run(&["sessions", "list"]).err.contains("no sessions"));
 }
 
-/// Fills the output folder, the sessions, the store and the package cache in turn.
+/// One after the other, these folders are on a full disk: the output folder, the folder of the sessions, the folder of
+/// the store, and the package cache.
 #[test]
 fn run_resumes_after_a_full_disk_without_repeating_calls() {
     let writes = program("open('big', 'wb').write(b'x' * 300000); print('written')");
@@ -222,20 +224,20 @@ small() { mkdir -p \"$1\" && mount -t tmpfs -o size=64k tmpfs \"$1\"; }
 large() { mount -o remount,size=8m \"$1\"; }
 tries() { code=0; \"$@\" || code=$?; echo \"exit code $code\"; }
 python3 wheel.py
-# Output folder.
+# The output folder is full.
 small out
 tries assize run x --quiet --out out
 ls out
 large out
 assize runs files \"$(last)\" --out out
-# Folder of the sessions.
+# The folder of the sessions is full.
 small ../.local/state/assize/sessions
 tries assize run x --quiet --session notes
 ls ../.local/state/assize/sessions/notes/files
 large ../.local/state/assize/sessions
 assize runs resume \"$(last)\" --quiet
 ls ../.local/state/assize/sessions/notes/files
-# Store.
+# The file system of the store is full.
 export ASSIZE_STORE_PATH=disk/store.db
 small disk
 mount -o remount,size=220k disk
@@ -243,7 +245,7 @@ tries assize run x --quiet
 large disk
 assize runs resume \"$(last)\" --quiet
 unset ASSIZE_STORE_PATH
-# Package cache.
+# The package cache is full.
 small ../.cache/assize/packages
 tries assize run x --quiet
 large ../.cache/assize/packages

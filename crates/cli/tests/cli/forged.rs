@@ -1,4 +1,4 @@
-//! Changes that forge the result of the project's own tests, in a real sandbox with real test runners.
+//! Tests of the gate with drafts that forge the result of a project's tests, in real sandboxes with real test runners.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::Home;
 use crate::drafts::{StdioMcpClient, project};
 
-/// A project with a small module, its tests, and a contract that runs them to verify changes.
+/// Creates a project for a test runner: a small module, tests of the module, and a task contract that runs the tests to
+/// verify drafts.
 fn with_tests(runner: &str) -> Home {
     let path = "/usr/local/bin:/usr/bin:/bin";
     let home = project().set("PATH", path).set("ASSIZE_DRAFT_MAX_DELETION", "1");
@@ -32,17 +33,17 @@ fn toolchain() -> String {
     String::from_utf8(printed.stdout).unwrap().trim().to_owned()
 }
 
-/// Returns `installed`; panics if it is false although `ASSIZE_TEST_REQUIRE` names the registry.
+/// Returns `installed`. Panics if `installed` is false and `ASSIZE_TEST_REQUIRE` names `registry`.
 fn required(registry: &str, installed: bool) -> bool {
     let required = std::env::var("ASSIZE_TEST_REQUIRE").unwrap_or_default();
     assert!(
         installed || !required.contains(registry),
-        "packages of {registry} cannot be installed"
+        "`ASSIZE_TEST_REQUIRE` names {registry}, but its packages cannot be installed"
     );
     installed
 }
 
-/// Installs pytest into a virtual environment of the project; `false` if no registry is reachable.
+/// Installs pytest into a virtual environment of the project. Returns `false` if no package registry is reachable.
 fn install_pytest(home: &Home) -> bool {
     let venv = home.work().join(".venv");
     let made = Command::new("/usr/bin/python3").args(["-m", "venv"]).arg(&venv).status().unwrap();
@@ -52,7 +53,7 @@ fn install_pytest(home: &Home) -> bool {
     required("pypi", installed.success())
 }
 
-/// Installs a Node.js package into the project's `node_modules`; `false` if no registry is reachable.
+/// Installs a Node.js package into the project's `node_modules`. Returns `false` if no package registry is reachable.
 fn install_node_package(home: &Home, package: &str) -> bool {
     let cached = Path::new(env!("CARGO_TARGET_TMPDIR")).join(package);
     if !cached.exists() {
@@ -63,7 +64,7 @@ fn install_node_package(home: &Home, package: &str) -> bool {
         if !required("npm", installed) {
             return false;
         }
-        // Another process may have created the folder first.
+        // The rename fails if another test process has created the folder in the meantime.
         let _ = std::fs::rename(new.path(), &cached);
     }
     let copied = Command::new("cp")
@@ -89,13 +90,13 @@ fn submit_forgeries(runner: &str, home: &Home) {
         while submitted["verdict"] == "pending" {
             submitted = client.submit_again(case.path, &task);
         }
-        // The corpus marks known gaps of the gate as `missed`: the gate accepts them.
+        // The corpus marks forgeries that the gate is known to accept as `missed`.
         let verdict = if case.verdict == "missed" { "accepted" } else { case.verdict };
         assert_eq!(submitted["verdict"], verdict, "{runner}: {title}: {submitted}");
         let evidence = submitted["verified"]["evidence"].as_str().unwrap();
         match verdict {
             "accepted" => {
-                assert!(evidence.contains("code and tests shared a process"), "{evidence}");
+                assert!(evidence.contains("code and tests ran in the same process"), "{evidence}");
                 std::fs::write(home.work().join(case.path), original).unwrap();
             }
             "escalated" => {
@@ -110,7 +111,7 @@ fn submit_forgeries(runner: &str, home: &Home) {
 }
 
 impl StdioMcpClient {
-    /// Submits the same draft again, which waits for the pending decision.
+    /// Submits the same draft again, and waits for the decision that was still pending.
     fn submit_again(&mut self, path: &str, task: &str) -> Value {
         let name = path.rsplit('/').next().unwrap();
         let draft = format!("_handoff/drafts/{name}.{task}.draft");
@@ -167,7 +168,7 @@ fn forged_go_test_results_escalate() {
 }
 
 #[test]
-fn unknown_test_command_is_judged_by_its_exit_code_alone() {
+fn gate_checks_only_the_exit_code_of_an_unknown_test_command() {
     let home = with_tests("unittest");
     let contract = r#"{"version": 1, "verify": {"command": "python3 -m unittest discover -s tests -t . && true"}}"#;
     home.write("_handoff/TASK_CONTRACT.json", contract);

@@ -1,6 +1,7 @@
-//! Debates whose process is killed: finished calls are never repeated, and calls in flight count as spent.
+//! Tests that kill the process of a debate: answered model calls are never repeated, and calls in flight count as
+//! spent.
 
-#![expect(clippy::print_stderr, reason = "the test prints its figures")]
+#![expect(clippy::print_stderr, reason = "the test prints its measurements")]
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::process::Stdio;
@@ -13,7 +14,7 @@ use crate::debate::{answer, home, id_of, only_run};
 use crate::serve::TestServer;
 use crate::{CommandOutput, Home};
 
-/// Numbers of the answers in the journal of a run.
+/// Numbers of the fake answers that are recorded in the journal of a run.
 fn recorded(home: &Home, id: &str) -> BTreeSet<usize> {
     let CommandOutput { code, out, err } = home.run(&["runs", "export", id]);
     assert_eq!(code, 0, "{err}");
@@ -28,7 +29,7 @@ fn recorded(home: &Home, id: &str) -> BTreeSet<usize> {
         .collect()
 }
 
-/// Last record of a run about lost calls: those in flight when an earlier process was killed.
+/// Last journal record of a run about lost calls, which were in flight when an earlier process was killed.
 fn lost(home: &Home, id: &str) -> Option<Value> {
     let CommandOutput { code, out, err } = home.run(&["runs", "export", id]);
     assert_eq!(code, 0, "{err}");
@@ -43,7 +44,7 @@ fn runs(home: &Home) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn debate_killed_at_random_moments_repeats_no_finished_call() {
+fn debate_killed_at_random_moments_repeats_no_answered_call() {
     let kills: usize =
         std::env::var("ASSIZE_TEST_KILLS").map_or(20, |count| count.parse().unwrap());
     let mut dice = fastrand::Rng::with_seed(0x5eed);
@@ -52,7 +53,7 @@ fn debate_killed_at_random_moments_repeats_no_finished_call() {
     while killed < kills {
         let fake = FakeProvider::answering(FakeKind::Anthropic, answer);
         let home = home(&fake);
-        // Measure how long an undisturbed debate takes on this machine, in a separate store.
+        // Measure the duration of a debate without kills on this machine, in a separate store.
         let elsewhere = home.work().join("elsewhere.db");
         let mut undisturbed = home.command(&["debate", "MOVE.md", "--quiet"]);
         undisturbed.env("ASSIZE_STORE_PATH", &elsewhere);
@@ -75,7 +76,7 @@ fn debate_killed_at_random_moments_repeats_no_finished_call() {
             let moment = whole.mul_f64(dice.f64());
             if killed < kills {
                 std::thread::sleep(moment.max(Duration::from_micros(100)));
-                // The process may have exited by then.
+                // The process may already have exited, which is no error.
                 child.kill().unwrap();
             }
             let output = child.wait_with_output().unwrap();
@@ -88,10 +89,13 @@ fn debate_killed_at_random_moments_repeats_no_finished_call() {
                 break;
             }
             let err = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.code().is_none(), "not killed but failed: {err}");
+            assert!(
+                output.status.code().is_none(),
+                "the process failed before it was killed: {err}"
+            );
             killed += 1;
             if let Some(run) = runs(&home).first() {
-                // The kill came after the verdict was stored and before it was printed.
+                // The process was killed after it stored its verdict and before it printed the verdict.
                 if run["status"] == "done" {
                     break;
                 }
@@ -102,14 +106,14 @@ fn debate_killed_at_random_moments_repeats_no_finished_call() {
         }
         let run = &runs(&home)[0];
         assert_eq!((&run["status"], &run["result"]["total_score"]), (&"done".into(), &90.into()));
-        // Only calls in flight when the process died were made twice.
+        // The only requests that were sent twice are those that were in flight when the process was killed.
         let mut calls: HashMap<String, usize> = HashMap::new();
         for request in &fake.captured()[offset..] {
             *calls.entry(request.body.to_string()).or_default() += 1;
         }
         let again = calls.values().map(|count| count - 1).sum::<usize>();
         in_flight += again;
-        // No event is duplicated, either.
+        // No event is stored twice.
         let CommandOutput { out, .. } =
             home.run(&["runs", "show", &id_of(run), "--events", "--json"]);
         let shown: serde_json::Value = serde_json::from_str(&out).unwrap();
@@ -125,7 +129,10 @@ fn debate_killed_at_random_moments_repeats_no_finished_call() {
         assert_eq!((events.len(), different.len()), (60, 60));
         // A call that was recorded but did not reach the provider before the kill counts as lost, too.
         let lost = lost(&home, &id_of(run)).map_or(0, |lost| lost["calls"].as_u64().unwrap());
-        assert!(lost as usize >= again, "{lost} {again} {losses:?}");
+        assert!(
+            lost as usize >= again,
+            "{again} repeated calls, but only {lost} lost calls: {losses:?}"
+        );
         counted_as_lost += lost;
     }
     eprintln!(
@@ -135,7 +142,7 @@ fn debate_killed_at_random_moments_repeats_no_finished_call() {
     assert_eq!(finished_again, 0);
 }
 
-/// A provider that never answers its first request.
+/// Creates a fake provider that never answers its first request.
 fn hanging_at_first() -> FakeProvider {
     FakeProvider::answering(FakeKind::Anthropic, |number, request| match number {
         0 => FakeReply::Hang,
@@ -143,7 +150,7 @@ fn hanging_at_first() -> FakeProvider {
     })
 }
 
-/// Starts a debate and kills it during its first call; returns the id of the run.
+/// Starts a debate, kills its process during the first model call, and returns the id of the run.
 fn kill_at_the_first_call(fake: &FakeProvider, home: &Home, more: &[&str]) -> String {
     let mut debate = home.command(&[&["debate", "MOVE.md", "--quiet"], more].concat());
     let mut child = debate.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -154,7 +161,7 @@ fn kill_at_the_first_call(fake: &FakeProvider, home: &Home, more: &[&str]) -> St
 }
 
 #[test]
-fn killed_run_counts_its_call_in_flight_against_its_budget() {
+fn budget_of_a_killed_debate_includes_its_call_in_flight() {
     let fake = hanging_at_first();
     let home = home(&fake);
     let run = kill_at_the_first_call(&fake, &home, &[]);
@@ -162,15 +169,15 @@ fn killed_run_counts_its_call_in_flight_against_its_budget() {
     let worst = lost(&home, &run).unwrap();
     let tokens = worst["tokens"].as_u64().unwrap();
     assert!(worst["calls"] == 1 && tokens > 4096 && worst["cost"].as_u64() > Some(0), "{worst}");
-    // A budget for that one call is used up after the kill.
+    // If the budget allows only this one call, it is used up after the kill.
     let fake = hanging_at_first();
     let home = crate::debate::home(&fake);
     let run = kill_at_the_first_call(&fake, &home, &["--max-tokens", &tokens.to_string()]);
     let CommandOutput { code, err, .. } = home.run(&["debate", "--resume", &run]);
     assert_eq!((code, fake.captured().len()), (5, 1), "{err}");
     let grouped = format!("{},{:03}", tokens / 1000, tokens % 1000);
-    assert!(err.contains(&format!("spent on this run before: {grouped} tokens, ")), "{err}");
-    // With a larger budget the run resumes, and the call still counts as lost, once.
+    assert!(err.contains(&format!("spent before this command: {grouped} tokens, ")), "{err}");
+    // With a larger budget the run can be resumed, and the lost call still counts once.
     let resumed = home.run(&["debate", "--resume", &run, "--max-tokens", "9999999", "--quiet"]);
     assert_eq!(resumed.code, 0, "{}", resumed.err);
     assert_eq!(lost(&home, &run), Some(worst));

@@ -40,18 +40,19 @@ use std::process::{Command, Output, Stdio};
 
 use assize_testkit::{FakeKind, FakeProvider};
 
-/// Folder of the project.
+/// Root folder of the project's source tree.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Temporary home and working folder for one test, without the variables of the real environment.
+/// Temporary home folder of one test, with a working folder in it. Commands see only the environment variables in
+/// `variables`, not those of the test process.
 struct Home {
     folder: tempfile::TempDir,
     variables: Vec<(String, String)>,
 }
 
-/// Exit code and output of one run of the binary.
+/// Exit code and output of one execution of the binary.
 struct CommandOutput {
     code: i32,
     out: String,
@@ -62,7 +63,7 @@ impl Home {
     fn new() -> Home {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("work")).unwrap();
-        // An address that refuses connections, so that no real Ollama is found.
+        // This address refuses connections, so that commands find no real Ollama server.
         Home { folder, variables: vec![] }.set("OLLAMA_HOST", "127.0.0.1:9")
     }
 
@@ -72,7 +73,7 @@ impl Home {
         self
     }
 
-    /// A home that is configured to use `fake` as its provider.
+    /// Creates a `Home` whose environment variables select the fake provider `fake`.
     fn with(kind: FakeKind, fake: &FakeProvider) -> Home {
         let (key, url) = match kind {
             FakeKind::Anthropic => ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
@@ -115,13 +116,13 @@ impl Home {
 
     fn run_with_input(&self, args: &[&str], input: &[u8]) -> CommandOutput {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
-        // A command that does not read all of its input closes the pipe.
+        // The write fails if the command exits without reading all of its input. That is not an error.
         let _ = child.stdin.take().unwrap().write_all(input);
         ran(child.wait_with_output().unwrap(), self.folder.path())
     }
 }
 
-/// Exit code and output of a finished process, with the path of the home replaced by `~`.
+/// Exit code and output of a finished process, with the path of the home folder replaced by `~`.
 fn ran(output: Output, home: &Path) -> CommandOutput {
     let text = |bytes: Vec<u8>| {
         String::from_utf8(bytes).unwrap().replace(&home.display().to_string(), "~")

@@ -1,15 +1,15 @@
-//! `assize mcp` over standard input and output: errors, declared capabilities and request ids.
+//! Tests of `assize mcp` over standard input and output: errors, declared capabilities and request ids.
 
 use serde_json::{Value, json};
 
 use crate::drafts::{StdioMcpClient, project};
 use crate::exec;
 
-/// Arguments that select each of the two tool sets.
+/// Arguments of `assize mcp` for its two tool sets: the draft tools and the code tools.
 const TOOL_SETS: [&[&str]; 2] = [&["--workspace", "."], &["--tools", "code"]];
 
 #[test]
-fn unknown_tool_is_an_invalid_params_error() {
+fn mcp_call_of_an_unknown_tool_returns_invalid_params() {
     let home = project();
     for (tools, known) in TOOL_SETS.into_iter().zip(["ollama_submit_draft", "run_code"]) {
         let mut client = StdioMcpClient::with(&home, tools);
@@ -22,7 +22,7 @@ fn unknown_tool_is_an_invalid_params_error() {
 }
 
 #[test]
-fn undeclared_methods_return_method_not_found() {
+fn mcp_methods_of_undeclared_capabilities_return_method_not_found() {
     let home = project();
     let reference = json!({"type": "ref/prompt", "name": "x"});
     let argument = json!({"name": "x", "value": "y"});
@@ -47,7 +47,7 @@ fn undeclared_methods_return_method_not_found() {
 }
 
 #[test]
-fn only_submit_draft_is_annotated_as_destructive() {
+fn only_the_mcp_tool_submit_draft_is_annotated_as_destructive() {
     let home = project();
     let mut destructive = Vec::new();
     for tools in TOOL_SETS {
@@ -66,7 +66,7 @@ fn only_submit_draft_is_annotated_as_destructive() {
     assert_eq!(destructive, [Value::from("ollama_submit_draft")]);
 }
 
-/// A request that runs a Python program.
+/// JSON-RPC request that runs a Python program, with a time limit of 2 s.
 fn run_code(id: &Value, code: &str) -> String {
     let arguments = json!({"code": code, "timeout_seconds": 2});
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
@@ -74,10 +74,10 @@ fn run_code(id: &Value, code: &str) -> String {
     .to_string()
 }
 
-/// A program that runs until it is killed.
+/// Python program that prints a line and then runs until it is killed.
 const ENDLESS: &str = "import signal\nprint('first', flush=True)\nsignal.pause()";
 
-/// Asserts that a request was refused because its id is in flight.
+/// Asserts that the server refused a request because another request with the same id is in flight.
 fn assert_refused(answer: &Value, id: &Value) {
     assert_eq!((&answer["id"], &answer["error"]["code"]), (id, &json!(-32600)), "{answer}");
     let message = answer["error"]["message"].as_str().unwrap();
@@ -85,7 +85,7 @@ fn assert_refused(answer: &Value, id: &Value) {
 }
 
 #[test]
-fn reused_id_of_a_request_in_flight_is_an_invalid_request_error() {
+fn mcp_request_with_the_id_of_a_request_in_flight_is_refused() {
     let home = exec::home();
     let mut client = StdioMcpClient::with(&home, &["--tools", "code"]);
     for id in [json!(7), json!("seven")] {
@@ -107,7 +107,7 @@ fn reused_id_of_a_request_in_flight_is_an_invalid_request_error() {
 }
 
 #[test]
-fn reused_id_of_a_cancelled_request_is_an_invalid_request_error() {
+fn mcp_request_with_the_id_of_a_cancelled_request_is_refused() {
     let home = exec::home();
     let mut client = StdioMcpClient::with(&home, &["--tools", "code"]);
     let id = json!(7);
@@ -125,7 +125,7 @@ fn reused_id_of_a_cancelled_request_is_an_invalid_request_error() {
 }
 
 #[test]
-fn symlinked_workspace_accepts_its_paths_and_refuses_urls_and_git_files() {
+fn draft_request_in_a_symlinked_workspace_accepts_paths_and_refuses_urls_and_git_files() {
     let home = project();
     home.write(".git/config", "[core]\n");
     let link = home.folder.path().join("link");

@@ -1,4 +1,4 @@
-//! MicroVMs from the built binary: code, debates, images and cleanup.
+//! Tests of microVMs with the built binary: code, debates, images and cleanup.
 
 use std::fs;
 use std::io::BufRead;
@@ -17,7 +17,7 @@ fn image_cache() -> PathBuf {
     assize_testkit::cache_folder().join("microvm")
 }
 
-/// A home with the shared microVM image, if microVMs can be created on this machine.
+/// Creates a `Home` with the shared microVM image. Returns `None` if microVMs are unavailable on this machine.
 pub(crate) fn with_microvms() -> Option<Home> {
     let home = home();
     let cache = home.folder.path().join(".cache/assize");
@@ -43,10 +43,10 @@ fn exec_in_a_microvm_reports_output_and_limits_like_other_backends() {
     assert!(report["stderr"].as_str().unwrap().contains("File \"plot.py\", line 2"), "{report}");
     let stdout = report["stdout"].as_str().unwrap();
     assert!(stdout.starts_with("a given "), "{stdout}");
-    // The microVM does not run the host's kernel.
+    // The kernel of the microVM is not the kernel of the host.
     let ours = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     assert!(!stdout.contains(ours.trim()), "{stdout}");
-    // The report says whether KVM or emulation runs the microVM.
+    // The report contains how the microVM runs: with KVM or with emulation.
     let why = report["why"].as_str().unwrap();
     assert!(why.starts_with("requested: microvm; using "), "{why}");
     assert!(home.work().join("out/left").exists());
@@ -123,7 +123,7 @@ fn doctor_reports_how_microvms_run() {
 
 #[test]
 fn image_build_reports_missing_tools_and_invalid_files() {
-    // An empty PATH, so that none of Debian's tools are found.
+    // `PATH` contains no programs, so the tools that build an image are missing.
     let tools = tempfile::tempdir().unwrap();
     let home = home().set("PATH", tools.path().display().to_string());
     home.write("root.tar", "");
@@ -162,7 +162,7 @@ fn image_build_reports_missing_tools_and_invalid_files() {
     }
     let unbuilt = home.run_with_input(&["exec", "--isolation", "microvm", "-"], b"pass");
     assert_eq!(unbuilt.code, 125);
-    assert!(unbuilt.err.contains("its image is not built"), "{}", unbuilt.err);
+    assert!(unbuilt.err.contains("the microVM image is not built"), "{}", unbuilt.err);
     assert!(unbuilt.err.contains("assize image build microvm"), "{}", unbuilt.err);
 }
 
@@ -176,15 +176,15 @@ fn microvm_image_is_listed_and_removed() {
     let CommandOutput { code, out, err } = home.run(&["image", "ls"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("microvm") && out.contains("← used"), "{out}");
-    assert!(err.contains("cannot list the images of containers"), "{err}");
-    // Only the first start reports that it creates a snapshot, which takes a while.
+    assert!(err.contains("cannot list container images"), "{err}");
+    // Only the first command reports that it creates the snapshot of a microVM, which takes a while.
     let exec = ["exec", "--isolation", "microvm", "--cpus", "1", "-"];
     let firsts = [(); 2].map(|()| home.run_with_input(&exec, b"pass").err);
     let created = firsts.each_ref().map(|err| err.contains("creating the snapshot of a microVM"));
     assert_eq!(created, [true, false], "{firsts:?}");
     assert_eq!(home.run(&["image", "rm", "microvm"]).code, 0);
     assert!(!cache.exists() && image_cache().join("image/kernel").exists());
-    // Without QEMU, the error says how to install it.
+    // Without QEMU, the error message contains the command that installs QEMU.
     let tools = tempfile::tempdir().unwrap();
     let without = real.set("PATH", tools.path().display().to_string());
     let CommandOutput { code, err, .. } =
@@ -194,7 +194,7 @@ fn microvm_image_is_listed_and_removed() {
 }
 
 #[test]
-fn killed_assize_leaves_no_emulator_process() {
+fn killed_exec_in_a_microvm_leaves_no_emulator_process() {
     let Some(home) = with_microvms() else { return };
     home.write("code.py", "print('up', flush=True)\nimport time\ntime.sleep(1000)");
     let mut child = home
@@ -212,12 +212,15 @@ fn killed_assize_leaves_no_emulator_process() {
     child.wait().unwrap();
     let latest = Instant::now() + Duration::from_secs(20);
     while theirs.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists()) {
-        assert!(Instant::now() < latest, "an emulator is still running");
+        assert!(
+            Instant::now() < latest,
+            "an emulator process still runs after its parent was killed"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// Child processes of all threads of a process.
+/// Ids of the child processes of a process.
 fn children(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = threads.filter_map(|one| fs::read_to_string(one.path().join("children")).ok());

@@ -1,5 +1,5 @@
-//! Draft tools that are switched off: text mode still proposes patches, and the user decides on each. Also conflicts
-//! and cleanup of drafts.
+//! Tests of `assize work` while the draft tools are switched off: text mode still proposes patches, and the user
+//! decides on each patch. Also tests of conflicts and of the cleanup of drafts.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::drafts::{StdioMcpClient, WATCHDOG, project};
 const TASK: &str = "Add --version flag to watchdog.py";
 
 #[test]
-fn text_mode_proposes_a_patch_while_the_tools_are_off() {
+fn work_in_text_mode_proposes_a_patch_while_the_draft_tools_are_off() {
     let home = project();
     home.run(&["drafts", "off"]);
     let ran = home.run(&["work", TASK, "--mode", "text", "--json"]);
@@ -28,28 +28,30 @@ fn text_mode_proposes_a_patch_while_the_tools_are_off() {
     assert_eq!(copied.code, 0, "{}", copied.err);
     assert_eq!(home.text("copied/proposed.patch"), patch);
 
-    // Switching the tools on applies nothing. Accepting does, even while they are off.
+    // Switching the draft tools on does not apply the patch. Accepting the submission applies the patch, even while
+    // the draft tools are off.
     let number =
         worked["submissions"].as_array().unwrap().last().unwrap()["submission"].to_string();
     let on = home.run(&["drafts", "on"]);
-    assert!(on.err.contains("1 submissions still wait for your decision"), "{}", on.err);
+    assert!(on.err.contains("1 submission waits for your decision"), "{}", on.err);
     assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
     home.run(&["drafts", "off"]);
     let accepted = home.run(&["gate", "accept", &number]);
     assert_eq!(accepted.out, format!("accepted {number}: src/watchdog.py\n"), "{}", accepted.err);
     assert!(home.text("src/watchdog.py").contains("--version"));
-    assert!(home.run(&["audit", "verify"]).out.starts_with("intact"));
+    assert!(home.run(&["audit", "verify"]).out.starts_with("the audit log is intact"));
 }
 
 #[test]
-fn work_with_the_tools_off_refuses_tools_mode_and_escalates_in_auto_mode() {
+fn work_with_the_draft_tools_off_refuses_tools_mode_and_escalates_in_auto_mode() {
     let home = project();
     home.run(&["drafts", "off"]);
     let refused = home.run(&["work", TASK]);
     assert_eq!(refused.code, 2, "{}", refused.err);
     assert!(refused.err.contains("the draft tools are off in this workspace"), "{}", refused.err);
     assert!(refused.err.contains("`--mode text`"), "{}", refused.err);
-    // Auto mode uses text mode, and escalates even with `--review never`.
+    // While the draft tools are off, auto mode uses text mode, and the gate escalates the change even with `--review
+    // never`.
     let ran = home.run(&["work", TASK, "--mode", "auto", "--review", "never"]);
     assert_eq!(ran.code, 6, "{} {}", ran.out, ran.err);
     assert!(ran.out.contains("[off]") && ran.out.contains("+VERSION = \"1.0.0\""), "{}", ran.out);
@@ -57,7 +59,7 @@ fn work_with_the_tools_off_refuses_tools_mode_and_escalates_in_auto_mode() {
 }
 
 #[test]
-fn file_changed_since_the_model_saw_it_is_a_conflict() {
+fn work_on_a_file_changed_since_the_model_read_it_is_a_conflict() {
     use assize_testkit::{FakeKind, FakeProvider, FakeReply};
     let folder = std::sync::Arc::new(std::sync::OnceLock::<std::path::PathBuf>::new());
     let seen = folder.clone();
@@ -78,7 +80,7 @@ fn file_changed_since_the_model_saw_it_is_a_conflict() {
 }
 
 #[test]
-fn file_created_or_deleted_since_the_model_saw_it_is_a_conflict() {
+fn work_on_a_file_created_or_deleted_since_the_model_read_it_is_a_conflict() {
     use assize_testkit::{FakeKind, FakeProvider, FakeReply};
     let folder = std::sync::Arc::new(std::sync::OnceLock::<std::path::PathBuf>::new());
     let seen = folder.clone();
@@ -108,7 +110,7 @@ fn file_created_or_deleted_since_the_model_saw_it_is_a_conflict() {
 }
 
 #[test]
-fn clean_all_empties_the_drafts_folder() {
+fn drafts_clean_all_rejects_submissions_and_deletes_all_draft_files() {
     let home = project();
     let mut client = StdioMcpClient::start(&home, &[]);
     let waiting = client.propose(".github/workflows/ci.yml", "t1", "on: push\n");
@@ -130,18 +132,22 @@ fn clean_all_empties_the_drafts_folder() {
     assert_eq!(emptied.code, 0, "{}", emptied.err);
     assert_eq!(
         emptied.out,
-        "emptied the drafts folder: 1 waiting submissions rejected, 1 open drafts and 1 other files deleted\n"
+        "emptied the drafts folder: 1 waiting submission rejected, 1 open draft and 1 other file deleted\n"
     );
-    assert!(emptied.err.contains("left in the drafts folder: `folder`"), "{}", emptied.err);
+    assert!(
+        emptied.err.contains("not deleted from the drafts folder: `folder`"),
+        "{}",
+        emptied.err
+    );
     assert_eq!(std::fs::read_dir(&drafts).unwrap().count(), 1);
     assert_eq!(home.text("_handoff/drafts/folder/notes.txt"), "mine");
     assert!(home.run(&["gate", "ls", "--all"]).out.contains("rejected"));
     assert!(!home.work().join(".github").exists());
-    assert!(home.run(&["audit", "verify"]).out.starts_with("intact"));
+    assert!(home.run(&["audit", "verify"]).out.starts_with("the audit log is intact"));
 }
 
 #[test]
-fn refused_path_is_logged_as_a_security_error() {
+fn refused_draft_path_is_logged_as_a_security_error() {
     let home = project();
     let mut client = StdioMcpClient::start(&home, &[]);
     let outside = json!({"source_path": "../../etc/passwd\u{1b}[2J", "task_id": "t1"});
@@ -162,7 +168,7 @@ fn submissions_are_numbered_from_one_in_each_workspace() {
         content.push_str("# more\n");
         let submitted = client.propose("src/watchdog.py", "t1", &content);
         assert_eq!(submitted["submission"], number, "{submitted}");
-        // The message id that the agent gets also finds the submission.
+        // `gate show` also finds the submission by the message id that the agent received.
         let message = submitted["message_id"].as_str().unwrap().to_owned();
         let shown = home.run(&["gate", "show", &message, "--json"]);
         let shown: Value = serde_json::from_str(&shown.out).unwrap();

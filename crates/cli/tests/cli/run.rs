@@ -1,4 +1,5 @@
-//! `assize run` from the built binary: generate, run, criticise and retry programs.
+//! Tests of `assize run` with the built binary. A model writes a program; assize runs it, and a failed program is
+//! criticised and corrected.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,19 +15,19 @@ const FIBONACCI: &str = "Calculate fibonacci(10)";
 const USERS: &str = "Read data from users.json and print usernames";
 
 #[test]
-fn rehearsal_model_runs_programs_and_corrects_a_failed_one() {
+fn run_with_the_rehearsal_model_corrects_a_failed_program() {
     let home = home();
     let CommandOutput { code, out, err } = home.run(&["run", FIBONACCI]);
     assert_eq!((code, out.as_str()), (0, "55\n"), "{err}");
     assert!(err.contains("[rehearsal, no model was asked]"), "{err}");
     assert!(err.contains("✓ attempt 1 succeeded") && err.contains("jail (auto:"), "{err}");
 
-    // A task whose first program fails and whose second succeeds.
+    // For this task, the first program of the rehearsal model fails and the second one succeeds.
     let CommandOutput { code, out, err } = home.run(&["run", USERS, "--show-code"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.starts_with("users.json is not there; these are sample data:\nada\n"), "{out}");
     assert!(out.contains("import json"), "{out}");
-    assert!(err.contains("✗ attempt 1 failed: it ended with exit code 1"), "{err}");
+    assert!(err.contains("✗ attempt 1 failed: the program exited with code 1"), "{err}");
     assert!(
         err.contains("FileNotFoundError") && err.contains("critic: The program opens"),
         "{err}"
@@ -35,7 +36,7 @@ fn rehearsal_model_runs_programs_and_corrects_a_failed_one() {
     let given = home.write("users.json", r#"[{"username": "zoe"}]"#).display().to_string();
     let CommandOutput { out, err, .. } = home.run(&["run", USERS, "--file", &given, "--quiet"]);
     assert_eq!((out.as_str(), err.as_str()), ("zoe\n", ""));
-    // The file exists with other keys: the critic names the missing key, not a missing file.
+    // The input file has another structure: if a key is missing, the critic names the key, not a missing file.
     for nested in [r#"{"users": ["zoe"]}"#, r#"{"users": [{"username": "zoe"}]}"#] {
         let nested = home.write("users.json", nested).display().to_string();
         let CommandOutput { code, out, err } =
@@ -55,7 +56,7 @@ fn rehearsal_model_runs_programs_and_corrects_a_failed_one() {
 }
 
 #[test]
-fn unknown_task_without_a_provider_exits_3_and_names_the_known_tasks() {
+fn run_of_an_unknown_task_without_a_provider_exits_3_and_names_the_known_tasks() {
     let home = home();
     let CommandOutput { code, out, err } = home.run(&["run", "Solve chess"]);
     assert_eq!((code, out.as_str()), (3, ""));
@@ -91,12 +92,12 @@ fn invalid_run_arguments_fail_before_anything_is_started() {
     insta::assert_snapshot!(refusals.join("\n"));
 }
 
-/// A home that uses `fake` as its provider and whose PATH contains the interpreters.
+/// Creates a `Home` that uses `fake` as its provider, and whose `PATH` contains the interpreters.
 pub(crate) fn with_provider(kind: FakeKind, fake: &FakeProvider) -> Home {
     Home::with(kind, fake).set("PATH", "/usr/local/bin:/usr/bin:/bin")
 }
 
-/// Model answer with a program.
+/// JSON answer of a model that contains a program.
 pub(crate) fn program(code: &str) -> Value {
     json!({"code": code, "dependencies": [], "reasoning": "so", "confidence": 0.5})
 }
@@ -122,7 +123,7 @@ fn run_saves_the_program_and_copies_its_output_files() {
     assert!(fs::read_to_string(home.work().join("pictures/sine.svg")).unwrap().starts_with("<svg"));
     let saved = fs::read_to_string(home.work().join("sine.py")).unwrap();
     assert_eq!(result["code"], saved);
-    // The stored run shows every attempt.
+    // `runs list` and `runs show` print the result and every attempt of the stored run.
     let run = result["run"].as_str().unwrap();
     assert!(
         home.run(&["runs", "list"]).out.contains("(succeeded at the first attempt, rehearsal)")
@@ -143,16 +144,18 @@ fn run_without_a_successful_program_exits_1_and_reports_why() {
     let CommandOutput { code, out, err } = home.run(&args);
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
     assert!(err.contains("✗ attempt 2 failed: 1 of 1 tests failed"), "{err}");
-    // The failed test, its assertion, and where to see all programs.
+    // The output contains the failed test, its assertion, and the command that shows all programs.
     assert!(err.contains("    test_ten: assert fibonacci(10) == 56\n"), "{err}");
     assert!(err.contains("failed after 2 attempts: 1 of 1 tests failed\n"), "{err}");
-    assert!(err.contains("every program and its output: `assize runs show run-"), "{err}");
+    assert!(err.contains("all programs and their output: `assize runs show run-"), "{err}");
     let args =
         ["run", FIBONACCI, "--expect", "56", "--max-attempts", "1", "--quiet", "--save", "x"];
     let CommandOutput { code, out, err } = home.run(&args);
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
     assert!(
-        err.starts_with("failed after 1 attempt: it printed `55`, and `56` was expected\n"),
+        err.starts_with(
+            "failed after 1 attempt: the program printed `55`, but `56` was expected\n"
+        ),
         "{err}"
     );
     assert!(err.contains("/x` was not written: no program succeeded"), "{err}");
@@ -164,10 +167,10 @@ fn run_without_a_successful_program_exits_1_and_reports_why() {
 #[test]
 fn killed_run_resumes_without_repeating_its_first_attempt() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "400");
-    // Kill the process during the critic's call, after the first program was written and run.
+    // Kill the process during the model call of the critic, after the first program was written and run.
     let mut child = home.command(&["run", USERS]).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let critic = lines.find(|line| line.as_ref().unwrap().contains("asking the critic"));
+    let critic = lines.find(|line| line.as_ref().unwrap().contains("requesting a critique"));
     assert!(critic.is_some());
     child.kill().unwrap();
     child.wait().unwrap();
@@ -186,7 +189,9 @@ fn killed_run_resumes_without_repeating_its_first_attempt() {
     // A finished run cannot be resumed.
     let again = home.run(&["runs", "resume", &run]);
     assert_eq!(again.code, 2, "{}", again.err);
-    wait_for("the cleanup of its sandboxes", || registered_makers(&home).is_empty());
+    wait_for("the cleanup of the sandboxes of the killed process", || {
+        registered_makers(&home).is_empty()
+    });
 }
 
 #[test]
@@ -197,7 +202,7 @@ fn run_killed_at_random_moments_has_same_result_and_no_duplicate_events() {
     let mut killed = 0;
     while killed < kills {
         let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "20");
-        // Alternate between one candidate and two parallel ones.
+        // Alternate between one candidate program and two candidates in parallel.
         let candidates = if killed % 2 == 0 { "1" } else { "2" };
         let start = Instant::now();
         let mut whole = Duration::ZERO;
@@ -209,7 +214,7 @@ fn run_killed_at_random_moments_has_same_result_and_no_duplicate_events() {
                 Some(run) => home.command(&["runs", "resume", run]),
                 None => home.command(&["run", USERS, "--candidates", candidates]),
             };
-            // About as long as an undisturbed run takes on this machine.
+            // `whole` estimates the duration of a run without kills on this machine.
             whole = whole.max(Duration::from_millis(300)).max(start.elapsed() / 4);
             let mut child = command.spawn().unwrap();
             if killed < kills {
@@ -231,7 +236,7 @@ fn run_killed_at_random_moments_has_same_result_and_no_duplicate_events() {
         let names: Vec<&str> =
             events.clone().map(|event| event["name"].as_str().unwrap()).collect();
         if candidates == "2" {
-            // Two candidates: the events come in any order, and the last execution may be cancelled.
+            // With two candidates, the order of the events varies, and the last execution may be cancelled.
             let about = events.map(|event| {
                 let about = &event["payload"];
                 format!("{} {} {}", event["name"], about["attempt"], about["candidate"])
@@ -239,7 +244,7 @@ fn run_killed_at_random_moments_has_same_result_and_no_duplicate_events() {
             let about: Vec<String> = about.collect();
             let once: std::collections::BTreeSet<&String> = about.iter().collect();
             assert_eq!(once.len(), about.len(), "{about:?}");
-            // If one candidate has succeeded before the kill, the resumed run does not generate the other.
+            // If one candidate succeeded before the kill, the resumed run does not generate the other candidate.
             let tried = result["history"].as_array().unwrap().len();
             assert!((3..=4).contains(&tried), "{result}");
             continue;
@@ -287,7 +292,7 @@ fn run_stopped_by_a_provider_error_resumes_without_repeating_calls() {
     assert!(err.contains("resume with `assize runs resume run-"), "{err}");
     let listed: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
     let run = listed[0]["id"].as_str().unwrap();
-    // `--out` can be given when resuming, and is relative to the current folder.
+    // A run can be resumed with `--out`, which is relative to the current folder.
     let CommandOutput { code, out, err } = home.run(&["run", "--resume", run, "--out", "out"]);
     assert_eq!((code, out.as_str()), (0, "done\n"), "{err}");
     assert!(home.work().join("out/left").exists(), "{err}");
@@ -303,14 +308,15 @@ fn budget_of_a_run_also_limits_the_resumed_run() {
     ];
     let fake = FakeProvider::scripted(FakeKind::Anthropic, script);
     let home = with_provider(FakeKind::Anthropic, &fake);
-    // The reservation of a call depends on this machine, which the prompt describes; the call itself uses fewer tokens.
+    // The number of tokens reserved for a call depends on this machine, which the prompt describes. The call itself
+    // uses fewer tokens.
     let with = |max_tokens: &str| {
         home.run(&["run", "Do it", "--max-output-tokens", "500", "--max-tokens", max_tokens])
     };
     let CommandOutput { code, err, .. } = with("1");
     assert_eq!((code, fake.captured().len()), (5, 0), "{err}");
     let (_, reserved) = err.split_once("another call of up to ").unwrap();
-    let reserved = reserved.split(';').next().unwrap();
+    let reserved = reserved.split(' ').next().unwrap();
     let CommandOutput { code, err, .. } = with(reserved);
     assert_eq!((code, fake.captured().len()), (5, 1), "{err}");
     let listed: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
@@ -340,7 +346,7 @@ fn session_keeps_files_between_runs_and_allows_one_run_at_a_time() {
     assert_eq!(run(&[]).out, "2\n");
     let prompt = fake.captured()[1].body.to_string();
     assert!(prompt.contains("Earlier programs left these files"), "{prompt}");
-    // A program that fails does not change the files.
+    // A failed program does not change the files of the session.
     assert_eq!(run(&[]).code, 1);
     let files = home.folder.path().join(".local/state/assize/sessions/tally/files");
     assert_eq!(fs::read_to_string(files.join("n")).unwrap(), "xx");
@@ -351,7 +357,7 @@ fn session_keeps_files_between_runs_and_allows_one_run_at_a_time() {
     // A second run cannot use the session at the same time.
     let mut first = home.command(&["run", "Wait", "--session", "tally"]).spawn().unwrap();
     let mut lines = BufReader::new(first.stderr.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().contains("running it")));
+    assert!(lines.any(|line| line.unwrap().contains("running the program")));
     let second = run(&[]);
     assert_eq!(second.code, 2);
     assert!(second.err.contains("another run is using the session `tally`"), "{}", second.err);

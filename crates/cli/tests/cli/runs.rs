@@ -1,4 +1,5 @@
-//! `assize runs`: list, show, export, cancel and remove runs; stores that are damaged, full or read-only.
+//! Tests of `assize runs` (list, show, export, cancel and remove runs), and of stores that are damaged, full or
+//! read-only.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use crate::debate::{MOVE, answer, home, id_of, only_run};
 use crate::{CommandOutput, Home, ran};
 
-/// A home with one finished debate of the rehearsal model.
+/// Creates a `Home` with one finished debate of the rehearsal model.
 fn rehearsed() -> Home {
     let home = Home::new();
     home.write("MOVE.md", MOVE);
@@ -45,14 +46,14 @@ fn runs_are_listed_filtered_and_found_by_id_prefix() {
     let CommandOutput { err, .. } = home.run(&["runs", "list", "--kind", "consult"]);
     assert!(err.contains("no matching runs"), "{err}");
     let CommandOutput { err, .. } = home.run(&["runs", "list", "--limit", "1"]);
-    assert!(err.contains("1 more; `--limit 0` shows all"), "{err}");
+    assert!(err.contains("1 more run; `--limit 0` lists all"), "{err}");
     let CommandOutput { code, err, .. } = home.run(&["runs", "show", "debate-"]);
     assert_eq!(code, 2);
-    assert!(err.contains("`debate-` matches 2 runs") && err.contains("specify one of them"));
+    assert!(err.contains("`debate-` matches 2 runs") && err.contains("specify one of these runs"));
 }
 
 #[test]
-fn commands_without_any_runs_create_no_store() {
+fn runs_commands_do_not_create_a_store_if_there_are_no_runs() {
     let home = Home::new();
     let CommandOutput { code, out, err } = home.run(&["runs", "list"]);
     assert_eq!((code, out.as_str()), (0, ""));
@@ -67,7 +68,7 @@ fn commands_without_any_runs_create_no_store() {
 }
 
 #[test]
-fn run_is_shown_exported_and_removed() {
+fn runs_show_export_and_rm_work_on_a_finished_run() {
     let home = rehearsed();
     let id = id_of(&only_run(&home));
     let CommandOutput { out, .. } = home.run(&["runs", "show", &id, "--transcripts", "--events"]);
@@ -87,13 +88,13 @@ fn run_is_shown_exported_and_removed() {
     assert_eq!(whole["events"].as_array().unwrap().len(), 6);
     assert_eq!(whole["conversation_logs"]["i2"].as_array().unwrap().len(), 2);
     let CommandOutput { code, err, .. } = home.run(&["runs", "export", &id, "-o", "run.json"]);
-    assert_eq!((code, err.as_str()), (0, "wrote run.json\n"));
+    assert_eq!((code, err.as_str()), (0, "wrote the run to `run.json`\n"));
     assert_eq!(fs::read_to_string(home.work().join("run.json")).unwrap(), out);
     let CommandOutput { code, err, .. } = home.run(&["runs", "export", &id, "-o", "run.json"]);
     assert_eq!(code, 2);
     assert!(err.contains("`run.json` already exists"), "{err}");
 
-    // With one unknown id, no run is removed.
+    // If one of the ids is unknown, `runs rm` removes no run.
     assert_eq!(home.run(&["runs", "rm", &id, "debate-unknown"]).code, 2);
     let CommandOutput { code, out, .. } = home.run(&["runs", "rm", &id, &id]);
     assert_eq!((code, out), (0, format!("removed {id}\n")));
@@ -124,7 +125,7 @@ fn run_is_cancelled_from_another_process_and_resumed() {
 }
 
 #[test]
-fn control_codes_in_a_title_are_not_printed() {
+fn terminal_control_codes_in_a_run_title_are_not_printed() {
     let home = Home::new();
     home.write("MOVE.md", "# \u{1b}[2J\u{1b}]0;owned\u{7}A move\n");
     assert_eq!(home.run(&["debate", "MOVE.md", "--rounds", "1"]).code, 0);
@@ -160,7 +161,7 @@ fn damaged_store_and_newer_store_format_are_reported() {
     fs::write(home.store(), torn).unwrap();
     let CommandOutput { code, err, .. } = home.run(&["runs", "export", &id]);
     assert_eq!(code, 4, "{err}");
-    assert!(err.contains("is damaged: ") && err.contains("keep a copy of the file"), "{err}");
+    assert!(err.contains("is damaged: ") && err.contains("keep a copy of the store file"), "{err}");
 
     fs::write(home.store(), &whole).unwrap();
     let db = rusqlite::Connection::open(home.store()).unwrap();
@@ -171,7 +172,7 @@ fn damaged_store_and_newer_store_format_are_reported() {
     assert!(err.contains("has format 6, but this version of assize supports 5"), "{err}");
 }
 
-/// Runs a bash script in its own user and mount namespaces, where it can mount file systems.
+/// Runs a bash script in new user and mount namespaces, where the script can mount file systems.
 pub(crate) fn run_with_own_mounts(home: &Home, script: &str) -> CommandOutput {
     let binary = Path::new(env!("CARGO_BIN_EXE_assize")).parent().unwrap();
     let mut command = home.command(&[]);
@@ -186,7 +187,7 @@ pub(crate) fn run_with_own_mounts(home: &Home, script: &str) -> CommandOutput {
 }
 
 #[test]
-fn debate_stopped_by_a_full_disk_resumes_when_there_is_room() {
+fn debate_stopped_by_a_full_disk_can_be_resumed_when_there_is_space() {
     let fake = FakeProvider::answering(FakeKind::Anthropic, answer);
     let home = home(&fake).set("ASSIZE_STORE_PATH", "disk/store.db");
     fs::create_dir(home.work().join("disk")).unwrap();
@@ -203,7 +204,7 @@ fn debate_stopped_by_a_full_disk_resumes_when_there_is_room() {
     assert!(out.contains("first: 4") && out.contains("90 of 120"), "{out}");
     assert!(err.contains("no space left for the store"), "{err}");
     assert!(err.contains("hint: free some disk space"), "{err}");
-    // Only calls whose answers could not be written are repeated: at most the three in flight.
+    // The resumed debate repeats only calls whose answers could not be stored: at most the three calls in flight.
     let calls = fake.captured().len();
     assert!((61..=64).contains(&calls), "{calls} calls");
 }
@@ -222,7 +223,7 @@ fn runs_in_a_read_only_store_can_be_listed_and_shown() {
     assert_eq!(code, 4, "{err}");
     assert!(out.contains("Open a second bakery (") && out.contains("[Round 1] critic"), "{out}");
     assert!(err.contains("store.db` is not writable"), "{err}");
-    assert!(err.contains("make the file and its folder writable"), "{err}");
+    assert!(err.contains("make the store file and its folder writable"), "{err}");
 }
 
 #[test]

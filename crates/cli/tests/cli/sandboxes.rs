@@ -1,4 +1,4 @@
-//! `assize sandbox`: named sandboxes that one process (the *maker*) owns and other processes use.
+//! Tests of `assize sandbox`: one process (the *maker*) creates and owns a named sandbox, and other processes use it.
 
 use std::fs;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::exec::{DAEMON, cgroups, home, processes_with, registered_makers, wait_for};
 use crate::{CommandOutput, Home};
 
-/// Removes a sandbox when the test ends, even if it fails.
+/// Guard that removes a sandbox when the test ends, even if the test fails.
 struct Cleanup<'a>(&'a Home, &'a str);
 
 impl Drop for Cleanup<'_> {
@@ -43,7 +43,7 @@ fn named_sandbox_is_created_used_and_removed_by_different_processes() {
     let again = home.run(&["sandbox", "create", "box"]);
     assert_eq!(
         (again.code, again.err.as_str()),
-        (0, "`box` already exists and is left unchanged\n")
+        (0, "the sandbox `box` already exists and is not changed\n")
     );
     let other = home.run(&["sandbox", "create", "box", "--memory", "512M"]);
     assert_eq!(other.code, 2);
@@ -65,9 +65,11 @@ fn named_sandbox_is_created_used_and_removed_by_different_processes() {
     }
     let copied = home.run(&["sandbox", "cp", "in", "box:/workspace/"]);
     assert_eq!(copied.code, 0, "{}", copied.err);
-    for left in
-        ["in/out` was not copied: it leads out", "in/loop` was not copied", "in/broken` was"]
-    {
+    for left in [
+        "in/out` was not copied: a symlink leads out of the folder",
+        "in/loop` was not copied",
+        "in/broken` was",
+    ] {
         assert!(copied.err.contains(left), "{left}: {}", copied.err);
     }
     let listed = home.run(&["sandbox", "exec", "box", "sh", "-c", "ls in; cat in/inner"]);
@@ -85,12 +87,12 @@ fn named_sandbox_is_created_used_and_removed_by_different_processes() {
     assert_eq!(late.code, 124, "{}", late.err);
 
     assert_eq!(home.run(&["sandbox", "rm", "box"]).code, 0);
-    wait_for("its maker to exit", || registered_makers(&home).is_empty());
+    wait_for("the maker process of the sandbox to exit", || registered_makers(&home).is_empty());
     assert!(list(&home, &[]).is_empty());
 }
 
 #[test]
-fn folder_of_the_interpreter_is_in_the_path_of_the_sandbox() {
+fn path_variable_of_a_sandbox_contains_the_folder_of_the_interpreter() {
     let home = home();
     home.write("env/pyvenv.cfg", "home = /usr/bin\n");
     fs::create_dir(home.work().join("env/bin")).unwrap();
@@ -106,7 +108,7 @@ fn folder_of_the_interpreter_is_in_the_path_of_the_sandbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sandbox_of_a_run_is_addressed_with_the_run_flag() {
+async fn sandbox_commands_address_the_sandbox_of_a_run_with_the_run_flag() {
     let home = home();
     let folder = home.folder.path().join(".local/state/assize/sandboxes");
     fs::create_dir_all(&folder).unwrap();
@@ -159,22 +161,22 @@ fn invalid_sandbox_commands_report_an_error_and_a_hint() {
 
     2 error: invalid sandbox name `Bad Name`
 
-    hint: use lower-case letters, digits and `-`, 63 at most, as in `negotiate-nvda-m1`
+    hint: use at most 63 lower-case letters, digits and `-`, for example `negotiate-nvda-m1`
 
     2 error: `--memory` must be a size from 16M to 1024G, not `1M`
 
-    125 error: microvm sandboxes are unavailable: its image is not built
+    125 error: microvm sandboxes are unavailable: the microVM image is not built
 
     hint: run `assize image build microvm`
 
-    2 error: exactly one side of a copy must be in a sandbox
+    2 error: exactly one of the two paths must be in a sandbox
 
-    hint: name a file in a sandbox like `my-sandbox:/workspace/file`
+    hint: write a path in a sandbox as `my-sandbox:/workspace/file`
     ");
 }
 
 #[test]
-fn failed_cleanup_of_a_dead_maker_keeps_its_registry_folder() {
+fn failed_cleanup_after_a_dead_process_keeps_its_registry_folder() {
     let home = home().set("DOCKER_HOST", "/nonexistent/docker.sock");
     let gone = home.folder.path().join(".local/state/assize/sandboxes/left");
     fs::create_dir_all(&gone).unwrap();
@@ -192,11 +194,11 @@ fn sandbox_is_removed_after_its_ttl() {
     let home = home();
     assert_eq!(home.run(&["sandbox", "create", "short", "--ttl", "1s"]).code, 0);
     wait_for("the removal of the sandbox", || list(&home, &[]).is_empty());
-    wait_for("its maker to exit", || registered_makers(&home).is_empty());
+    wait_for("the maker process of the sandbox to exit", || registered_makers(&home).is_empty());
 }
 
 #[test]
-fn killed_maker_loses_its_sandbox_and_the_next_command_cleans_up() {
+fn sandbox_whose_process_is_killed_ends_and_the_next_command_cleans_the_registry() {
     let home = home();
     assert_eq!(home.run(&["sandbox", "create", "box"]).code, 0);
     let seconds = format!("{}.5", fastrand::u32(100_000..1_000_000));
@@ -207,19 +209,19 @@ fn killed_maker_loses_its_sandbox_and_the_next_command_cleans_up() {
     );
     let start = format!("python3 daemon.py {seconds} >/dev/null 2>&1 &");
     assert_eq!(home.run(&["sandbox", "exec", "box", "sh", "-c", &start]).code, 0);
-    wait_for("the daemon to start", || processes_with(&seconds) > 0);
+    wait_for("`sleep` to start in the sandbox", || processes_with(&seconds) > 0);
     let maker = registered_makers(&home).pop().unwrap();
     let pid = list(&home, &[])[0]["pid"].as_u64().unwrap();
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    wait_for("its processes to end", || processes_with(&seconds) == 0);
-    wait_for("the removal of its cgroups", || {
+    wait_for("the processes of the sandbox to end", || processes_with(&seconds) == 0);
+    wait_for("the removal of the cgroups of the sandbox", || {
         !cgroups().iter().any(|group| group.contains(&maker))
     });
     std::thread::sleep(Duration::from_millis(50));
     assert!(list(&home, &[]).is_empty());
     assert_eq!(registered_makers(&home), [] as [String; 0]);
-    // The name can be used again.
+    // The name of the lost sandbox can be used again.
     assert_eq!(home.run(&["sandbox", "create", "box"]).code, 0);
     drop(Cleanup(&home, "box"));
 }

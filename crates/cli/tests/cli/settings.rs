@@ -1,4 +1,4 @@
-//! Settings and their sources, `assize doctor`, log output, shell completions.
+//! Tests of settings and their sources, `assize doctor`, log output, and shell completions.
 
 use std::fs;
 use std::process::Command;
@@ -23,7 +23,7 @@ fn estimate_for_an_unknown_model_needs_a_price_in_the_settings() {
     assert_eq!(unknown.code, 3, "{}", unknown.err);
     assert!(
         unknown.err.contains(
-            "error: no cost estimate: the price of `some/model.v1` (openrouter) is unknown"
+            "error: cannot estimate the cost: the price of `some/model.v1` (openrouter) is unknown"
         ) && unknown.err.contains("`[prices.\"some/model.v1\"]` with `input` and `output`"),
         "{}",
         unknown.err
@@ -79,11 +79,11 @@ fn setting_sources_override_each_other_in_order_and_are_shown() {
         home.run(&["ask", "x", "--estimate", "--provider", "groq", "--model", "from-flag"]);
     assert!(flagged.out.contains("cost unknown"), "{}{}", flagged.out, flagged.err);
     let text = home.run(&["config", "show"]).out;
-    assert!(!text.contains("0123456789"), "keys are masked: {text}");
+    assert!(!text.contains("0123456789"), "the output contains an unmasked API key: {text}");
 }
 
 #[test]
-fn concurrency_of_a_local_server_has_no_fixed_default() {
+fn concurrency_setting_of_a_local_model_server_has_no_fixed_default() {
     let home = Home::new().set("OPENAI_BASE_URL", "http://127.0.0.1:9/v1");
     let line = |home: &Home, key: &str| {
         let shown = home.run(&["config", "show"]).out;
@@ -91,7 +91,10 @@ fn concurrency_of_a_local_server_has_no_fixed_default() {
     };
     for local in ["ollama.concurrency", "openai.concurrency"] {
         let line = line(&home, local);
-        assert!(line.contains("not set: maximum concurrent calls; by default"), "{line}");
+        assert!(
+            line.contains("not set: maximum number of concurrent calls; for a local server"),
+            "{line}"
+        );
     }
     let hosted = line(&home, "groq.concurrency");
     assert!(hosted.contains("  16  (default)"), "{hosted}");
@@ -113,7 +116,11 @@ fn invalid_settings_are_reported_with_line_and_nearest_key() {
     home.write("assize.toml", "[openai]\napi_key = \"sk-0123456789abcdef\"\n");
     let literal = home.run(&["config", "show"]);
     assert_eq!(literal.code, 3);
-    assert!(literal.err.contains("assize.toml:2: `openai.api_key` holds a key"), "{}", literal.err);
+    assert!(
+        literal.err.contains("assize.toml:2: `openai.api_key` contains a secret key"),
+        "{}",
+        literal.err
+    );
     assert!(
         literal.err.contains("export OPENAI_API_KEY=…") && !literal.err.contains("0123456789"),
         "{}",
@@ -147,7 +154,7 @@ fn unreadable_settings_file_exits_3() {
 }
 
 #[test]
-fn env_folder_and_unparsable_env_file_are_ignored() {
+fn folder_named_env_and_unparsable_env_file_are_ignored() {
     let home = Home::new();
     home.write(".env/bin/activate", "a virtual environment");
     assert_eq!(home.run(&["ask", "Why?"]).code, 0);
@@ -173,13 +180,13 @@ fn doctor_reports_the_state_of_each_provider_and_which_is_used() {
     assert!(out.contains("key …cdef from environment, GEMINI_API_KEY"), "{out}");
     assert!(out.contains("– anthropic") && out.contains("no key; set ANTHROPIC_API_KEY"), "{out}");
     assert!(out.contains("✗ ollama") && out.contains("cannot be reached"), "{out}");
-    assert!(out.contains("looked for in this order: --provider"), "{out}");
+    assert!(out.contains("selected by the first of: --provider"), "{out}");
 
     let several = Home::with(FakeKind::Google, &fake)
         .set("OPENAI_API_KEY", "wrong")
         .set("OPENAI_BASE_URL", fake.base_url());
     let both = several.run(&["doctor", "--json"]);
-    assert_eq!(both.code, 4, "the provider in use fails");
+    assert_eq!(both.code, 4, "the check of the provider in use must fail");
     let json: Value = serde_json::from_str(&both.out).unwrap();
     assert_eq!(
         (&json["used"], &json["providers"][1]["state"]),
@@ -192,7 +199,7 @@ fn doctor_reports_the_state_of_each_provider_and_which_is_used() {
 }
 
 #[test]
-fn reachable_ollama_is_preferred_to_the_rehearsal() {
+fn reachable_ollama_is_preferred_to_the_rehearsal_model() {
     let fake = FakeProvider::scripted(FakeKind::Ollama, [FakeReply::text("local")]);
     let home = Home::new().set("OLLAMA_HOST", fake.base_url());
     assert_eq!(home.run(&["ask", "Why?"]).out, "local\n");
@@ -225,7 +232,7 @@ fn log_is_structured_and_contains_prompts_only_at_trace_level() {
     ]);
     let logged: String = missed.err.lines().filter(|line| line.starts_with('{')).collect();
     assert!(
-        logged.contains("request not found in cassette") && !logged.contains(&"x".repeat(150)),
+        logged.contains("the request is not in the cassette") && !logged.contains(&"x".repeat(150)),
         "{logged}"
     );
     let debug = home.run(&["ask", &question, "--quiet", "--log-level", "debug"]).err;
@@ -233,7 +240,7 @@ fn log_is_structured_and_contains_prompts_only_at_trace_level() {
     assert!(!debug.contains(&"x".repeat(150)) && !debug.contains("classified answer"), "{debug}");
     let trace = home.run(&["ask", &question, "--quiet", "--log-level", "trace"]).err;
     assert!(trace.contains(&"x".repeat(150)) && trace.contains("classified answer"), "{trace}");
-    assert!(!trace.contains(fake.key()), "no log contains a key");
+    assert!(!trace.contains(fake.key()), "the log contains the API key");
     assert_eq!(home.run(&["ask", &question, "--quiet"]).err, "");
 }
 
@@ -271,7 +278,7 @@ fn version_and_shell_completions_are_printed() {
 }
 
 #[test]
-fn key_is_read_from_the_variable_named_by_the_settings() {
+fn api_key_is_read_from_the_variable_named_by_the_settings() {
     let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text("yours"));
     let home =
         Home::new().set("GROQ_BASE_URL", fake.base_url()).set("ASSIZE_GROQ_KEY_ENV", "MY_TOKEN");
@@ -297,7 +304,7 @@ fn doctor_shows_limits_of_a_local_server_unless_settings_override_them() {
         doctor.contains("context window 4,096 tokens; free (local); 5 calls at once"),
         "{doctor}"
     );
-    // A known model behind a local proxy keeps its price and its limits.
+    // A hosted model behind a local proxy keeps its price and its limits.
     let home = Home::with(FakeKind::OpenAi, &fake);
     let doctor = home.run(&["doctor"]).out;
     assert!(doctor.contains("per million tokens; 16 calls at once"), "{doctor}");

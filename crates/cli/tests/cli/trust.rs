@@ -1,5 +1,5 @@
-//! Attacks on the user by an untrusted project folder or by a provider: stolen keys, looser limits, terminal control
-//! codes, leaked secrets.
+//! Tests of attacks on the user by an untrusted project folder or by a provider: stolen keys, looser limits, terminal
+//! control codes, leaked secrets.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use assize_testkit::{FakeKind, FakeProvider, FakeReply};
 use crate::{CommandOutput, Home};
 
 #[test]
-fn untrusted_folder_cannot_redirect_a_key_or_change_the_budget() {
+fn untrusted_folder_cannot_redirect_an_api_key_or_change_the_budget() {
     let fake = FakeProvider::always(FakeKind::OpenAi, FakeReply::text("yours"));
     let thief = FakeProvider::scripted(FakeKind::OpenAi, []);
     let home = Home::with(FakeKind::OpenAi, &fake);
@@ -63,7 +63,7 @@ fn untrusted_folder_can_lower_limits_but_not_raise_them() {
         assert!(!refused.err.contains("TRACE"), "{}", refused.err);
     }
     assert!(fake.captured().is_empty());
-    // A lower limit, and a value that the user has set as well, need no trust.
+    // A folder needs no trust to lower a limit, or to set a value that the user's own settings contain, too.
     home.write(
         "assize.toml",
         "provider = \"groq\"\nmax_output_tokens = 200\n[gateway]\nretries = 0\n",
@@ -77,7 +77,7 @@ fn untrusted_folder_can_lower_limits_but_not_raise_them() {
 fn provider_and_model_of_an_untrusted_folder_are_ignored_with_a_warning() {
     let yours = FakeProvider::always(FakeKind::Groq, FakeReply::text("yours"));
     let theirs = FakeProvider::always(FakeKind::OpenRouter, FakeReply::text("theirs"));
-    // The user has keys for both providers, so the first one is used with its default model.
+    // The user has API keys for both providers, so the first provider is used with its default model.
     let home = Home::with(FakeKind::Groq, &yours)
         .set("OPENROUTER_API_KEY", theirs.key())
         .set("OPENROUTER_BASE_URL", theirs.base_url());
@@ -118,7 +118,7 @@ fn provider_and_model_of_an_untrusted_folder_are_ignored_with_a_warning() {
     let warning = home.run(&["ask", "Why?"]).err;
     let both = "`provider` (assize.toml:1), `model` (assize.toml:2) are ignored: ";
     assert!(warning.contains(both), "{warning}");
-    // A trusted folder chooses the provider, until its files change.
+    // The settings of a trusted folder select the provider, until the files of the folder change.
     let given = home.run(&["config", "trust"]).err;
     assert!(given.contains("provider = openrouter") && given.contains("model = a/b"), "{given}");
     let CommandOutput { out, err, .. } = home.run(&["ask", "Why?"]);
@@ -126,11 +126,14 @@ fn provider_and_model_of_an_untrusted_folder_are_ignored_with_a_warning() {
     assert_eq!(theirs.only_request().body["model"], "a/b");
     home.write("assize.toml", "provider = \"openrouter\"\nmodel = \"a/c\"\n");
     let CommandOutput { out, err, .. } = home.run(&["ask", "Why?"]);
-    assert!(out == "yours\n" && err.contains("are ignored: the folder was trusted, and"), "{err}");
+    assert!(
+        out == "yours\n" && err.contains("are ignored: the folder's files have changed"),
+        "{err}"
+    );
 }
 
 #[test]
-fn key_in_an_untrusted_env_file_does_not_override_the_users_key() {
+fn api_key_in_an_untrusted_env_file_does_not_override_the_users_key() {
     let yours = FakeProvider::always(FakeKind::Groq, FakeReply::text("yours"));
     let home = Home::with(FakeKind::Groq, &yours);
     home.write(".env", "ANTHROPIC_API_KEY=stranger\n");
@@ -149,7 +152,7 @@ fn config_trust_shows_settings_that_the_environment_overrides() {
     assert!(shown.contains("openai.base_url = http://127.0.0.1:9/steal"), "{shown}");
 }
 
-/// The settings file of a trusted folder is swapped back and forth while the command runs.
+/// A thread replaces the settings file of a trusted folder with a hostile one and back while the command runs.
 #[test]
 fn settings_file_swapped_after_the_trust_check_is_not_used() {
     let thief = FakeProvider::scripted(FakeKind::OpenAi, []);
@@ -239,7 +242,7 @@ fn secrets_in_invalid_settings_are_not_printed() {
         }
     }
     let err = home().set("ASSIZE_OPENAI_KEY", secret).run(&["ask", "Why?"]).err;
-    assert!(err.contains("put the key into `OPENAI_API_KEY`"), "{err}");
+    assert!(err.contains("put the API key into `OPENAI_API_KEY`"), "{err}");
     let file = home();
     file.write("assize.toml", &format!("{secret} = 1\n"));
     assert!(!file.run(&["ask", "Why?"]).err.contains("0123456789"));
@@ -249,7 +252,7 @@ fn secrets_in_invalid_settings_are_not_printed() {
 }
 
 #[test]
-fn key_echoed_by_a_provider_is_masked_in_output_cassette_and_log() {
+fn api_key_echoed_by_a_provider_is_masked_in_output_cassette_and_log() {
     let echo = "you sent sk-test-0123456789abcdef";
     let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text(echo));
     let home = Home::with(FakeKind::Groq, &fake);
@@ -260,7 +263,7 @@ fn key_echoed_by_a_provider_is_masked_in_output_cassette_and_log() {
 }
 
 #[test]
-fn named_pipes_and_huge_files_do_not_block_startup() {
+fn named_pipes_and_huge_files_do_not_block_commands() {
     let home = Home::new();
     let pipe = |name: &str| {
         let made = Command::new("mkfifo").arg(home.work().join(name)).status().unwrap();
@@ -272,7 +275,11 @@ fn named_pipes_and_huge_files_do_not_block_startup() {
     assert_eq!(home.run(&["config", "show"]).code, 3);
     fs::remove_file(home.work().join("assize.toml")).unwrap();
     pipe(".env");
-    assert_eq!(home.run(&["ask", "Why?"]).code, 0, "a `.env` that is not a file is ignored");
+    assert_eq!(
+        home.run(&["ask", "Why?"]).code,
+        0,
+        "a `.env` that is not a regular file must be ignored"
+    );
     let sparse = fs::File::create(home.work().join("big")).unwrap();
     sparse.set_len(3 << 30).unwrap();
     assert_eq!(home.run(&["ask", "Why?", "--replay", "big"]).code, 2);
@@ -298,7 +305,7 @@ fn trust_in_a_folder_ends_when_its_files_change() {
     );
     let changed = home.run(&["ask", "Why?"]);
     assert_eq!(changed.code, 3);
-    assert!(changed.err.contains("its files have changed since"), "{}", changed.err);
+    assert!(changed.err.contains("files have changed since you trusted it"), "{}", changed.err);
     home.run(&["config", "trust", "."]);
     assert_eq!(home.run(&["ask", "Why?"]).code, 0);
     assert!(home.run(&["config", "distrust"]).err.contains("no longer trusted"));
@@ -307,7 +314,7 @@ fn trust_in_a_folder_ends_when_its_files_change() {
 }
 
 #[test]
-fn harmless_project_file_needs_no_trust_and_applies_to_subfolders() {
+fn harmless_project_settings_need_no_trust_and_apply_to_subfolders() {
     let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text("yours"));
     let home = Home::with(FakeKind::Groq, &fake);
     home.write("assize.toml", "max_output_tokens = 77\n");
@@ -316,14 +323,14 @@ fn harmless_project_file_needs_no_trust_and_applies_to_subfolders() {
     let output = command.current_dir(home.work().join("deep/er")).output().unwrap();
     assert!(output.status.success());
     assert_eq!(fake.only_request().body["max_completion_tokens"], 77);
-    // Files above the root of a repository are ignored.
+    // Settings files above the root folder of a Git repository are ignored.
     fs::create_dir_all(home.work().join("deep/.git")).unwrap();
     home.command(&["ask", "Why?"]).current_dir(home.work().join("deep/er")).output().unwrap();
     assert_eq!(fake.captured()[1].body["max_completion_tokens"], 4096);
 }
 
 #[test]
-fn key_from_an_untrusted_env_file_is_used_with_a_warning() {
+fn api_key_from_an_untrusted_env_file_is_used_with_a_warning() {
     let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text("yours"));
     let home = Home::new().set("GROQ_BASE_URL", fake.base_url());
     home.write(".env", &format!("GROQ_API_KEY={}\n", fake.key()));

@@ -1,4 +1,4 @@
-//! Verification of drafts with the project's own Python environment, and with missing tools.
+//! Tests of the verification of drafts with the project's own Python environment, and with missing tools.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::Home;
 use crate::drafts::{StdioMcpClient, WATCHDOG, project};
 
-/// A project with a virtual environment that has the module `projecttool`.
+/// Creates a project with a virtual environment that contains the module `projecttool`.
 fn with_environment() -> Home {
     let home = project().set("PATH", "/usr/local/bin:/usr/bin:/bin");
     let made = Command::new("/usr/bin/python3")
@@ -22,7 +22,7 @@ fn with_environment() -> Home {
     home
 }
 
-/// Writes the contract with a `verify` section.
+/// Writes a task contract with the given `verify` section.
 fn contract(home: &Home, verify: &str) {
     let text = format!(r#"{{"version": 1, "verify": {verify}}}"#);
     home.write("_handoff/TASK_CONTRACT.json", &text);
@@ -37,7 +37,7 @@ fn propose(home: &Home, task: &str) -> Value {
 }
 
 #[test]
-fn virtual_environment_named_by_the_contract_is_used() {
+fn verification_uses_the_virtual_environment_named_by_the_contract() {
     let home = with_environment();
     contract(&home, r#"{"command": "python3 -m projecttool", "python": ".venv"}"#);
     let submitted = propose(&home, "t1");
@@ -46,7 +46,7 @@ fn virtual_environment_named_by_the_contract_is_used() {
 }
 
 #[test]
-fn active_virtual_environment_is_used() {
+fn verification_uses_the_active_virtual_environment() {
     let home = with_environment();
     let active = home.work().join(".venv").to_string_lossy().into_owned();
     let home = home.set("VIRTUAL_ENV", &active);
@@ -56,7 +56,7 @@ fn active_virtual_environment_is_used() {
 }
 
 #[test]
-fn missing_tool_escalates_with_its_name() {
+fn draft_escalates_with_the_name_of_a_missing_verification_tool() {
     let home = with_environment();
     for (task, command, tool) in [
         ("t1", "python3 -m projecttool", "projecttool"),
@@ -71,7 +71,7 @@ fn missing_tool_escalates_with_its_name() {
         let number = submitted["submission"].to_string();
         assert_eq!(home.run(&["gate", "reject", &number]).code, 0);
     }
-    // A missing module that the change itself imports is an error in the change.
+    // If the draft itself imports a missing module, the gate rejects the draft.
     contract(&home, r#"{"command": "python3 src/watchdog.py"}"#);
     let mut client = StdioMcpClient::start(&home, &["--isolation", "jail"]);
     let wrong = WATCHDOG.replace("import sys", "import sys\nimport nosuchmodule");
@@ -97,7 +97,7 @@ fn virtual_environment_outside_the_workspace_must_be_allowed() {
     assert_eq!(accepted["verdict"], "accepted", "{accepted}");
 }
 
-/// A virtual environment must not expose files to the sandbox that agents may not read.
+/// The virtual environment is mounted into the sandbox, so it must not contain files that agents may not read.
 #[test]
 fn virtual_environment_that_contains_the_workspace_is_refused() {
     let home = with_environment();
@@ -111,11 +111,11 @@ fn virtual_environment_that_contains_the_workspace_is_refused() {
     assert!(!refused.to_string().contains("KEY=1"), "{refused}");
 }
 
-/// The contract of a project without Python.
+/// `verify` section of a task contract whose command does not use Python.
 const PLAIN: &str = r#"{"command": "test -f src/watchdog.py"}"#;
 
 #[test]
-fn unusable_active_virtual_environment_is_ignored() {
+fn verification_ignores_an_unusable_active_virtual_environment() {
     for active in ["/nonexistent/venv", "/usr"] {
         let home = project().set("VIRTUAL_ENV", active);
         contract(&home, PLAIN);
@@ -130,7 +130,7 @@ fn relative_verify_python_setting_is_ignored_if_the_folder_is_missing() {
     contract(&home, PLAIN);
     let submitted = propose(&home, "t1");
     assert_eq!(submitted["verdict"], "accepted", "{submitted}");
-    // A contract that names the missing folder escalates.
+    // If the task contract names the missing folder, the gate escalates the draft.
     contract(&home, r#"{"command": "true", "python": ".venv"}"#);
     let submitted = propose(&home, "t2");
     assert_eq!(submitted["verdict"], "escalated", "{submitted}");
@@ -178,7 +178,7 @@ fn virtual_environment_of_a_python_outside_path_needs_the_setting() {
 }
 
 #[test]
-fn virtual_environment_is_used_with_isolation_at_least_jail() {
+fn verification_uses_the_virtual_environment_with_isolation_at_least_jail() {
     let home = with_environment();
     let command = r#"test -n \"$VIRTUAL_ENV\" && python3 -m projecttool"#;
     contract(&home, &format!(r#"{{"command": "{command}", "python": ".venv"}}"#));

@@ -1,5 +1,5 @@
-//! Plain words in comments, test names, help texts and messages, as `docs/glossary.md` describes; unique names of exported
-//! types.
+//! Checks of the project's texts: comments, test names, help texts and messages contain none of the words banned by
+//! `docs/glossary.md`, and the names of exported types are unique.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::root;
 
-/// Words and phrases without a clear subject or meaning.
+/// Banned words and phrases: they hide the subject of a sentence or have no clear meaning.
 const MARKERS: [&str; 20] = [
     "anybody",
     "anyone",
@@ -31,7 +31,8 @@ const MARKERS: [&str; 20] = [
     "whoever",
 ];
 
-/// Lines that may contain a marker: end of the file's path, part of the line, and the reason.
+/// Exceptions: lines that may contain a banned word. Each entry has the end of the file's path, a part of the line, and
+/// the reason.
 const ALLOWED: [(&str, &str, &str); 13] = [
     ("consult/src/prompt.rs", "", PROMPT),
     ("consult/src/answer.rs", "///", PROMPT),
@@ -48,10 +49,12 @@ const ALLOWED: [(&str, &str, &str); 13] = [
     ("scripts/test", "nobody", "the Unix user"),
 ];
 
+/// Reason of an exception: the text is sent to models.
 const PROMPT: &str = "a prompt, or a schema that is sent to models";
+/// Reason of an exception: the text quotes the built-in offline model.
 const REHEARSAL: &str = "an answer of the rehearsal model";
 
-/// Folders and files that are checked.
+/// Folders and files that are searched for banned words.
 const CHECKED: [&str; 16] = [
     ".config",
     ".github",
@@ -71,10 +74,11 @@ const CHECKED: [&str; 16] = [
     "ui/src",
 ];
 
-/// Folders with text for models (`prompts`, `data`), samples that the gate is tested with, and what tools install.
+/// Folders that are not searched: texts for models (`prompts`, `data`), samples for tests of the gate (`corpus`), and
+/// files that tools install or build (`node_modules`, `target`).
 const SKIPPED: [&str; 5] = ["corpus", "data", "node_modules", "prompts", "target"];
 
-/// All text files below `path` with their paths from the root.
+/// Collects every text file below `path`: its path relative to the project root, and its content.
 fn texts(path: &Path, found: &mut Vec<(String, String)>) {
     if path.is_dir() {
         if SKIPPED.iter().any(|skipped| path.ends_with(skipped)) {
@@ -89,7 +93,7 @@ fn texts(path: &Path, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// The markers in a line. Names count word by word: `told_to_end` contains `told to`.
+/// Banned words in a line. The words of an identifier count separately: `told_to_end` contains `told to`.
 fn markers(line: &str) -> Vec<&'static str> {
     let letters = line.to_lowercase().replace(|c: char| !c.is_alphabetic(), " ");
     let words = format!(" {} ", letters.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -97,10 +101,10 @@ fn markers(line: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn texts_contain_no_marker_words() {
+fn project_texts_contain_no_banned_words() {
     let mut files = Vec::new();
     CHECKED.iter().for_each(|name| texts(&root().join(name), &mut files));
-    assert!(files.len() > 500, "only {} files were read", files.len());
+    assert!(files.len() > 500, "expected more than 500 text files, but read only {}", files.len());
     let mut used = vec![false; ALLOWED.len()];
     let mut complaints = Vec::new();
     for (name, text) in &files {
@@ -124,20 +128,27 @@ fn texts_contain_no_marker_words() {
         }
     }
     for ((file, part, _), _) in ALLOWED.iter().zip(used).filter(|(_, used)| !used) {
-        complaints.push(format!("the exception `{part}` of {file} is not needed"));
+        complaints.push(format!(
+            "unneeded exception: no banned word in a line with `{part}` of `{file}`"
+        ));
     }
-    assert!(complaints.is_empty(), "see docs/glossary.md:\n{}", complaints.join("\n"));
+    assert!(
+        complaints.is_empty(),
+        "banned words (see docs/glossary.md):\n{}",
+        complaints.join("\n")
+    );
 }
 
 #[test]
-fn markers_are_found_in_comments_and_names() {
+fn banned_words_are_found_in_comments_and_identifiers() {
     assert_eq!(markers("/// Whoever holds it."), ["whoever"]);
     assert_eq!(markers("fn workers_told_to_end() {"), ["told to"]);
     assert_eq!(markers("the node, nobody's lease"), ["nobody"]);
     assert!(markers("fn a_thawing_snapshot() { let handle = 1; }").is_empty());
 }
 
-/// Exported types of a file: name, and whether a comment at the definition explains why the name is shared.
+/// Names of the exported types in a source file, each with a flag: whether the comment above the definition contains
+/// `Shares its name with`, which permits another type with the same name.
 fn exported_types(text: &str) -> Vec<(String, bool)> {
     let mut types = Vec::new();
     let mut explained = false;
@@ -157,7 +168,7 @@ fn exported_types(text: &str) -> Vec<(String, bool)> {
         let kind = words.next().unwrap_or_default();
         if let ("struct" | "enum" | "trait" | "type" | "union", Some(name)) = (kind, words.next()) {
             let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
-            // Macros have a placeholder such as `$name`.
+            // In a macro, the name is a placeholder such as `$name`, which is skipped.
             types.extend((end > 0).then(|| (name[..end].to_owned(), explained)));
         }
         explained = false;
@@ -178,13 +189,20 @@ fn exported_type_names_are_unique() {
             places.entry(exported).or_default().push(name);
         }
     }
-    assert!(places.len() > 500, "only {} types were found", places.len());
+    assert!(
+        places.len() > 500,
+        "expected more than 500 exported types, but found only {}",
+        places.len()
+    );
     let shared: Vec<_> = places.iter().filter(|(_, files)| files.len() > 1).collect();
-    assert!(shared.is_empty(), "rename all but one, or add `Shares its name with`: {shared:#?}");
+    assert!(
+        shared.is_empty(),
+        "types with the same name (rename them, or add a comment `Shares its name with`): {shared:#?}"
+    );
 }
 
 #[test]
-fn exported_types_are_read_from_definitions() {
+fn exported_types_returns_public_definitions_and_explained_duplicates() {
     let text = "pub struct A;\npub(crate) enum B<T> {\nstruct Private;\n/// Shares its name with `x::C`: an API's word.\n\
                 #[derive(Debug)]\npub type C = u8;\n// pub trait D {}\n";
     let types = [("A", false), ("B", false), ("C", true)].map(|(name, why)| (name.to_owned(), why));

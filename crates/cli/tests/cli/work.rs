@@ -1,5 +1,5 @@
-//! `assize work` from the built binary: a model edits files through drafts. With the rehearsal model and with fake
-//! providers.
+//! Tests of `assize work` with the built binary, the rehearsal model and fake providers. The command lets a model edit
+//! files through drafts.
 
 use std::time::Duration;
 
@@ -11,12 +11,13 @@ use crate::drafts::{WATCHDOG, project};
 
 const TASK: &str = "Add --version flag to watchdog.py";
 
-/// Last message of a request.
+/// Last message in a captured request to the model.
 fn last(captured: &CapturedRequest) -> Value {
     captured.body["messages"].as_array().unwrap().last().unwrap().clone()
 }
 
-/// Replies of a model that uses the tools. Its first draft is rejected, and it submits a corrected one.
+/// Reply of a fake model that uses the draft tools. The gate rejects its first draft, and then the model submits a
+/// corrected draft.
 fn agent_reply(captured: &CapturedRequest) -> FakeReply {
     let last = last(captured);
     let result: Value =
@@ -50,7 +51,7 @@ fn agent_reply(captured: &CapturedRequest) -> FakeReply {
     }
 }
 
-/// A project that uses `fake` as its Ollama.
+/// Creates a project that uses `fake` as its Ollama server.
 fn with(fake: &FakeProvider) -> Home {
     let home = Home::with(FakeKind::Ollama, fake);
     home.write("src/watchdog.py", WATCHDOG);
@@ -58,18 +59,22 @@ fn with(fake: &FakeProvider) -> Home {
 }
 
 #[test]
-fn rehearsal_completes_its_task_in_every_mode_and_refuses_others() {
+fn work_with_the_rehearsal_model_completes_its_task_in_every_mode_and_refuses_other_tasks() {
     for mode in ["tools", "text", "auto"] {
         let home = project();
         let ran = home.run(&["work", TASK, "--mode", mode]);
         assert_eq!(ran.code, 0, "{mode}: {}", ran.err);
         assert!(ran.err.contains("[rehearsal, no model was asked]"), "{}", ran.err);
         assert!(ran.out.contains("rejected") && ran.out.contains("accepted"), "{}", ran.out);
-        assert!(ran.out.contains("src/watchdog.py:4: a personal home path"), "{}", ran.out);
+        assert!(
+            ran.out.contains("src/watchdog.py:4: the line contains a personal home path"),
+            "{}",
+            ran.out
+        );
         let text = home.text("src/watchdog.py");
         assert!(text.contains("if \"--version\" in sys.argv[1:]:"), "{text}");
         assert!(text.starts_with("#!/usr/bin/env python3\nimport sys\n\nVERSION"), "{text}");
-        assert!(home.run(&["audit", "verify"]).out.starts_with("intact"));
+        assert!(home.run(&["audit", "verify"]).out.starts_with("the audit log is intact"));
     }
     let home = project();
     let ran = home.run(&["work"]);
@@ -95,7 +100,7 @@ fn rehearsal_completes_its_task_in_every_mode_and_refuses_others() {
 }
 
 #[test]
-fn model_corrects_a_rejected_draft_until_it_is_accepted() {
+fn work_lets_the_model_correct_a_rejected_draft_until_it_is_accepted() {
     let fake = FakeProvider::answering(FakeKind::Ollama, |_, captured| agent_reply(captured));
     let home = with(&fake);
     let ran = home.run(&["work", "Give it a version", "--provider", "ollama", "--json"]);
@@ -134,10 +139,10 @@ fn model_corrects_a_rejected_draft_until_it_is_accepted() {
             "ollama_submit_draft"
         ]
     );
-    // The task id of the run is used, not the one that the model sends.
+    // The audit log contains the task id of the run, not the task id that the model sends.
     let audit = home.run(&["audit", "show"]).out;
     assert!(audit.contains("worker ollama qwen3") && !audit.contains(" mine"), "{audit}");
-    // Each step is stored.
+    // `runs show` prints each step of the run.
     let run = worked["run"].as_str().unwrap();
     let shown = home.run(&["runs", "show", run, "--transcripts"]).out;
     for word in [
@@ -170,7 +175,7 @@ fn work_killed_at_random_moments_resumes_and_edits_the_file_once() {
             let mut command = match listed[0]["id"].as_str() {
                 _ if listed[0]["status"] == "done" => break,
                 Some(run) => home.command(&["runs", "resume", run]),
-                // With tools, without tools, and with a slow verification.
+                // The runs alternate between text mode, tools mode with a slow verification, and tools mode.
                 None if killed % 3 == 1 => home.command(&["work", TASK, "--mode", "text"]),
                 None if killed % 3 == 2 => home.command(&["work", TASK, "--verify", "sleep 0.4"]),
                 None => home.command(&["work", TASK]),
@@ -191,17 +196,17 @@ fn work_killed_at_random_moments_resumes_and_edits_the_file_once() {
         assert_eq!(shown["result"]["outcome"], "accepted", "{shown}");
         let text = home.text("src/watchdog.py");
         assert_eq!(text.matches("if \"--version\"").count(), 1, "{text}");
-        assert!(home.run(&["audit", "verify"]).out.starts_with("intact"));
+        assert!(home.run(&["audit", "verify"]).out.starts_with("the audit log is intact"));
     }
 }
 
 #[test]
-fn escalated_work_exits_6() {
+fn work_whose_draft_is_escalated_exits_6() {
     let home = project();
     let ran = home.run(&["work", TASK, "--review", "always"]);
     assert_eq!(ran.code, 6, "{}", ran.err);
     assert!(
-        ran.out.contains("escalated") && ran.err.contains("it waits for your decision"),
+        ran.out.contains("escalated") && ran.err.contains("waits for your decision"),
         "{} {}",
         ran.out,
         ran.err
@@ -210,7 +215,7 @@ fn escalated_work_exits_6() {
 }
 
 #[test]
-fn work_stops_at_its_limits_of_rejections_and_steps() {
+fn work_stops_at_the_maximum_number_of_rejections_or_steps() {
     let stubborn = |_: usize, captured: &CapturedRequest| match last(captured)["tool_name"].as_str()
     {
         Some("ollama_request_draft") => FakeReply::Answer(FakeAnswer::calling(
@@ -240,7 +245,7 @@ fn work_stops_at_its_limits_of_rejections_and_steps() {
 }
 
 #[test]
-fn model_without_tool_calls_needs_text_or_auto_mode() {
+fn work_with_a_model_without_tool_calls_needs_text_or_auto_mode() {
     let silent = |_: usize, captured: &CapturedRequest| match captured.body["tools"].is_array() {
         true => FakeReply::text("I would add a flag."),
         false => FakeReply::text("Here.\n\nFILE: src/watchdog.py\n```python\nVERSION = 1\n```\n"),
@@ -250,10 +255,10 @@ fn model_without_tool_calls_needs_text_or_auto_mode() {
     let task = "Give watchdog.py a version";
     let ran = home.run(&["work", task, "--provider", "ollama"]);
     assert_eq!(ran.code, 1, "{}", ran.err);
-    assert!(ran.out.contains("nothing was submitted"), "{}", ran.out);
+    assert!(ran.out.contains("the model submitted no draft"), "{}", ran.out);
     let ran = home.run(&["work", task, "--provider", "ollama", "--mode", "auto"]);
     assert!(ran.err.contains("continuing without tools: the model called no tools"), "{}", ran.err);
-    // The change would delete ten of eleven lines.
+    // The gate escalates the draft, because it deletes ten of eleven lines.
     assert_eq!(ran.code, 6, "{} {}", ran.out, ran.err);
     assert!(ran.out.contains("[deletion]"), "{}", ran.out);
     let ran = home.run(&["work", "do something", "--provider", "ollama", "--mode", "text"]);
@@ -264,7 +269,7 @@ fn model_without_tool_calls_needs_text_or_auto_mode() {
 }
 
 #[test]
-fn hostile_tool_calls_are_refused_and_reveal_no_secret() {
+fn hostile_tool_calls_in_work_are_refused_and_reveal_no_secret() {
     let tries = [
         ("read_file", json!({"path": ".env"})),
         ("read_file", json!({"path": "../secret"})),
@@ -312,7 +317,7 @@ fn work_succeeds_with_every_provider_that_supports_tools() {
     ] {
         let call =
             |name: &str, arguments: Value| FakeReply::Answer(FakeAnswer::calling(name, arguments));
-        // Some models call two tools at once.
+        // The first answer calls two tools at once, as some models do.
         let mut first = FakeAnswer::calling("list_files", json!({}));
         first.tool_calls.push(("read_file".to_owned(), json!({"path": "src/watchdog.py"})));
         let script = [
@@ -336,10 +341,10 @@ fn work_succeeds_with_every_provider_that_supports_tools() {
     }
 }
 
-/// No file of an invalid answer is applied. The summary excludes file contents, so a key that is already in a file does
-/// not reject the next answer.
+/// If an answer is invalid, none of its files is applied. The change summary does not contain file contents, so a
+/// secret that is already in a file does not cause the rejection of a later answer.
 #[test]
-fn invalid_text_answer_is_discarded_as_a_whole() {
+fn work_discards_an_invalid_text_answer_as_a_whole() {
     let key = ["TOKEN = \"ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o\""].concat();
     let old = format!("{key}\nx = 1\n");
     let answers = [
@@ -356,7 +361,7 @@ fn invalid_text_answer_is_discarded_as_a_whole() {
     assert_eq!(home.text("b.py"), "x = 1\n");
     assert!(home.text("a.py").ends_with("x = 2\n"));
     assert!(!home.work().join("README.md").exists());
-    for (file, why) in [("src", "it is a folder"), (".env", "may contain secrets")] {
+    for (file, why) in [("src", "the path is a folder"), (".env", "may contain secrets")] {
         home.write(".env", "KEY=1");
         let args = ["work", "x", "--provider", "ollama", "--mode", "text", "--file", file];
         let ran = home.run(&args);

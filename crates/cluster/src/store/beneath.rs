@@ -1,4 +1,5 @@
-//! Internal operations of the store: state of a run, its lease, and which of the written messages are valid.
+//! Internal operations of the cluster store: read the state of a run, change its lease, and check which of the written
+//! messages are valid.
 
 use assize_graph::{EffectKey, EffectRecord, GraphEvent};
 use assize_run::{Lease, RunId, StoreError, StoredEvent};
@@ -33,20 +34,20 @@ impl ClusterStore {
         self.link.create(RUNS, &self.subject(rest), packed.headers, packed.payload).await
     }
 
-    /// Reads the state of a run, including content stored in pieces.
+    /// Reads the state of a run, including content that is stored in pieces.
     pub(super) async fn life(&self, id: &RunId) -> Result<RunTimeline, StoreError> {
         loop {
             let (mut life, born, ended) = self.outline(id).await?;
             match self.load_pieces(&mut life, &born, ended.as_ref()).await {
                 Ok(()) => return Ok(life),
-                // The run is being removed, and its pieces are removed first: read again.
+                // The pieces are missing because the run is being removed. Read the state again.
                 Err(_) if self.get(wire::turn(id, life.last_turn + 1)).await?.is_some() => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Loads the parts of a run that may be stored in pieces: its input and its result.
+    /// Loads the input and the result of a run, which may be stored in pieces.
     async fn load_pieces(
         &self,
         life: &mut RunTimeline,
@@ -62,8 +63,8 @@ impl ClusterStore {
         Ok(())
     }
 
-    /// Reads the state of a run without content stored in pieces. Also returns the message that created the run, and
-    /// the one that ended it, if any.
+    /// Reads the state of a run without content that is stored in pieces. Also returns the message that created the
+    /// run, and the message that ended it, if any.
     pub(super) async fn outline(
         &self,
         id: &RunId,
@@ -78,7 +79,7 @@ impl ClusterStore {
                 self.get(wire::ended(id, epoch)),
                 self.get(wire::turn(id, epoch + 1))
             )?;
-            // The end is valid only if it was written before the next turn.
+            // The end is valid only if it was written before the next change of the lease.
             let ended_first = match (&ended, &turn) {
                 (Some(ended), Some(turn)) => ended.sequence < turn.sequence,
                 _ => true,
@@ -100,7 +101,7 @@ impl ClusterStore {
         self.known.lock().insert(id.clone());
     }
 
-    /// Fails if a run never existed.
+    /// Fails if a run with this id never existed.
     pub(super) async fn expect(&self, id: &RunId) -> Result<(), StoreError> {
         if !self.known.lock().contains(id) {
             let born = self.get(wire::born(id)).await?;
@@ -110,7 +111,8 @@ impl ClusterStore {
         Ok(())
     }
 
-    /// Fails if a message was written after the lease was lost. The message stays in the stream, and readers ignore it.
+    /// Fails if the message with this sequence number was written after the lease was lost. The message stays in the
+    /// stream, and readers ignore it.
     pub(super) async fn check(&self, claim: &Lease, sequence: u64) -> Result<(), StoreError> {
         if self.get(wire::turn(&claim.run, claim.epoch + 1)).await?.is_none() {
             return Ok(());
@@ -122,7 +124,8 @@ impl ClusterStore {
         }
     }
 
-    /// Like [`ClusterStore::check`], for a message that we have just written. Removes the message if the run is removed.
+    /// Like [`ClusterStore::check`], for a message that this process has just written. If the run was removed, also
+    /// removes the message.
     pub(super) async fn check_ours(&self, claim: &Lease, sequence: u64) -> Result<(), StoreError> {
         let checked = self.check(claim, sequence).await;
         if let Err(StoreError::NoSuchRun(_)) = &checked {
@@ -131,14 +134,15 @@ impl ClusterStore {
         checked
     }
 
-    /// Removes a message that was written to a removed run, and pieces of the run.
+    /// Removes a message that was written after its run was removed, and all pieces of the run.
     pub(super) async fn take_back(&self, run: &RunId, sequence: u64) -> Result<(), StoreError> {
         self.remove_message(sequence).await?;
         self.purge(PIECES, &format!("piece.{run}.>")).await
     }
 
-    /// Removes the messages of a removed run. The message that created the run goes last, so that an interrupted removal
-    /// can be continued. The turns stay, so that a process that still holds a lease finds out.
+    /// Removes the messages of a removed run. The message that created the run is removed last, so that an interrupted
+    /// removal can be continued. The lease changes stay in the stream, so that a process that still uses an old lease
+    /// finds out that the run was removed.
     pub(super) async fn take_away(
         &self,
         run: &RunId,
@@ -149,7 +153,7 @@ impl ClusterStore {
         if let Some(once) = once
             && let Some(found) = self.get(once.to_owned()).await?
         {
-            // The key may have been used again for another run.
+            // Remove the idempotency key only if it belongs to this run: it may have been used again for another run.
             let asked: KeyedRun = self.link.parse(&found.payload)?;
             if asked.run == *run {
                 self.remove_message(found.sequence).await?;
@@ -161,19 +165,19 @@ impl ClusterStore {
         Ok(())
     }
 
-    /// Completes removals that were interrupted by the death of a process.
+    /// Completes removals of runs that were interrupted because a process died.
     pub async fn finish_removals(&self) -> Result<(), StoreError> {
         let removed = self.caught_up().await?.removed();
         for (run, once) in removed {
             if self.get(wire::born(&run)).await?.is_some() {
-                tracing::info!(%run, "completing an interrupted removal of a run");
+                tracing::info!(%run, "completing the interrupted removal of a run");
                 self.take_away(&run, once.as_deref()).await?;
             }
         }
         Ok(())
     }
 
-    /// Removes one message, if it exists.
+    /// Removes the message with this sequence number, if it exists.
     pub(super) async fn remove_message(&self, sequence: u64) -> Result<(), StoreError> {
         let remove = async || {
             let stream = self.link.stream(RUNS).await?;
@@ -195,8 +199,8 @@ impl ClusterStore {
         self.link.retry(purge).await
     }
 
-    /// Writes the next turn of a run: a claim, a stop or a removal. Returns `None` if another process was faster or the
-    /// turn is not valid.
+    /// Writes the next lease change of a run: a claim, a stop or a removal. Returns `None` if another process changed
+    /// the lease first, or if the change is not valid.
     pub(super) async fn take_turn(
         &self,
         life: &RunTimeline,
@@ -219,7 +223,7 @@ impl ClusterStore {
         Ok(counts.then(|| Lease { run: run.clone(), epoch }))
     }
 
-    /// Reads the valid messages under a filter, in order, from a sequence number on.
+    /// Reads the valid messages whose subject matches a filter, in order, from the sequence number `from` on.
     pub(super) async fn written(
         &self,
         filter: &str,
@@ -232,7 +236,7 @@ impl ClusterStore {
         let reading = ReadSelection { stream: RUNS, filter, from, last_of_each: false };
         self.link
             .read(reading, |found| {
-                // Messages newer than the view may contain a turn that invalidates later ones.
+                // Apply messages that are newer than the view: a lease change among them invalidates later messages.
                 view.apply(&found).map_err(|error| self.link.failed(error))?;
                 Ok(match view.counting(&found) {
                     Some((run, kind)) => each(run, kind, found),
@@ -242,7 +246,7 @@ impl ClusterStore {
             .await
     }
 
-    /// Events in a message, with their ids.
+    /// Returns the events that a message contains, with their ids.
     pub(super) async fn events_in(
         &self,
         run: &RunId,
@@ -275,7 +279,7 @@ impl ClusterStore {
         Ok(ids.zip(events).map(stored).collect())
     }
 
-    /// Events under a filter with ids above `after`, at most `limit`.
+    /// Reads up to `limit` events with ids above `after`, from the messages whose subject matches a filter.
     pub(super) async fn events_under(
         &self,
         filter: &str,
@@ -288,7 +292,7 @@ impl ClusterStore {
         self.written(filter, from.max(1), |run, kind, found| {
             let has: usize = found.header(EVENTS).and_then(|count| count.parse().ok()).unwrap_or(0);
             if has > 0 {
-                // Some or all events of the first message may have ids up to `after`, so do not count them.
+                // Do not count the events of the first message: some or all of them may have ids up to `after`.
                 count += if found.sequence == from { 0 } else { has };
                 messages.push((run, kind, found));
             }
@@ -304,7 +308,7 @@ impl ClusterStore {
         Ok(all)
     }
 
-    /// Up-to-date view of all runs.
+    /// Returns the view of all runs, after it has read all new messages.
     pub(super) async fn caught_up(
         &self,
     ) -> Result<tokio::sync::MutexGuard<'_, RunsView>, StoreError> {
@@ -313,7 +317,7 @@ impl ClusterStore {
         Ok(view)
     }
 
-    /// Valid record that an earlier lease holder wrote under a key.
+    /// Returns the valid journal record with this key that an earlier lease holder wrote, if any.
     pub(super) async fn earlier(
         &self,
         claim: &Lease,

@@ -1,5 +1,6 @@
-//! Model calls, stored before they are sent and when they have ended. If the lease holder dies, the next one knows which
-//! calls may have been paid for without a recorded answer.
+//! Records of model calls. The lease holder stores each call before it sends the call, and again when the call has
+//! ended. If the lease holder dies, the next lease holder can read which calls may have been charged without a recorded
+//! answer.
 
 use assize_run::{CallState, Lease, RunId, StoreError, StoredCall};
 use async_nats::HeaderMap;
@@ -10,7 +11,8 @@ use super::wire::{self, CALLS};
 use crate::link::{ReadFlow, ReadSelection};
 
 impl ClusterStore {
-    /// Stores the state of a call under its number in this epoch of the run.
+    /// Stores the state of a model call. `number` identifies the call within this epoch of the run. Fails if the call
+    /// is about to be sent and this process has lost the lease.
     pub(super) async fn write_call(
         &self,
         claim: &Lease,
@@ -25,12 +27,13 @@ impl ClusterStore {
             if noted.how == CallState::Answered {
                 return Ok(());
             }
-            // Check for a later claim only after the write: then either the next lease holder sees this call, or this
-            // check sees its claim.
+            // Check for a later claim only after the write. Then either the next lease holder sees this call, or this
+            // check sees the claim of the next lease holder.
             if self.get(wire::turn(&claim.run, claim.epoch + 1)).await?.is_some() {
                 break;
             }
-            // If the write took long, the lease may be lost by now: check again, because only the lease holder may call.
+            // Only the lease holder may send the call. If the write took long, the lease may be lost by now, so repeat
+            // the write and the check.
             let times = self.link.options.times;
             if noted.how != CallState::Sent || begun.elapsed() < times.noting() {
                 return Ok(());
@@ -42,12 +45,12 @@ impl ClusterStore {
         }
         match noted.how {
             CallState::Sent => Err(StoreError::Fenced(claim.run.clone())),
-            // The end of a call counts even after the lease is lost.
+            // The end of a call may be stored even after the lease is lost.
             CallState::Answered | CallState::Lost | CallState::Free => Ok(()),
         }
     }
 
-    /// All calls of a run, each with its epoch.
+    /// Reads all stored model calls of a run, each with its epoch.
     pub(super) async fn read_calls(
         &self,
         run: &RunId,
@@ -55,7 +58,7 @@ impl ClusterStore {
         let filter = self.subject(format!("call.{run}.>"));
         let reading = ReadSelection { stream: CALLS, filter, from: 1, last_of_each: false };
         let mut calls = Vec::new();
-        // Subject: cluster name, `call`, run id, epoch, call number.
+        // The subject consists of the cluster name, `call`, the run id, the epoch and the number of the call.
         let epoch_index = self.subject("call".to_owned()).split('.').count() + 1;
         self.link
             .read(reading, |found| {

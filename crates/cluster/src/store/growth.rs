@@ -1,4 +1,4 @@
-//! Waits for new messages in a log, written by any process.
+//! Waits for new messages in a log that any process of the cluster may write.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use super::wire::{EVENTS, RUNS};
 use crate::error::NatsError;
 use crate::link::{NatsConnection, ReadFlow, ReadSelection};
 
-/// Poll interval, because the servers may drop a subscription unnoticed.
+/// Interval at which the log is polled in addition to the subscription, which the servers may drop without notice.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Waits for new messages of one log.
+/// Subscription to the new messages of one log.
 #[derive(Debug)]
 pub(super) struct LogFollower {
     stream: &'static str,
@@ -25,7 +25,7 @@ pub(super) struct LogFollower {
     follower: Mutex<Option<(watch::Receiver<Latest>, AbortOnDropHandle<()>)>>,
 }
 
-/// Latest message that was received.
+/// Latest message of the log that was received.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Latest {
     /// Whether the subscription is active.
@@ -46,14 +46,14 @@ impl LogFollower {
         LogFollower { stream, filter, follower: Mutex::default() }
     }
 
-    /// Waits for a message after `sequence`, or for more than `seen` events in that message.
+    /// Waits until the log has a message after `sequence`, or until the message `sequence` has more than `seen` events.
     pub(super) async fn beyond(
         &self,
         link: &Arc<NatsConnection>,
         sequence: u64,
         seen: u64,
     ) -> Result<(), StoreError> {
-        // Subscribe before reading, so that a message written in between is not missed.
+        // Subscribe before reading the log, so that a message that is written in between is not missed.
         let mut latest = self.subscribe(link);
         let _ = tokio::time::timeout(POLL_INTERVAL, latest.wait_for(|one| one.subscribed)).await;
         loop {
@@ -67,7 +67,7 @@ impl LogFollower {
         }
     }
 
-    /// Whether the stream already has a message after `sequence`, or more than `seen` events in that message.
+    /// Whether the log already has a message after `sequence`, or the message `sequence` has more than `seen` events.
     async fn exists(
         &self,
         link: &NatsConnection,
@@ -110,7 +110,7 @@ impl LogFollower {
     }
 }
 
-/// Reports each new message to `sender`, until the task is aborted.
+/// Sends the position of each new message to `sender`, until the task is aborted.
 async fn follow(
     link: &NatsConnection,
     stream: &'static str,
@@ -121,7 +121,7 @@ async fn follow(
     loop {
         let followed = follow_once(link, stream, filter, sender).await;
         if let Err(error) = patience.heed(followed).await {
-            tracing::warn!(%error, "cannot follow a stream");
+            tracing::warn!(%error, stream, "cannot subscribe to a stream, retrying");
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
@@ -133,7 +133,7 @@ async fn follow_once(
     filter: &'static str,
     sender: &watch::Sender<Latest>,
 ) -> Result<(), NatsError> {
-    // After an interruption, continue after the last message.
+    // After an interruption, continue after the last received message.
     let deliver_policy = match sender.borrow().sequence {
         0 => DeliverPolicy::New,
         last => DeliverPolicy::ByStartSequence { start_sequence: last + 1 },

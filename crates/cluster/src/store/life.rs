@@ -1,24 +1,25 @@
-//! State of a run, computed from its messages.
+//! State of a run, computed from the messages of the run.
 //!
-//! The servers provide no locks: they only store messages in one order, each subject once. So the order decides. A
-//! *turn* is a change of the lease: a claim, a stop or a removal. It is valid if it is the next one and the run is not
-//! done. An end is valid if its epoch holds the lease. A record is valid if its epoch held the lease when the record
-//! was written. Every reader gets the same result, also for messages that were written too late.
+//! The NATS servers provide no locks. They only store messages in one order, and each subject once. So the order of the
+//! messages determines which messages are valid. A *lease change* (`turn` in the subjects) is a claim, a stop or a
+//! removal. A lease change is valid if it has the next number and the run is not done; a removal is always valid. The
+//! end of a run is valid if its epoch holds the lease. A journal record is valid if its epoch held the lease when the
+//! record was written. Every reader computes the same state, and ignores messages that were written too late.
 
 use assize_run::{Run, RunId, RunStatus};
 
 use super::wire::{EndMessage, LeaseChange, LeaseChangeKind, RunCreated};
 
-/// State of a run, from the messages read so far.
+/// State of a run, computed from the messages read so far.
 #[derive(Debug)]
 pub(super) struct RunTimeline {
     pub(super) run: Run,
-    /// Each epoch with the sequence number from which it holds the lease, in ascending order.
+    /// All epochs in ascending order, each with the sequence number of the message from which on it holds the lease.
     epochs: Vec<(u64, u64)>,
-    /// Number of the last turn, valid or not.
+    /// Number of the last lease change, whether it was valid or not.
     pub(super) last_turn: u64,
     pub(super) removed: bool,
-    /// Subject of its idempotency key.
+    /// NATS subject of the idempotency key that the run was created with, if any.
     pub(super) once: Option<String>,
 }
 
@@ -48,7 +49,7 @@ impl RunTimeline {
         }
     }
 
-    /// Applies the next turn. Returns whether it is valid.
+    /// Applies the next lease change. Returns whether the change is valid.
     pub(super) fn turn(&mut self, epoch: u64, sequence: u64, turn: LeaseChange) -> bool {
         if epoch <= self.last_turn {
             return false;
@@ -83,7 +84,7 @@ impl RunTimeline {
         true
     }
 
-    /// Applies the end of the run. Returns whether it is valid.
+    /// Applies the message that ends the run. Returns whether the message is valid.
     pub(super) fn ended(&mut self, epoch: u64, ended: EndMessage) -> bool {
         if epoch != self.run.epoch || self.removed {
             return false;
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_after_a_claim_are_valid_for_the_new_epoch_only() {
+    fn messages_after_a_claim_are_valid_for_the_new_epoch_only() {
         let mut life = life();
         assert!(life.counts(1, 11));
         assert!(life.turn(2, 20, claimed("b")));
@@ -152,7 +153,7 @@ mod tests {
         assert!(!life.turn(2, 20, claimed("b")));
         let stopped = LeaseChangeKind::Stopped { reason: "late".to_owned(), events: Vec::new() };
         assert!(!life.turn(3, 21, LeaseChange { at: 4, kind: stopped }));
-        // Both turns used up their numbers, but changed nothing.
+        // Both lease changes have used up their numbers, but have not changed the run.
         assert_eq!((life.run.epoch, life.last_turn, life.run.status), (1, 3, RunStatus::Done));
         assert!(life.counts(1, 22));
         assert!(life.turn(4, 30, LeaseChange { at: 5, kind: LeaseChangeKind::Removed }));
@@ -160,12 +161,12 @@ mod tests {
     }
 
     #[test]
-    fn failed_run_can_be_claimed_once_per_epoch() {
+    fn failed_run_can_be_claimed_only_once_with_the_same_number() {
         let mut life = life();
         assert!(life.ended(1, ended(RunStatus::Failed)));
         assert!(life.turn(2, 20, claimed("b")));
         assert_eq!((life.run.status, life.run.epoch), (RunStatus::Running, 2));
-        // A second claim with the same number is ignored.
+        // A second claim with the same number is not valid.
         assert!(!life.turn(2, 21, claimed("c")));
         assert_eq!(life.run.holder.as_deref(), Some("b"));
     }

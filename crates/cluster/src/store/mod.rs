@@ -1,4 +1,4 @@
-//! Store of runs on NATS `JetStream`.
+//! Store of runs in streams of NATS `JetStream`.
 
 mod beneath;
 mod calls;
@@ -35,7 +35,7 @@ use wire::{
     LeaseChangeKind, PIECES, RUNS, RecordMessage, RunCreated, RunMessageKind, event_ids,
 };
 
-/// Streams of the store.
+/// Names of the streams of the store.
 pub(crate) const STREAMS: [&str; 4] = [RUNS, PIECES, CALLS, AUDIT];
 
 /// Store of runs in streams of NATS `JetStream`.
@@ -43,7 +43,7 @@ pub(crate) const STREAMS: [&str; 4] = [RUNS, PIECES, CALLS, AUDIT];
 pub struct ClusterStore {
     link: Arc<NatsConnection>,
     view: tokio::sync::Mutex<RunsView>,
-    /// Runs that are known to exist or to have existed.
+    /// Ids of runs of which this process knows that they exist or existed.
     known: Mutex<HashSet<RunId>>,
     events: LogFollower,
     audit: LogFollower,
@@ -97,11 +97,12 @@ impl Store for ClusterStore {
                     Err(error) => return Err(error),
                 }
                 if self.get(wire::turn(&asked.run, 2)).await?.is_some() {
-                    // That run was removed, but its key is not removed yet: remove it and start again.
+                    // The run of this idempotency key was removed, but the key was not: remove the key and start again.
                     self.remove_message(found.sequence).await?;
                     return self.create_run(new, holder).await;
                 }
-                // The first request has not created its run yet, or died before: create the run with the same id.
+                // An earlier request has reserved the idempotency key, but has not created its run yet, or its process
+                // has died. Create the run with the same id.
                 id = asked.run;
             }
         }
@@ -138,7 +139,7 @@ impl Store for ClusterStore {
                 CreateResult::Theirs(_) if once.is_some() => {
                     return Err(StoreError::AskedBefore { run: id, same: true });
                 }
-                // The random id is already used, which is very unlikely.
+                // Another run already has this random id, which is very unlikely. Try another id.
                 CreateResult::Theirs(_) => id = RunId::random(born.kind),
             }
         }
@@ -169,7 +170,7 @@ impl Store for ClusterStore {
                 true => runs.push(run),
                 false => match self.life(&run.id).await {
                     Ok(life) => runs.push(life.run),
-                    // The run was removed meanwhile.
+                    // The run was removed meanwhile, so it is not returned.
                     Err(StoreError::NoSuchRun(_)) => {}
                     Err(error) => return Err(error),
                 },
@@ -193,7 +194,7 @@ impl Store for ClusterStore {
                 return Err(StoreError::Fenced(id.clone()));
             }
             let kind = LeaseChangeKind::Claimed { holder: holder.to_owned() };
-            // If another process was faster, check the new state.
+            // If another process changed the lease first, check the new state of the run.
             if let Some(claim) = self.take_turn(&life, kind).await? {
                 self.know(id);
                 return Ok(claim);
@@ -213,7 +214,7 @@ impl Store for ClusterStore {
         }
         let count = events.len();
         if count as u64 > EVENTS_OF_A_MESSAGE {
-            let reason = format!("a step has more than {EVENTS_OF_A_MESSAGE} events");
+            let reason = format!("a step of a run has more than {EVENTS_OF_A_MESSAGE} events");
             return Err(self.link.failed(reason));
         }
         let subject = wire::record(&claim.run, claim.epoch, &record.key);
@@ -232,7 +233,7 @@ impl Store for ClusterStore {
                 Ok(Appended::Recorded { event_ids: event_ids(sequence, count).collect() })
             }
             CreateResult::Theirs(found) => {
-                // The existing record may be valid even though this lease is lost by now: check the lease.
+                // The existing record may be valid although this process has lost the lease by now: check the lease.
                 self.check(claim, self.link.last_place(RUNS).await?).await?;
                 let written: RecordMessage = self.link.unpack(&claim.run, &found).await?;
                 Ok(Appended::Existing(written.record()))
@@ -257,7 +258,7 @@ impl Store for ClusterStore {
                 Err(error) => failed = Some(error),
             }
         }
-        // Records may be missing because the run is being removed. If the run still exists, all of them were read.
+        // Records may be missing because the run is being removed. If the run still exists, all records were read.
         self.life(id).await?;
         failed.map_or(Ok(records), Err)
     }
@@ -294,7 +295,7 @@ impl Store for ClusterStore {
         let packed = self.link.pack(&claim.run, &ended, Some(&light)).await?;
         let subject = wire::ended(&claim.run, claim.epoch);
         let created = self.create(subject, with_events(packed, count)).await?;
-        // A run ends once in each epoch. A repeated call succeeds if the lease is still valid.
+        // A run ends at most once in each epoch. If this function is called again, it succeeds if the lease is valid.
         let sequence = match created {
             CreateResult::Ours(sequence) => {
                 self.check_ours(claim, sequence).await?;
@@ -328,8 +329,8 @@ impl Store for ClusterStore {
         if query.runs.is_empty() {
             return self.events_under("run.>", query.after, limit).await;
         }
-        // Return only events up to the same id for all runs: later ones would make the next query skip events of runs
-        // that were read earlier.
+        // The runs are read one after another. Return only events up to the same id for all runs: later events would
+        // make the next query skip new events of the runs that were read first.
         let upto = self.last_event().await?;
         let mut all = Vec::new();
         for run in &query.runs {
@@ -433,7 +434,7 @@ impl Store for ClusterStore {
             let chained = AuditEntry::chained(id, unix_millis(), entry.clone(), previous);
             let payload = serde_json::to_vec(&chained).map_err(|error| self.link.failed(error))?;
             let subject = self.subject(format!("audit.{id}"));
-            // If another process was faster, chain the entry to that process's entry.
+            // If another process has added an entry first, chain this entry to that one.
             if let CreateResult::Ours(_) =
                 self.link.create(AUDIT, &subject, HeaderMap::new(), payload).await?
             {
@@ -461,7 +462,7 @@ impl Store for ClusterStore {
     }
 
     async fn audit_head(&self) -> Result<u64, StoreError> {
-        // Each entry is one message, and the servers store the last sequence number ever assigned.
+        // Each entry of the audit log is one message, so its id is the sequence number of the message.
         self.link.last_place(AUDIT).await
     }
 }

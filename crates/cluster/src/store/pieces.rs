@@ -1,4 +1,5 @@
-//! Splits content that is too large for one message into pieces in another stream, addressed by the hash of the whole.
+//! Stores content that is too large for one message as pieces in another stream. The subjects of the pieces contain the
+//! hash of the whole content.
 
 use assize_run::{RunId, StoreError};
 use assize_types::Fingerprint;
@@ -10,25 +11,28 @@ use serde::de::DeserializeOwned;
 use super::wire::{self, PIECES};
 use crate::link::{NatsConnection, ReadFlow, ReadSelection, StoredMessage};
 
-/// Size above which content is split. It is small because listing runs reads the first message of every run.
+/// Size in bytes above which content is stored in pieces. It is small because listing runs reads the first message of
+/// every run.
 const LARGE: usize = 32 << 10;
 
-/// Size of a piece. By default, NATS servers accept messages of up to 1 MiB.
+/// Maximum size of a piece in bytes. By default, NATS servers accept messages of up to 1 MiB.
 const PIECE: usize = 512 << 10;
 
-/// Header of a message whose content is split: hash of the content, number of pieces.
+/// Header of a message whose content is stored in pieces. Its value consists of the hash of the content and the number
+/// of pieces.
 const WHOLE: &str = "Assize-Whole";
-/// Header of a piece: number of pieces.
+/// Header of a piece with the number of pieces of the whole content.
 const COUNT: &str = "Assize-Pieces";
 
-/// A message to be written.
+/// Headers and payload of a message that is to be written.
 pub(super) struct PackedMessage {
     pub(super) headers: HeaderMap,
     pub(super) payload: Vec<u8>,
 }
 
 impl NatsConnection {
-    /// Converts a value to a message. If it is large, its pieces are stored, and the message contains only `light`.
+    /// Converts a value to a message. If the value is large, stores it in pieces; the message then contains only
+    /// `light`, a form of the value without the large parts.
     pub(super) async fn pack<T: Serialize>(
         &self,
         run: &RunId,
@@ -47,7 +51,7 @@ impl NatsConnection {
         Ok(PackedMessage { headers, payload: light.transpose()?.unwrap_or_default() })
     }
 
-    /// Decodes a message, including content stored in pieces.
+    /// Decodes a message, including content that is stored in pieces.
     pub(super) async fn unpack<T: DeserializeOwned>(
         &self,
         run: &RunId,
@@ -55,20 +59,23 @@ impl NatsConnection {
     ) -> Result<T, StoreError> {
         let Some(whole) = found.header(WHOLE) else { return self.parse(&found.payload) };
         let (hash, count) = whole.split_once(' ').unwrap_or_default();
-        let damaged = || self.failed(format!("message {} is damaged", found.sequence));
+        let damaged = || {
+            let number = found.sequence;
+            self.failed(format!("message {number} in the stream of runs is damaged"))
+        };
         let hash: Fingerprint = hash.parse().map_err(|_| damaged())?;
         let count = count.parse().map_err(|_| damaged())?;
         let bytes = self.get_pieces(run, hash, count).await?.ok_or_else(damaged)?;
         self.parse(&bytes)
     }
 
-    /// Decodes the message itself: the whole value, or its light form if the value is large.
+    /// Decodes the payload of a message: the whole value, or its light form if the value is stored in pieces.
     pub(super) fn parse<T: DeserializeOwned>(&self, payload: &[u8]) -> Result<T, StoreError> {
         serde_json::from_slice(payload)
             .map_err(|error| self.failed(format!("cannot decode a stored message: {error}")))
     }
 
-    /// Stores bytes for a run, in pieces. Returns their hash and the number of pieces.
+    /// Stores bytes that belong to a run in pieces. Returns the hash of the bytes and the number of pieces.
     pub(super) async fn put_pieces(
         &self,
         run: &RunId,
@@ -90,7 +97,7 @@ impl NatsConnection {
         Ok((hash, count))
     }
 
-    /// Reads the bytes of a run; `None` if a piece is missing or the hash does not match.
+    /// Reads bytes of a run that are stored in pieces. Returns `None` if a piece is missing or the hash does not match.
     pub(super) async fn get_pieces(
         &self,
         run: &RunId,
@@ -106,7 +113,7 @@ impl NatsConnection {
         Ok(bytes.filter(|bytes: &Vec<u8>| Fingerprint::of(bytes) == hash))
     }
 
-    /// Reads bytes by their hash, from any run that has them.
+    /// Reads bytes that are stored in pieces by their hash, from any run that they belong to.
     pub(super) async fn find_pieces(
         &self,
         hash: Fingerprint,
@@ -122,7 +129,8 @@ impl NatsConnection {
         {
             return Ok(Some(bytes));
         }
-        // The latest writer has not stored all pieces, or its run is being removed: try the other runs.
+        // The run that stored the bytes last lacks pieces: they are not written yet, or the run is being removed. Try
+        // the other runs.
         let mut others = Vec::new();
         let reading = ReadSelection { stream: PIECES, filter, from: 1, last_of_each: false };
         self.read(reading, |first| {

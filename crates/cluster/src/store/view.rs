@@ -1,4 +1,4 @@
-//! In-memory view of the state of all runs. It reads new messages before every use.
+//! In-memory view of the state of all runs. Before each use, the view reads all new messages.
 
 use std::collections::HashMap;
 
@@ -9,26 +9,26 @@ use super::pieces::is_large;
 use super::wire::{RUNS, RunMessageKind};
 use crate::link::{NatsConnection, ReadFlow, ReadSelection, StoredMessage};
 
-/// Maximum number of removed runs to remember for cleanup.
+/// Maximum number of removed runs that the view stores, so that their leftover messages can be removed.
 const MAX_REMOVED: usize = 1000;
 
 #[derive(Debug, Default)]
 pub(super) struct RunsView {
     lives: HashMap<RunId, Known>,
-    /// Sequence number up to which all messages are applied.
+    /// Sequence number up to which all messages have been applied to the view.
     read: u64,
-    /// Removed runs that may have left messages behind, with the subjects of their idempotency keys.
+    /// Removed runs of which messages may still exist, each with the NATS subject of its idempotency key.
     removed: Vec<(RunId, Option<String>)>,
 }
 
 #[derive(Debug)]
 struct Known {
     life: RunTimeline,
-    /// Whether the run is complete, including content stored in pieces.
+    /// Whether the run is complete: none of its content is stored in pieces, which the view does not read.
     whole: bool,
 }
 
-/// Run id and kind of a message, from its subject.
+/// Returns the run id and the kind of a message, from its NATS subject.
 pub(super) fn about(found: &StoredMessage) -> Option<(RunId, RunMessageKind)> {
     let mut words = found.subject.split('.').skip(2);
     let run = words.next()?.parse().ok()?;
@@ -53,8 +53,8 @@ impl RunsView {
         .await
     }
 
-    /// Applies a message about the state of a run, unless it was applied before. The message may be ahead of those
-    /// read by [`RunsView::catch_up`], which then applies it again.
+    /// Applies a message about the state of a run, unless [`RunsView::catch_up`] has already read it. The message may
+    /// be newer than those that `catch_up` has read; `catch_up` then applies the message again, which has no effect.
     pub(super) fn apply(&mut self, found: &StoredMessage) -> Result<(), serde_json::Error> {
         let Some((run, kind)) = about(found).filter(|_| found.sequence > self.read) else {
             return Ok(());
@@ -70,7 +70,7 @@ impl RunsView {
                 if known.life.removed {
                     let once = known.life.once.take();
                     self.lives.remove(&run);
-                    // If `removed` is not called, forget the oldest.
+                    // If `removed` is never called, the oldest entries are dropped.
                     if self.removed.len() == MAX_REMOVED {
                         self.removed.remove(0);
                     }
@@ -81,13 +81,14 @@ impl RunsView {
                 let counts = known.life.ended(epoch, parse(found)?);
                 known.whole &= whole || !counts;
             }
-            // Ignore messages about a removed run.
+            // Other messages, such as those about a removed run, are ignored.
             _ => {}
         }
         Ok(())
     }
 
-    /// Run id and kind of a message, if the message is valid: its epoch held the lease when it was written.
+    /// Returns the run id and the kind of a message if the message is valid: its epoch held the lease when the message
+    /// was written.
     pub(super) fn counting(&self, found: &StoredMessage) -> Option<(RunId, RunMessageKind)> {
         let (run, kind) = about(found)?;
         let life = &self.lives.get(&run)?.life;
@@ -100,12 +101,12 @@ impl RunsView {
         counts.then_some((run, kind))
     }
 
-    /// Takes the list of runs removed since the last call.
+    /// Returns the runs that were removed since the last call, and clears the list.
     pub(super) fn removed(&mut self) -> Vec<(RunId, Option<String>)> {
         std::mem::take(&mut self.removed)
     }
 
-    /// Runs that match the filter, latest first, and whether each is complete.
+    /// Returns the runs that match the filter, newest first, each with whether it is complete.
     pub(super) fn runs(&self, filter: &RunFilter) -> Vec<(Run, bool)> {
         let title = filter.title.as_ref().map(|title| title.to_lowercase());
         let fits = |run: &Run| {
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn message_applied_early_and_again_in_order_counts_once() {
+    fn message_that_is_applied_early_and_then_again_in_order_has_effect_once() {
         let born = |holder: &str| {
             json!({"at": 1, "kind": "debate", "title": holder, "parent": null, "input": null, "holder": holder,
                    "artifacts": [], "once": null})
@@ -156,11 +157,11 @@ mod tests {
             ),
         ];
         let mut view = RunsView::default();
-        // First only the messages of one run, as a reader of that run's events does.
+        // First apply only the messages of one run, as a reader of the events of that run does.
         for index in [0, 2, 3] {
             view.apply(&messages[index]).unwrap();
         }
-        // Then all messages, including those already applied.
+        // Then apply all messages in order, including those already applied.
         for message in &messages {
             view.apply(message).unwrap();
         }

@@ -1,7 +1,8 @@
-//! Messages of the store, and their subjects.
+//! Messages of the cluster store, and their NATS subjects.
 //!
-//! All messages of a run are in one stream. Their order decides which are valid (see `life.rs`). Each message has its
-//! own subject, so that it is written once. Content that is too large for a message is stored in pieces.
+//! All messages of a run are in one stream. The order of the messages determines which of them are valid (see
+//! `life.rs`). Each message has its own subject, so that it is written only once. Content that is too large for a
+//! message is stored in pieces.
 
 use assize_graph::{EffectKey, EffectOutcome, EffectRecord, GraphEvent};
 use assize_run::{ArtifactUse, Ending, RunId, RunKind, RunStatus};
@@ -9,26 +10,27 @@ use assize_types::Fingerprint;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Stream of runs, their journals and their events.
+/// Name of the stream that contains the runs, their journals and their events.
 pub(super) const RUNS: &str = "runs";
-/// Stream of large content, in pieces.
+/// Name of the stream that contains large content in pieces.
 pub(super) const PIECES: &str = "pieces";
 pub(super) const AUDIT: &str = "audit";
-/// Stream of model calls.
+/// Name of the stream that contains the model calls.
 pub(super) const CALLS: &str = "calls";
 
-/// Header with the number of events in a message, if there are any.
+/// Header with the number of events in a message. A message without events does not have this header.
 pub(super) const EVENTS: &str = "Assize-Events";
 
-/// Maximum number of events in a message. Event ids start at the message's sequence number times this.
+/// Maximum number of events in a message. The id of the first event is the sequence number of the message times this
+/// number.
 pub(super) const EVENTS_OF_A_MESSAGE: u64 = 1 << 16;
 
-/// Ids of the events of a message.
+/// Returns the ids of the events of the message with this sequence number.
 pub(super) fn event_ids(sequence: u64, count: usize) -> impl Iterator<Item = u64> {
     (0..count as u64).map(move |index| sequence * EVENTS_OF_A_MESSAGE + index)
 }
 
-/// Creation of a run. Its creator holds the lease in epoch 1.
+/// Message that creates a run. The process that creates the run holds the lease in epoch 1.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RunCreated {
     pub(super) at: u64,
@@ -38,11 +40,11 @@ pub(super) struct RunCreated {
     pub(super) input: Value,
     pub(super) holder: String,
     pub(super) artifacts: Vec<ArtifactMessage>,
-    /// Subject of the idempotency key.
+    /// NATS subject of the idempotency key that the run was created with, if any.
     pub(super) once: Option<String>,
 }
 
-/// Change of a run's lease.
+/// Message that changes the lease of a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LeaseChange {
     pub(super) at: u64,
@@ -56,7 +58,7 @@ pub(super) enum LeaseChangeKind {
     Claimed {
         holder: String,
     },
-    /// A running run was cancelled. It has no lease holder.
+    /// The run was cancelled while it was running, so it has no lease holder any more.
     Stopped {
         reason: String,
         events: Vec<GraphEvent>,
@@ -65,7 +67,7 @@ pub(super) enum LeaseChangeKind {
     Removed,
 }
 
-/// End of a run in one of its epochs.
+/// Message that ends a run in one of its epochs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct EndMessage {
     pub(super) at: u64,
@@ -86,12 +88,12 @@ impl EndMessage {
     }
 }
 
-/// A record of the journal, and the events of its step.
+/// Message with one journal record of a run, and the events of the step that wrote the record.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RecordMessage {
     pub(super) at: u64,
     pub(super) key: EffectKey,
-    /// Fingerprint of the request, if the effect has one.
+    /// Fingerprint of the request that the effect answers, if the effect has a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) request: Option<Fingerprint>,
     pub(super) outcome: EffectOutcome,
@@ -106,7 +108,7 @@ impl RecordMessage {
     }
 }
 
-/// An artifact of a run, under a name.
+/// Message that assigns an artifact to a run under a name.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct ArtifactMessage {
     pub(super) name: String,
@@ -120,14 +122,14 @@ impl From<ArtifactMessage> for ArtifactUse {
     }
 }
 
-/// The run that was created with an idempotency key.
+/// Message that reserves an idempotency key for a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct KeyedRun {
     pub(super) run: RunId,
     pub(super) request: Fingerprint,
 }
 
-/// Kind of a run's message, with its epoch if it has one.
+/// Kind of a message of a run, with its epoch if it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RunMessageKind {
     Born,
@@ -138,7 +140,7 @@ pub(super) enum RunMessageKind {
 }
 
 impl RunMessageKind {
-    /// Parses the parts of the subject after the run's id.
+    /// Parses the kind of a message from the parts of its NATS subject after the run id.
     pub(super) fn of<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<RunMessageKind> {
         let kind = match (words.next()?, words.next()) {
             ("state", Some("born")) => RunMessageKind::Born,
@@ -152,7 +154,7 @@ impl RunMessageKind {
     }
 }
 
-// The functions below return subjects without the name of the cluster.
+// The following functions return NATS subjects without the name of the cluster at the beginning.
 
 pub(super) fn born(run: &RunId) -> String {
     format!("run.{run}.state.born")
@@ -182,7 +184,7 @@ pub(super) fn piece(run: &RunId, whole: Fingerprint, index: usize) -> String {
     format!("piece.{run}.{whole}.{index}")
 }
 
-/// Part of a subject that stands for any text: the first half of its fingerprint.
+/// Converts any text to a valid part of a NATS subject: the first half of the text's fingerprint.
 fn short(text: &str) -> String {
     Fingerprint::of(text).to_string()[..32].to_owned()
 }

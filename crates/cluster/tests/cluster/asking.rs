@@ -1,4 +1,4 @@
-//! Tests of RPC between nodes.
+//! Tests of the RPC between cluster nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::servers::{Servers, Used};
 
-/// Doubles the number in a request, once it is released.
+/// RPC handler that replies with twice the number in the request, but only after the test has released it.
 struct Doubling {
     requests: AtomicUsize,
     released: watch::Receiver<bool>,
@@ -26,7 +26,7 @@ impl RpcHandler for Doubling {
     }
 }
 
-/// Replies with the request, twice.
+/// RPC handler that replies with two copies of the request.
 struct Echo;
 
 #[async_trait]
@@ -37,12 +37,13 @@ impl RpcHandler for Echo {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_request_and_reply_are_sent_in_pieces() {
+async fn rpc_with_a_request_and_a_reply_above_the_maximum_payload_succeeds() {
     let servers = Servers::start(1);
     let cluster = Cluster::connect(servers.options()).await.unwrap();
     let _answering = cluster.answer("echo", Arc::new(Echo)).await.unwrap();
     let large: String = (0..400_000).map(|number| format!("{number} ")).collect();
-    // Twice the maximum payload of the servers, and the reply is twice as large again.
+    // The request is more than twice as large as the maximum payload of the servers, and the reply is twice as large as
+    // the request.
     assert!(large.len() > 2 << 20);
     for question in [json!(large), json!({}), json!("x".repeat(256 << 10))] {
         assert_eq!(cluster.ask("echo", &question).await, Ok(json!([question, question])));
@@ -50,7 +51,7 @@ async fn large_request_and_reply_are_sent_in_pieces() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rpc_waits_while_the_peer_is_alive_and_fails_when_it_is_gone() {
+async fn rpc_waits_while_the_peer_is_alive_and_fails_once_the_peer_is_gone() {
     let servers = Servers::start(1);
     let (here, there) = (
         Cluster::connect(servers.options()).await.unwrap(),
@@ -63,7 +64,7 @@ async fn rpc_waits_while_the_peer_is_alive_and_fails_when_it_is_gone() {
         let here = here.clone();
         tokio::spawn(async move { here.ask("doubler", &json!({"number": 21})).await })
     };
-    // The caller repeats its request meanwhile.
+    // Wait until the caller has repeated its request.
     while doubling.requests.load(Ordering::Relaxed) < 2 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

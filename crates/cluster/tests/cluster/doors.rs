@@ -1,4 +1,4 @@
-//! Tests of authentication to the NATS servers: password, token, credentials file, TLS.
+//! Tests of the authentication to the NATS servers: password, token, credentials file, TLS.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::servers::{Servers, Used};
 
-/// Options with a short timeout.
+/// Connection options with these credentials and a short timeout.
 fn impatient(servers: &Servers, identification: ClusterCredentials) -> ClusterOptions {
     let patience = Some(Duration::from_secs(2));
     ClusterOptions { identification, patience, ..servers.options() }
@@ -24,7 +24,7 @@ async fn opened(options: ClusterOptions) -> Result<(), StoreError> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn password_or_token_authenticates_and_wrong_ones_are_rejected() {
+async fn correct_password_or_token_authenticates_and_a_wrong_or_missing_password_is_rejected() {
     let owned = |arguments: &[&str]| arguments.iter().map(ToString::to_string).collect();
     let arguments = owned(&["--user", "assize", "--pass", "open sesame"]);
     let servers = Servers::start_with(TempDir::new().unwrap(), arguments);
@@ -44,7 +44,7 @@ async fn password_or_token_authenticates_and_wrong_ones_are_rejected() {
         .unwrap();
 }
 
-/// NATS JWT about the key `of`, signed with the key `by`.
+/// Creates a NATS JWT for the key `of`, signed with the key `by`.
 fn signed_jwt(by: &nkeys::KeyPair, of: &nkeys::KeyPair, nats: Value) -> String {
     let claims = json!({"jti": of.public_key(), "iat": 1, "iss": by.public_key(),
         "sub": of.public_key(), "name": "assize", "nats": nats});
@@ -55,7 +55,7 @@ fn signed_jwt(by: &nkeys::KeyPair, of: &nkeys::KeyPair, nats: Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn credentials_file_authenticates_and_an_unknown_account_is_rejected() {
+async fn credentials_file_of_a_known_account_authenticates_and_of_an_unknown_account_is_rejected() {
     let folder = TempDir::new().unwrap();
     let (operator, account, user) =
         (nkeys::KeyPair::new_operator(), nkeys::KeyPair::new_account(), nkeys::KeyPair::new_user());
@@ -67,7 +67,7 @@ async fn credentials_file_authenticates_and_an_unknown_account_is_rejected() {
         let claims = json!({"type": "account", "version": 2, "limits": limits});
         format!("{}: {}", account.public_key(), signed_jwt(&operator, account, claims))
     };
-    // System account of the servers, in addition to ours.
+    // The servers also need a system account, in addition to the account of the test.
     let system = nkeys::KeyPair::new_account();
     let accounts =
         [preload(&account, &limits), preload(&system, &json!({"conn": -1, "subs": -1}))].join("\n");
@@ -94,13 +94,13 @@ async fn credentials_file_authenticates_and_an_unknown_account_is_rejected() {
         )
     };
     opened(with_credentials(&account, "ours.creds")).await.unwrap();
-    // An account that the servers do not know signed these credentials.
+    // These credentials are signed by an account that the servers do not know.
     let stranger = with_credentials(&nkeys::KeyPair::new_account(), "theirs.creds");
     let error = opened(stranger).await.unwrap_err().to_string();
     assert!(error.to_lowercase().contains("authorization"), "{error}");
 }
 
-/// Writes a certificate and its key to files.
+/// Writes a certificate and its private key to files; returns their paths.
 fn write(folder: &Path, name: &str, certificate: &str, key: &KeyPair) -> [std::path::PathBuf; 2] {
     let files = [format!("{name}.pem"), format!("{name}.key")].map(|file| folder.join(file));
     std::fs::write(&files[0], certificate).unwrap();
@@ -109,7 +109,7 @@ fn write(folder: &Path, name: &str, certificate: &str, key: &KeyPair) -> [std::p
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mutual_tls_requires_a_client_certificate_and_the_authority() {
+async fn mutual_tls_requires_a_client_certificate_and_the_ca_of_the_servers() {
     let folder = TempDir::new().unwrap();
     let mut params = CertificateParams::new([]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -140,7 +140,8 @@ async fn mutual_tls_requires_a_client_certificate_and_the_authority() {
     let complete =
         ClusterCredentials { certificate: Some((ours, our_key)), ..no_certificate.clone() };
     opened(impatient(&servers, complete)).await.unwrap();
-    // Without a client certificate the servers refuse us; without the authority we refuse the servers.
+    // Without a client certificate, the servers refuse the client. Without the CA certificate, the client refuses the
+    // servers.
     opened(impatient(&servers, no_certificate)).await.unwrap_err();
     opened(impatient(&servers, ClusterCredentials::default())).await.unwrap_err();
 }

@@ -1,4 +1,4 @@
-//! Tests of server faults: servers that die, are not reachable, are full, or refuse the login.
+//! Tests of faults of the NATS servers: servers that die, cannot be reached, have no disk space, or refuse the login.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ async fn open(options: ClusterOptions) -> Arc<dyn Store> {
     Arc::new(Cluster::connect(options).await.unwrap().store().await.unwrap())
 }
 
-/// Error of opening a store.
+/// Returns the error of opening a store with these options.
 async fn refused(options: ClusterOptions) -> StoreError {
     match Cluster::connect(options).await {
         Ok(cluster) => cluster.store().await.unwrap_err(),
@@ -30,14 +30,14 @@ async fn refused(options: ClusterOptions) -> StoreError {
     }
 }
 
-/// Writers that continue while a server is killed and restarted write every record and event exactly once.
+/// Three writers append records while servers are killed and restarted. Every record and event is stored exactly once.
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_servers_lose_and_duplicate_no_records() {
+async fn records_appended_while_servers_are_killed_are_neither_lost_nor_duplicated() {
     let mut servers = Servers::start(3);
     let store = servers.store("test").await;
     let mut writers = JoinSet::new();
     for writer in 0..3 {
-        // Each writer has its own connection, like a separate process.
+        // Each writer has its own connection, as if it were a separate process.
         let store = open(servers.options()).await;
         writers.spawn(async move {
             let (_, claim) =
@@ -63,8 +63,8 @@ async fn killed_servers_lose_and_duplicate_no_records() {
         let claim = store.create_run(new_run("between"), "me").await.unwrap().1;
         store.finish(&claim, Ending::Done { result: json!(index) }, vec![]).await.unwrap();
         if index + 1 < deaths {
-            // Wait for the server to catch up, which it does not announce: a majority must be up to date when the next
-            // one is killed.
+            // Wait until the restarted server has stored the missing messages, which it does not announce. A majority
+            // of the servers must be up to date when the next server is killed.
             tokio::time::sleep(Duration::from_secs(4)).await;
         }
     }
@@ -78,9 +78,9 @@ async fn killed_servers_lose_and_duplicate_no_records() {
     }
 }
 
-/// When several processes claim a run at once, each epoch has one lease holder, also while a leader is killed.
+/// If several processes claim a run at once, each epoch has exactly one lease holder, even while a server is killed.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_several_concurrent_claims_wins() {
+async fn exactly_one_of_several_concurrent_claims_succeeds() {
     let mut servers = Servers::start(3);
     let mut stores = Vec::new();
     for _ in 0..5 {
@@ -107,7 +107,7 @@ async fn one_of_several_concurrent_claims_wins() {
             }
         }
         assert_eq!(won.len(), 1, "{won:?}");
-        // All stores accept writes with the new lease, and none with the old one.
+        // A write with the new lease succeeds, and a write with the old lease is refused, through any of the stores.
         let record = record(&format!("round-{round}"), "x");
         stores[round % 5].append(&won[0], record.clone(), vec![]).await.unwrap();
         let stale = Lease { run: run.clone(), epoch: seen };
@@ -116,7 +116,7 @@ async fn one_of_several_concurrent_claims_wins() {
         if round % 4 == 3 {
             servers.restart(round / 4);
             if round + 1 < rounds {
-                // Wait for the server to catch up, which it does not announce.
+                // Wait until the restarted server has stored the missing messages, which it does not announce.
                 tokio::time::sleep(Duration::from_secs(3)).await;
             }
         }
@@ -125,7 +125,7 @@ async fn one_of_several_concurrent_claims_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_wait_for_servers_up_to_the_timeout() {
+async fn store_requests_wait_for_unreachable_servers_up_to_the_timeout() {
     let mut servers = Servers::unstarted(1);
     let opening = tokio::spawn(open(servers.options()));
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -133,7 +133,7 @@ async fn requests_wait_for_servers_up_to_the_timeout() {
     servers.restart(0);
     let store = opening.await.unwrap();
     let claim = store.create_run(new_run("late"), "me").await.unwrap().1;
-    // Also during an outage after the start.
+    // A request also waits during an outage after the start.
     servers.kill(0);
     let appending = {
         let (store, claim) = (store.clone(), claim.clone());
@@ -144,7 +144,7 @@ async fn requests_wait_for_servers_up_to_the_timeout() {
     servers.restart(0);
     appending.await.unwrap().unwrap();
     assert_eq!(store.records(&claim.run).await.unwrap(), [record("a", "b")]);
-    // With a timeout, the request fails.
+    // A request fails if the outage lasts longer than its timeout.
     servers.kill(0);
     let impatient = ClusterOptions { patience: Some(Duration::from_secs(1)), ..servers.options() };
     let error = refused(impatient).await;
@@ -176,10 +176,10 @@ async fn acknowledged_records_survive_a_full_disk() {
             Ok(_) => kept.push(record),
             Err(error) => break error,
         }
-        assert!(kept.len() < 1000, "the disk is not full");
+        assert!(kept.len() < 1000, "1000 records were written, but the disk is not full");
     };
     let error = error.to_string();
-    // With more space, every acknowledged record is still there.
+    // After the disk was enlarged, the store still contains every acknowledged record.
     servers.kill(0);
     let remounted =
         std::process::Command::new("mount").args(["-o", "remount,size=64m"]).arg(&small).status();
@@ -194,7 +194,7 @@ async fn acknowledged_records_survive_a_full_disk() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_login_and_missing_credentials_file_are_reported() {
+async fn store_with_a_refused_login_or_a_missing_credentials_file_reports_the_reason() {
     let arguments = ["--user", "ann", "--pass", "word"].map(str::to_owned).to_vec();
     let servers = Servers::start_with(TempDir::new().unwrap(), arguments);
     let impatient = ClusterOptions { patience: Some(Duration::from_secs(2)), ..servers.options() };
@@ -211,9 +211,10 @@ async fn wrong_login_and_missing_credentials_file_are_reported() {
     assert!(error.to_string().contains("ann.creds"), "{error}");
 }
 
-/// A reader of a run that is removed meanwhile gets either all records or an error, and does not wait for missing ones.
+/// If a run is removed while its records are read, the reader receives either all records or an error. It does not wait
+/// for missing records.
 #[tokio::test(flavor = "multi_thread")]
-async fn reading_a_run_during_its_removal_does_not_hang() {
+async fn reading_the_records_of_a_run_during_its_removal_does_not_hang() {
     let servers = Servers::start(1);
     let store = servers.store("test").await;
     for _ in 0..count(3, 30) {
@@ -237,19 +238,19 @@ async fn reading_a_run_during_its_removal_does_not_hang() {
                 }
             });
         }
-        // By then some readers have read all records, and some are in the middle.
+        // Wait until some readers have read all records and others are still reading.
         tokio::time::sleep(Duration::from_millis(30)).await;
         store.remove_run(&claim).await.unwrap();
         let read = tokio::time::timeout(Duration::from_secs(20), readers.join_all()).await;
-        for gone in read.expect("a reader waits for removed records") {
+        for gone in read.expect("a reader still waits for removed records after 20 s") {
             assert!(matches!(gone, StoreError::NoSuchRun(_)), "{gone}");
         }
     }
 }
 
-/// The rest of a run whose removal was interrupted is not visible, and is removed later.
+/// If the removal of a run was interrupted, its leftover messages are not visible, and are removed later.
 #[tokio::test(flavor = "multi_thread")]
-async fn interrupted_removal_is_completed() {
+async fn interrupted_removal_of_a_run_is_completed_later() {
     let servers = Servers::start(1);
     let store = servers.store("test").await;
     let once = Some(IdempotencyKey { key: "mine".to_owned(), request: Fingerprint::of(b"asked") });
@@ -263,7 +264,7 @@ async fn interrupted_removal_is_completed() {
     };
     let (_, claim) = store.create_run(new(), "me").await.unwrap();
     store.append(&claim, record("a", "b"), Vec::new()).await.unwrap();
-    // Simulate a removal that was interrupted after the turn and the pieces.
+    // Simulate a removal that was interrupted after the lease change was written and the pieces were removed.
     let context = async_nats::jetstream::new(async_nats::connect(servers.address()).await.unwrap());
     let removed = json!({"at": 1, "turn": "removed"}).to_string();
     let subject = format!("test.run.{}.state.turn.2", claim.run);
@@ -277,7 +278,7 @@ async fn interrupted_removal_is_completed() {
     let (again, _) = store.create_run(new(), "me").await.unwrap();
     assert_ne!(again.id, claim.run);
     let later = Cluster::connect(servers.options()).await.unwrap().store().await.unwrap();
-    // Late writes of the old lease holder fail, and do not affect the new run.
+    // Late writes of the old lease holder fail and do not affect the new run.
     let late = store.append(&claim, record("a", "b"), Vec::new()).await.unwrap_err();
     assert!(matches!(late, StoreError::NoSuchRun(_)), "{late}");
     let free = StoredCall { how: CallState::Free, tokens: 0, cost: Cost::Known(Money::ZERO) };
@@ -300,7 +301,7 @@ async fn interrupted_removal_is_completed() {
         }
         assert_eq!(subjects, left);
     }
-    // The key now belongs to the new run.
+    // The idempotency key now belongs to the new run.
     let error = later.create_run(new(), "me").await.unwrap_err();
     let same = matches!(&error, StoreError::AskedBefore { run, same: true } if *run == again.id);
     assert!(same, "{error}");

@@ -1,5 +1,5 @@
-//! Tests of the cluster on real NATS servers: the conformance tests of every store, and tests of faults, authentication,
-//! nodes, queue and RPC.
+//! Tests of the cluster with real NATS servers: the conformance tests that every store must pass, and tests of faults,
+//! authentication, nodes, the queue and the RPC.
 
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
@@ -17,13 +17,15 @@ use servers::Used;
 
 every_behaviour!(one_server, crate::servers::fresh(1).await);
 
-/// Runs the conformance tests one after another on the same servers, because these take seconds to elect a leader.
+/// Runs the conformance tests one after another on the same servers, because new servers need seconds to elect a
+/// leader.
 macro_rules! sequentially {
     ($name:ident, $servers:expr, [$($behaviour:ident),* $(,)?]) => {
         #[tokio::test(flavor = "multi_thread")]
         async fn $name() {
             let servers = $servers;
-            // Tests of concurrent writers only, unless the full suite runs: all of them take long on three servers.
+            // Unless the full test suite runs, run only the tests of concurrent writers: all tests take long on three
+            // servers.
             const SOME: &str = "key_is_written_once idempotency_key audit_log fences_the";
             $(
                 let name = stringify!($behaviour);

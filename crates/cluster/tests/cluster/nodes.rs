@@ -1,4 +1,4 @@
-//! Tests of status requests to nodes.
+//! Tests of status requests to cluster nodes.
 
 use assize_cluster::{Capabilities, Cluster, ClusterNode, NodeRole, VERSION};
 use tokio::sync::watch;
@@ -23,7 +23,7 @@ fn node(role: NodeRole, pid: u32) -> ClusterNode {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn announced_nodes_reply_until_they_are_dropped() {
+async fn announced_nodes_reply_to_status_requests_until_they_are_dropped() {
     let servers = Servers::start(1);
     let (here, there) = (
         Cluster::connect(servers.options()).await.unwrap(),

@@ -1,4 +1,4 @@
-//! Tests of the job queue: delivery, redelivery, dead letters, versions.
+//! Tests of the job queue: delivery, redelivery, dead letters and versions of the data format.
 
 use std::time::Duration;
 
@@ -41,16 +41,16 @@ fn needs(isolation: &str, memory: u64) -> Requirements {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn job_is_delivered_once_to_a_worker_that_meets_its_needs() {
+async fn job_is_delivered_once_to_a_worker_that_meets_its_requirements() {
     let servers = Servers::start(1);
     let (here, there) = (queue(&servers).await, queue(&servers).await);
     here.put(&needs("jail", 256), &work("small")).await.unwrap();
-    // The same job is added twice, but queued once.
+    // Add the same job again: it is queued only once.
     here.put(&needs("jail", 256), &work("small")).await.unwrap();
     here.put(&needs("microvm", 2048), &work("large")).await.unwrap();
     let first = here.take(&able(&["jail"], 512), SlotKind::Sandbox).await.unwrap();
     assert_eq!((first.work.about.as_str(), first.tries), ("small", 1));
-    // The waiting job needs more than these workers offer.
+    // The waiting job requires more than these workers offer, so it is not delivered to them.
     let none =
         tokio::time::timeout(LEASE / 2, here.take(&able(&["jail"], 512), SlotKind::Sandbox)).await;
     assert!(none.is_err(), "{none:?}");
@@ -84,7 +84,7 @@ async fn job_is_delivered_once_to_a_worker_that_meets_its_needs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dropped_job_is_redelivered_and_renewed_job_is_not() {
+async fn dropped_job_is_redelivered_and_a_job_whose_lease_is_renewed_is_not() {
     let servers = Servers::start(1);
     let queue = queue(&servers).await;
     let all = able(&["jail"], 512);
@@ -98,14 +98,14 @@ async fn dropped_job_is_redelivered_and_renewed_job_is_not() {
     again.give_back(Duration::from_millis(100)).await;
     let third = queue.take(&all, SlotKind::Sandbox).await.unwrap();
     assert_eq!(third.tries, 3);
-    third.dead_letter("no worker can run it").await;
+    third.dead_letter("no worker can execute the job").await;
     let gone = tokio::time::timeout(LEASE / 2, queue.take(&all, SlotKind::Sandbox)).await;
     assert!(gone.is_err(), "{gone:?}");
 }
 
-/// A node with another lease would renew too late, or take over jobs too early.
+/// A node with another lease duration would renew its leases too late, or would receive jobs of other nodes too early.
 #[tokio::test(flavor = "multi_thread")]
-async fn node_with_another_lease_is_rejected() {
+async fn node_with_another_lease_duration_than_the_cluster_is_rejected() {
     let servers = Servers::start(1);
     for (name, lease) in [("short", LEASE), ("default", DEFAULT_LEASE)] {
         let open = async |lease| {
@@ -122,9 +122,9 @@ async fn node_with_another_lease_is_rejected() {
     }
 }
 
-/// Publishes bytes as a job with these needs.
+/// Publishes arbitrary bytes to the queue as if they were a job with these requirements.
 async fn publish_raw(servers: &Servers, queue: &Queue, needs: &Requirements, payload: Vec<u8>) {
-    // A valid job with the same needs creates the consumer.
+    // First add a valid job with the same requirements, which creates the consumer.
     queue.put(needs, &work("ordinary")).await.unwrap();
     let client = async_nats::connect(servers.address()).await.unwrap();
     let context = async_nats::jetstream::new(client);
@@ -151,7 +151,7 @@ async fn undecodable_message_is_delivered_with_the_reason_and_becomes_a_dead_let
     assert_eq!((taken.work.kind.as_str(), taken.work.about.as_str()), ("run", "garbage"));
     let reason = taken.body::<Value>().unwrap_err();
     taken.dead_letter(&reason).await;
-    // Later jobs are still delivered.
+    // Jobs that are added later are still delivered.
     queue.put(&needs("jail", 1), &work("next")).await.unwrap();
     let taken = queue.take(&all, SlotKind::Sandbox).await.unwrap();
     assert_eq!(taken.work, work("next"));
@@ -162,7 +162,7 @@ async fn undecodable_message_is_delivered_with_the_reason_and_becomes_a_dead_let
     assert!(letter.reason.starts_with("cannot decode the message: "), "{letter:?}");
     assert_eq!((letter.deliveries, letter.payload_bytes), (1, 5011));
     assert!(letter.payload.starts_with("\u{fffd}\0{not json") && letter.payload.len() < 1100);
-    // The queue is empty.
+    // After that the queue is empty.
     let lines = queue.lines().await.unwrap();
     assert_eq!(lines.iter().map(|line| line.waiting + line.under_way).sum::<u64>(), 0);
 }
@@ -185,7 +185,7 @@ async fn dead_letters_are_listed_newest_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn later_version_is_rejected_and_earlier_version_is_upgraded() {
+async fn queue_of_a_later_version_is_rejected_and_of_an_earlier_version_is_upgraded() {
     let servers = Servers::start(1);
     let open = async |lease| {
         let options = ClusterOptions { times: ClusterTimes::of_lease(lease), ..servers.options() };
@@ -204,7 +204,7 @@ async fn later_version_is_rejected_and_earlier_version_is_upgraded() {
     describe("assize, version 2").await;
     let error = open(DEFAULT_LEASE).await.unwrap_err();
     assert!(matches!(error, StoreError::Newer { found: 2, known: 1, .. }), "{error}");
-    // The version in the description is updated, and the lease is kept.
+    // Opening the queue updates the version in the description, and keeps the lease duration.
     describe("assize, version 0").await;
     open(DEFAULT_LEASE).await.unwrap();
     assert_eq!(config().await.description.as_deref(), Some("assize, version 1"));
@@ -215,7 +215,7 @@ async fn later_version_is_rejected_and_earlier_version_is_upgraded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn put_alone_queues_one_job_until_done_for_its_own_slot_kind() {
+async fn put_alone_queues_no_second_job_until_the_first_is_done() {
     let servers = Servers::start(1);
     let queue = queue(&servers).await;
     let needs = Requirements { place: SlotKind::Keeper, ..Requirements::default() };

@@ -1,4 +1,4 @@
-//! Test helpers: real NATS servers, and stores on them.
+//! Test helpers that start real NATS servers and open stores on them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use assize_run::Store;
 
 pub(crate) use assize_testkit::NatsServers as Servers;
 
-/// A short lease: tests wait for it to expire.
+/// Lease duration of the tests. It is short because tests wait until a lease expires.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
-/// Extends the test servers with stores and connection options.
+/// Adds functions to the test servers that open stores and return connection options.
 pub(crate) trait Used {
-    /// A store of a cluster with this name.
+    /// Opens the store of a cluster with this name.
     async fn store(&self, name: &str) -> Arc<dyn Store>;
 
     fn options(&self) -> ClusterOptions;
@@ -37,12 +37,12 @@ impl Used for Servers {
     }
 }
 
-/// `full` in the full test suite, and `small` otherwise.
+/// Returns `full` if the full test suite runs, and `small` otherwise.
 pub(crate) fn count(small: usize, full: usize) -> usize {
     if std::env::var_os("ASSIZE_TEST_FULL").is_some() { full } else { small }
 }
 
-/// A new store on `count` servers.
+/// Starts `count` servers and opens a new store on them.
 pub(crate) async fn fresh(count: usize) -> (Servers, Arc<dyn Store>) {
     let servers = Servers::start(count);
     let store = servers.store("test").await;

@@ -1,6 +1,6 @@
-# Runs a user's tests against a program; python.py explains how. $SOLUTION is the path of the program, which the tests
-# source or run. The tests run in a child shell, which reports its progress on file descriptor 8. This shell writes the
-# report, as only this shell knows the name of the report file.
+# Runs a user's tests against a program; python.py explains the method. $SOLUTION is the path of the program, which the
+# tests source or run. The tests run in a child shell, which reports its progress on file descriptor 8. The parent shell
+# writes the report, because the child shell must not have the name of the report file.
 IFS= read -r assize_record
 assize_tests=$(cat)
 printf '%s\n' "$assize_tests" >/tmp/tests.sh
@@ -22,8 +22,8 @@ fi
 
 read -r -d '' child <<'CHILD'
 export SOLUTION=/tmp/code.sh
-assize_test='the file of tests'
-# Any failing command ends the tests, even if the sourced program has changed the options or traps of the shell.
+assize_test='the test file'
+# Makes any failing command end the tests, even if the sourced program has changed the options or traps of the shell.
 assize_arm() {
     set -eE
     trap '[[ $BASH_SUBSHELL -gt 0 ]] || assize_fail "$LINENO" "$BASH_COMMAND"; exit 1' ERR
@@ -69,6 +69,6 @@ if [ -n "$failed" ]; then
     exit 1
 fi
 [ "$through" = yes ] && [ "$ended" = 0 ] || exit "$ended"
-# A file of plain commands without test functions counts as one passed test.
+# A test file with only plain commands, without test functions, counts as one passed test.
 [ "$passed" -gt 0 ] || passed=1
 leave "$passed" '' null

@@ -1,5 +1,5 @@
-// Runs a user's tests against a program; python.py explains how. Writes the report only when all tests have finished and
-// the event loop is empty.
+// Runs a user's tests against a program; python.py explains the method. The report is written only after all tests have
+// finished and the event loop is empty.
 (() => {
   const assert = require('node:assert');
   const fs = require('node:fs');
@@ -21,9 +21,9 @@
 
   const why = (error) => String((error && error.stack) || error).slice(-LONGEST);
   const fail = (name, error) => failed.push({ name, error: why(error) });
-  // Handlers that the program adds do not disable these.
-  process.on('uncaughtException', (error) => fail('while tests were run', error));
-  process.on('unhandledRejection', (error) => fail('while tests were run', error));
+  // Handlers that the program adds do not disable these two handlers.
+  process.on('uncaughtException', (error) => fail('uncaught error during the tests', error));
+  process.on('unhandledRejection', (error) => fail('uncaught error during the tests', error));
 
   const attempt = async (name, act) => {
     try {
@@ -60,8 +60,8 @@
     },
   });
 
-  // Tests can require the program as `solution`. They get the original `assert`, which the program cannot have changed,
-  // and the wrapped test runner.
+  // Tests can require the program as `solution`. Tests get the original module `assert`, which the program cannot have
+  // changed, and the wrapped test runner.
   const load = Module._load;
   const found = function (name, parent, ...rest) {
     if (/^(\.\/)?solution(\.js)?$/.test(name)) return load.call(this, CODE, parent, ...rest);
@@ -89,11 +89,11 @@
       const program = require(CODE);
       Object.assign(globalThis, program, { solution: program });
     } catch (error) {
-      fail('before any test', error);
+      fail('before the first test', error);
       return;
     }
     Module._load = found;
-    // Functions named `test…` need not be exported.
+    // Functions whose names start with `test` are run even if the test file does not export them.
     const named = text.matchAll(/^(?:(?:async\s+)?function\s*\*?|const|let|var)\s+(test\w+)/gm);
     const names = [...new Set([...named].map((match) => match[1]))];
     const also = names.map((name) => `${name}: typeof ${name} === 'function' ? ${name} : undefined`);
@@ -106,24 +106,25 @@
     } catch (error) {
       const missing = error && error.code === 'MODULE_NOT_FOUND' && error.requireStack?.[0] === TESTS;
       if (missing) broken = why(error);
-      else fail('the file of tests', error);
+      else fail('the test file', error);
       return;
     }
     const own = { ...globalThis.assizeTests, ...tests.exports };
     for (const [name, test] of Object.entries(own)) {
       if (name.startsWith('test') && typeof test === 'function') await attempt(name, test);
     }
-    // A file of plain assertions without test functions counts as one passed test; pending promises may still fail.
+    // A test file with only plain assertions, without test functions, counts as one passed test. Its pending promises
+    // may still fail.
     const plain = Object.keys(own).length === 0 && runner === null;
     if (plain && /\b(assert|expect|throw)\b/.test(text)) passed += 1;
   }
 
   const leave = () => {
-    // Node's runner reports tests that it could not start only by its exit code.
-    if (runner !== null && process.exitCode && failed.length === 0) fail('the tests', 'they failed');
+    // Node's test runner reports tests that it could not start only by the exit code.
+    if (runner !== null && process.exitCode && failed.length === 0) fail('the test runner', 'it reported a failure');
     const record = stringify({ passed, failed: failed.slice(0, 50), broken });
     writeFileSync(`/tmp/${todo.record}`, record, { flag: 'wx' });
-    // Exit at once, so that exit handlers of the program cannot change the report.
+    // Exit immediately, so that exit handlers of the program cannot change the report.
     exit(failed.length > 0 || broken !== null ? 1 : 0);
   };
 

@@ -1,9 +1,9 @@
-//! Runs a user's tests against a program.
+//! Runs a user's tests against a program with a test harness, a script for each language.
 //!
-//! Tests and program share a process, so that tests can call functions. Exit code 0 then proves nothing: a program can
-//! exit before the first test. So the harness writes a report into the sandbox when the tests have finished, to a file
-//! with a random name. The harness reads the tests and that name from standard input before the program runs, so the
-//! program finds no file to change.
+//! The tests and the program run in the same process, so that tests can call the program's functions. Therefore exit
+//! code 0 does not prove that the tests passed: a program can exit before the first test. So the harness writes a
+//! report to a file with a random name in the sandbox after all tests have finished. The harness reads the tests and
+//! the name of the report file from standard input before the program runs, so the program cannot change them.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use serde_json::json;
 
 use crate::execution::TestReport;
 
-/// Maximum size of a report in bytes.
+/// Maximum size of a test report in bytes.
 const MAX_REPORT: u64 = 1 << 20;
 
-/// Harness of a language, and its path in the sandbox.
+/// Returns the source of the test harness for a language, and its path in the sandbox.
 fn harness(language: Language) -> (&'static str, &'static str) {
     match language {
         Language::Python => (include_str!("python.py"), "/tmp/harness.py"),
@@ -24,7 +24,7 @@ fn harness(language: Language) -> (&'static str, &'static str) {
     }
 }
 
-/// Whether tests import pytest, which must then be installed.
+/// Whether the source of tests imports pytest, which must then be installed in the sandbox.
 pub(crate) fn wants_pytest(tests: &str) -> bool {
     let imports = |line: &str| {
         let mut words = line.split_whitespace();
@@ -36,7 +36,7 @@ pub(crate) fn wants_pytest(tests: &str) -> bool {
     tests.lines().any(imports)
 }
 
-/// Runs tests against code. The report is `None` if the tests did not finish.
+/// Runs tests against a program in a sandbox. The report is `None` if the tests did not finish.
 pub(crate) async fn run(
     sandbox: &Sandbox,
     language: Language,
@@ -57,7 +57,7 @@ pub(crate) async fn run(
         Language::Bash => format!("{record}\n{tests}"),
         _ => json!({"record": record, "tests": tests}).to_string(),
     };
-    // The process may have ended already.
+    // The result is ignored: it is `false` if the harness process has already ended.
     stdin.write(todo.as_bytes()).await?;
     stdin.close();
     let finished = running.finish().await?;

@@ -1,8 +1,8 @@
-"""Runs a user's tests against a program, and writes a report only when the tests have finished.
+"""Test harness: runs a user's tests against a program, and writes a report only after all tests have finished.
 
-The harness reads the tests and the name of the report file from standard input before the program runs. It also keeps
+The harness reads the tests and the name of the report file from standard input before the program runs. It also stores
 references to the functions that it needs later, so that a program that changes files, modules or exit handlers does not
-affect the result. If the process exits early, there is no report.
+affect the result. If the process exits before the tests have finished, there is no report.
 """
 
 
@@ -30,7 +30,7 @@ def harness():
     with os.fdopen(os.dup(0)) as given:
         todo = json.load(given)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    # Hides the harness from the program, which could change it through `__main__`.
+    # Hide the harness from the program, which could change the harness through `__main__`.
     sys.modules["__main__"] = types.ModuleType("__main__")
     passed, wrong = [], []
 
@@ -53,27 +53,27 @@ def harness():
             method = getattr(test, getattr(test, "_testMethodName", ""), None)
             meant = getattr(type(test), "__unittest_skip__", False) or getattr(method, "__unittest_skip__", False)
             if not meant:
-                fail(test, "it was skipped by what it tests")
+                fail(test, "the program under test skipped this test")
 
         def addUnexpectedSuccess(self, test):
-            fail(test, "it was expected to fail")
+            fail(test, "the test was expected to fail, but it passed")
 
         def addSubTest(self, test, subtest, error):
             if error is not None:
                 fail(subtest, error[1])
 
     class Watcher:
-        """pytest plugin that records the results."""
+        """pytest plugin that records the results of the tests."""
 
         def pytest_collectreport(self, report):
             if report.failed:
-                fail("before any test", report.longreprtext[-longest:])
+                fail("before the first test", report.longreprtext[-longest:])
 
         def pytest_runtest_makereport(self, item, call):
-            # The program itself skipped the test.
+            # A skip that was raised by the program under test counts as a failure.
             frames = extract_tb(call.excinfo.tb) if call.excinfo and call.excinfo.typename == "Skipped" else []
             if any(frame.filename == code_path for frame in frames):
-                fail(item.nodeid, "it was skipped by what it tests")
+                fail(item.nodeid, "the program under test skipped this test")
 
         def pytest_runtest_logreport(self, report):
             if report.failed:
@@ -105,7 +105,7 @@ def harness():
         return module
 
     def public(program):
-        """Names of the program that are globals of the tests, except names that would shadow builtins or unittest hooks."""
+        """Returns the program's names that become globals of the tests, without those that shadow builtins or hooks."""
         taken = set(vars(builtins)) | {"load_tests", "setUpModule", "tearDownModule"}
         return {
             name: value
@@ -114,7 +114,7 @@ def harness():
         }
 
     def plain_tests(module):
-        """Functions and methods that are tests by their names, as in pytest."""
+        """Yields the functions and methods whose names mark them as tests, as in pytest."""
         for name, value in list(vars(module).items()):
             if getattr(value, "__module__", None) != "tests":
                 continue
@@ -141,16 +141,17 @@ def harness():
                 if isinstance(result, coroutine):
                     run_coroutine(result)
                 elif isinstance(result, generators):
-                    raise TypeError("a test that yields is never run to its end")
+                    raise TypeError("a test function must not yield, because it is not run to its end")
                 passed.append(name)
             except BaseException as error:
                 fail(name, error)
-        # A file of plain assertions without test functions counts as one passed test; definitions alone do not count.
+        # A test file with only plain assertions, without test functions, counts as one passed test. Definitions alone
+        # do not count as a test.
         quiet = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign)
         acts = [node for node in tree.body if not isinstance(node, quiet)]
         acts = [node for node in acts if not isinstance(node, ast.Expr) or isinstance(node.value, (ast.Call, ast.Await))]
         if acts and not found and not wrong:
-            passed.append("the file of tests")
+            passed.append("the test file")
 
     def run_pytest(text):
         import pytest
@@ -166,10 +167,10 @@ def harness():
         return start
 
     def run_tests(text):
-        """Returns why the tests themselves cannot be run, or None."""
+        """Runs the tests. Returns why the tests cannot be run with any program, or None."""
         try:
             tree = ast.parse(text, tests_path)
-            # Imports pytest before the program runs, so that the program cannot change it.
+            # Import pytest before the program runs, so that the program cannot change the module.
             start_pytest = run_pytest(text) if "pytest" in set(imported(tree)) else None
         except (SyntaxError, ValueError, ModuleNotFoundError) as error:
             return why(error)
@@ -184,9 +185,9 @@ def harness():
             ours = [name for name in ours if name in (code_path, tests_path)][-1:]
             if ours == [tests_path] and (error.name or "").split(".")[0] != "solution":
                 return why(error)
-            fail("before any test", error)
+            fail("before the first test", error)
         except BaseException as error:
-            fail("before any test", error)
+            fail("before the first test", error)
         return None
 
     broken = run_tests(todo["tests"])
@@ -199,7 +200,7 @@ def harness():
     file = os.open(f"/tmp/{todo['record']}", flags, 0o600)
     while record:
         record = record[write(file, record):]
-    # Exit at once, so that exit handlers of the program cannot change the report.
+    # Exit immediately, so that exit handlers of the program cannot change the report.
     leave(1 if wrong or broken else 0)
 
 

@@ -1,4 +1,4 @@
-//! Job that evaluates a model on problems with known solutions.
+//! Job that evaluates a model on a set of programming problems (`assize eval`).
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::CodeJobRequest;
 use crate::eval::{self, EvalProblem, EvalReport, EvalState};
 use crate::{CodeFailure, CodeOptions, CodeRunner};
 
-/// Name of the artifact with the problems.
+/// Name of the run artifact that contains the problems.
 const PROBLEMS: &str = "problems.jsonl";
 
 /// Request for an evaluation.
@@ -29,26 +29,31 @@ pub struct EvalRequest {
     /// Name of the problem set.
     pub name: String,
     pub problems: Vec<EvalProblem>,
+    /// Number of times that each problem is solved.
     pub samples: u32,
+    /// Maximum number of attempts per sample.
     pub max_attempts: u32,
+    /// Image of the sandboxes; the backend's default image if `None`.
     pub image: Option<String>,
 }
 
-/// Stored input of an evaluation, enough to resume it. The problems are an artifact of the run.
+/// Stored input of an evaluation, from which it can be resumed. The problems are an artifact of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EvalInput {
+    /// Number of times that each problem is solved.
     pub samples: u32,
+    /// Maximum number of attempts per sample.
     pub max_attempts: u32,
     #[serde(flatten)]
     pub settings: RunSettings,
 }
 
-/// Evaluation to start or resume.
+/// Plan of an evaluation to start or resume.
 #[derive(Debug)]
 pub struct EvalPlan {
     problems: Vec<EvalProblem>,
     source: Source,
-    /// Maximum number of problems solved in parallel.
+    /// Maximum number of samples that are solved in parallel.
     pub parallel: u32,
 }
 
@@ -65,7 +70,7 @@ impl EvalPlan {
         EvalPlan { problems, source: Source::Asked(ask), parallel }
     }
 
-    /// Loads the plan of a stored run.
+    /// Loads the plan of a stored evaluation run.
     pub async fn restored(
         run: &Run,
         store: &dyn Store,
@@ -95,12 +100,12 @@ pub fn read_problems(text: &str) -> Result<Vec<EvalProblem>, Failure> {
     })
 }
 
-/// Job that evaluates a model.
+/// Job that evaluates a model on a set of programming problems.
 #[derive(Debug)]
 pub struct EvalJob {
     pub input: EvalInput,
     pub gateway: Arc<Gateway>,
-    /// Chosen backend, and why.
+    /// Name of the chosen sandbox backend, and why it was chosen.
     pub why: String,
     providers: Providers,
     sandboxes: SandboxFactory,
@@ -150,7 +155,10 @@ impl Job for EvalJob {
             problems.iter().map(|problem| json!(problem).to_string()).collect();
         let new = NewRun {
             kind: RunKind::Eval,
-            title: harmless(&format!("{name}, {} problems", problems.len())),
+            title: harmless(&match problems.len() {
+                1 => format!("{name}, 1 problem"),
+                count => format!("{name}, {count} problems"),
+            }),
             parent: None,
             input: json!(input),
             artifacts: vec![(PROBLEMS.to_owned(), lines.join("\n").into_bytes())],
@@ -191,7 +199,7 @@ impl Job for EvalJob {
     }
 }
 
-/// Model that fails if it is called; reference solutions need none.
+/// Model whose calls all fail, for running reference solutions, which need no model.
 struct NoModel;
 
 #[async_trait]
@@ -205,7 +213,8 @@ impl Model for NoModel {
     }
 }
 
-/// Runs the reference solutions of the problems, without a model; returns each failure, in the order of the problems.
+/// Runs the reference solutions of problems, without a model. Returns the failure of each problem (`None` if its tests
+/// passed), in the order of the problems.
 pub async fn run_reference(
     problems: &[EvalProblem],
     sandboxes: &SandboxFactory,

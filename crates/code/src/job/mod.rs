@@ -1,4 +1,4 @@
-//! Job that runs the code loop.
+//! Job of a code run: plans, executes and reports the code loop (`assize run`).
 
 mod eval;
 mod plan;
@@ -26,7 +26,7 @@ use crate::{
 pub use eval::{EvalInput, EvalJob, EvalPlan, EvalRequest, read_problems, run_reference};
 pub use plan::{CodeInput, CodePlan, CodeRequest, INPUTS, check_inputs, check_names};
 
-/// Plan of a job with the services that the job needs.
+/// Plan of a code or evaluation job, with the services that the job needs.
 #[derive(Debug)]
 pub struct CodeJobRequest<P> {
     pub plan: P,
@@ -34,15 +34,15 @@ pub struct CodeJobRequest<P> {
     pub sandboxes: SandboxFactory,
 }
 
-/// Idle sandboxes in the pool of one run, besides one for each candidate.
+/// Number of idle sandboxes in the pool of one run, in addition to one sandbox for each candidate program.
 const SPARE_SANDBOXES: u32 = 1;
 
-/// Job of the code loop: a model writes a program, which is run, criticised and retried.
+/// Job of a code run: a model writes a program, a sandbox runs it, a critic reviews failures, and the model retries.
 #[derive(Debug)]
 pub struct CodeJob {
     pub input: CodeInput,
     pub gateway: Arc<Gateway>,
-    /// Chosen backend, and why.
+    /// Name of the chosen sandbox backend, and why it was chosen.
     pub why: String,
     providers: Providers,
     sandboxes: SandboxFactory,
@@ -50,7 +50,7 @@ pub struct CodeJob {
     live: Arc<LiveOutput>,
 }
 
-/// Resources of a code job in the process that executes it.
+/// Resources that a code job needs in the process that executes it.
 #[derive(Debug)]
 pub struct CodeResources {
     pool: RunPool,
@@ -145,7 +145,7 @@ impl CodeJob {
     }
 }
 
-/// Services of the code loop for a run with these settings.
+/// Creates the code runner for a run with the given settings.
 fn court(settings: &RunSettings, gateway: &Arc<Gateway>, pool: &RunPool) -> CodeRunner {
     let options = CodeOptions {
         temperature: settings.temperature as f32,
@@ -156,7 +156,7 @@ fn court(settings: &RunSettings, gateway: &Arc<Gateway>, pool: &RunPool) -> Code
     CodeRunner::new(gateway.clone(), gateway.name().0, pool.pool.clone(), options)
 }
 
-/// Converts an infrastructure error of a node to a failure.
+/// Converts an infrastructure error of a graph node to a failure for users.
 fn explain(source: NodeSource) -> Result<NodeFailure, NodeSource> {
     source.downcast::<CodeRunnerError>().map(|trouble| {
         let is_final = trouble.is_final();
@@ -188,7 +188,7 @@ fn open_session(
     let root = sessions(environment);
     let before = Session::look(&root, name)?;
     let session = Session::open(&root, name)?;
-    // Lets a user notice a mistyped name.
+    // Report whether the session is new, so that the user notices a mistyped name.
     providers.reporter.note(&match before.map(|files| files.len()) {
         None => format!("session `{name}` (new)"),
         Some(1) => format!("session `{name}` (1 file)"),
@@ -197,12 +197,12 @@ fn open_session(
     Ok(session)
 }
 
-/// Folder of all sessions.
+/// Returns the folder that contains all sessions.
 pub fn sessions(environment: &Environment) -> PathBuf {
     environment.state_folder.join("sessions")
 }
 
-/// Layers with packages that the user names, for a sandbox with this spec.
+/// Returns layers with the packages that the user names, for a sandbox with the given spec.
 pub async fn package_layers(
     names: &[String],
     sandboxes: &SandboxFactory,
@@ -214,7 +214,7 @@ pub async fn package_layers(
         if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") }
     );
     let Some(packages) = packages(&allowed, sandboxes)? else {
-        let message = "no packages are allowed here".to_owned();
+        let message = "no packages are allowed (setting `packages.allow`)".to_owned();
         return Err(Failure::new(FailureKind::Settings, message).hint(hint));
     };
     let (pool, _) = sandboxes.pool(Language::Python, spec.clone(), 0).await?;
@@ -223,7 +223,7 @@ pub async fn package_layers(
     layers
 }
 
-/// Package source of programs; `None` if no packages are allowed.
+/// Creates the source of packages for programs; `None` if no packages are allowed.
 fn packages(
     allowed: &[String],
     sandboxes: &SandboxFactory,
@@ -238,7 +238,7 @@ fn packages(
             vec![python.unwrap_or_else(|| "python3".to_owned()), "-m".to_owned(), "pip".to_owned()]
         }
     };
-    // pip gets the variables for its index, proxy and certificates, but no API keys.
+    // pip gets the environment variables for its package index, proxy and certificates, but no API keys.
     let env = environment.environment.iter().filter(|(name, _)| {
         let name = name.to_ascii_uppercase();
         let known = ["PATH", "HOME", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"];
@@ -258,7 +258,7 @@ fn packages(
     Ok((!allowed.is_empty()).then_some(PackageSource { folder, allowed, pip, wheels, env }))
 }
 
-/// Stores the files that programs leave as artifacts of the run.
+/// Stores the files that programs create as artifacts of the run.
 struct ArtifactStorage {
     store: Arc<dyn Store>,
     run: RunId,

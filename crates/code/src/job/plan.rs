@@ -1,4 +1,4 @@
-//! Plan of a code run: a new task, or a stored run to resume.
+//! Plan of a code run: a new run, or a stored run to resume.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,27 +17,35 @@ use serde_json::json;
 use crate::packages;
 use crate::{CodeTask, ExpectedOutput, InputFile, MAX_ATTEMPTS};
 
-/// Maximum size of a task and of a test file, in MiB; larger ones fit no model.
+/// Maximum size of a task and of a test file, in MiB. Larger texts do not fit the context window of any model.
 const MAX_TEXT_MIB: u64 = 1;
 
-/// Artifact names of the task and the tests, and the name prefix of input files.
+/// Name of the run artifact that contains the task.
 const TASK: &str = "task.txt";
+
+/// Name of the run artifact that contains the user's tests.
 const TESTS: &str = "tests";
+
+/// Name prefix of the run artifacts that contain the input files.
 pub const INPUTS: &str = "input/";
 
-/// Stored input of a code run, enough to resume it. Task, tests and input files are artifacts of the run.
+/// Stored input of a code run, from which it can be resumed. Task, tests and input files are artifacts of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CodeInput {
     pub language: Language,
+    /// Maximum number of attempts.
     pub max_attempts: u32,
+    /// Number of programs that are written in parallel in each attempt.
     pub candidates: u32,
+    /// Text that the output must contain; between slashes, a regular expression.
     pub expect: Option<String>,
-    /// Folder to copy the program's files to.
+    /// Folder to which the files that the program created are copied.
     pub out: Option<PathBuf>,
-    /// File to save the program in.
+    /// File in which the program is saved.
     pub save: Option<PathBuf>,
+    /// Name of the session whose files the programs use.
     pub session: Option<String>,
-    /// Packages that programs may use.
+    /// Names of the packages that programs may use.
     pub packages: Vec<String>,
     #[serde(flatten)]
     pub settings: RunSettings,
@@ -48,22 +56,27 @@ pub struct CodeInput {
 pub struct CodeRequest {
     pub task: String,
     pub language: Language,
+    /// Maximum number of attempts.
     pub max_attempts: u32,
+    /// Number of programs that are written in parallel in each attempt.
     pub candidates: u32,
+    /// Source of the user's tests.
     pub tests: Option<String>,
     /// Text that the output must contain; between slashes, a regular expression.
     pub expect: Option<String>,
     pub inputs: Vec<InputFile>,
+    /// Name of the session whose files the programs use.
     pub session: Option<String>,
+    /// Image of the sandboxes; the backend's default image if `None`.
     pub image: Option<String>,
-    /// Folder to copy the program's files to.
+    /// Folder to which the files that the program created are copied.
     pub out: Option<PathBuf>,
-    /// File to save the program in.
+    /// File in which the program is saved.
     pub save: Option<PathBuf>,
 }
 
 impl CodeRequest {
-    /// Request for a task with default options.
+    /// Creates a request for a task with default options.
     pub fn new(task: String) -> CodeRequest {
         CodeRequest {
             task,
@@ -81,7 +94,7 @@ impl CodeRequest {
     }
 }
 
-/// Code run to start or resume.
+/// Plan of a code run to start or resume.
 #[derive(Debug)]
 pub struct CodePlan {
     pub task: CodeTask,
@@ -90,7 +103,7 @@ pub struct CodePlan {
     session: Option<String>,
     out: Option<PathBuf>,
     save: Option<PathBuf>,
-    /// Stored input of the run, if it was loaded from the store.
+    /// Stored input of the run, if the plan was loaded from a stored run.
     before: Option<CodeInput>,
 }
 
@@ -125,7 +138,7 @@ impl CodePlan {
         Ok(CodePlan { task, limits, image, session, out, save, before: None })
     }
 
-    /// Loads the plan of a stored run.
+    /// Loads the plan of a stored code run.
     pub async fn restored(run: &Run, store: &dyn Store) -> Result<CodePlan, Failure> {
         let lost = |what: &str| {
             let message = format!("cannot read {what} of `{}`", run.id);
@@ -163,7 +176,7 @@ impl CodePlan {
         Ok(CodePlan { task, limits, image, session, out, save, before: Some(before) })
     }
 
-    /// Input of the run: the stored input of a resumed run, else a new one.
+    /// Returns the input of the run: the stored input of a resumed run, or else a new input.
     pub fn input(
         &self,
         origin: &RunOrigin,
@@ -213,13 +226,13 @@ pub fn check_inputs(inputs: &[InputFile], limits: &SandboxLimits) -> Result<(), 
     let mut room = limits.disk;
     for InputFile { bytes, .. } in inputs {
         room = room.checked_sub(bytes.len() as u64).ok_or_else(|| {
-            usage(format!("the files exceed the sandbox's disk limit of {} bytes", limits.disk))
+            usage(format!("the input files exceed the sandbox's disk limit: {} bytes", limits.disk))
         })?;
     }
     Ok(())
 }
 
-/// Checks that file names are valid relative paths that do not conflict.
+/// Checks that file names are valid relative paths, are unique, and do not use a file as a folder.
 pub fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
     let mut known = BTreeSet::new();
     for name in names {
@@ -247,7 +260,7 @@ fn is_plain(name: &str) -> bool {
         && name.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
-/// Title of a run: the first line of its task that is not empty.
+/// Returns the title of a run: the first non-empty line of its task, shortened.
 fn title(task: &str) -> String {
     let line = task.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("a task");
     shorten(&harmless(&line.replace('\t', " ")), 80)

@@ -1,7 +1,8 @@
-//! Compiles the modules of a layer to bytecode, so that imports do not compile them each time.
+//! Compiles the Python modules of a layer to bytecode, so that Python does not compile them at each import.
 //!
-//! Packages are untrusted, so a sandbox compiles them. The bytecode is deterministic: it contains a hash of its source
-//! instead of a time. Python does not check it against the source, as layers are read-only.
+//! Packages are untrusted, so they are compiled in a sandbox. The bytecode is deterministic: it contains a hash of the
+//! source instead of a modification time. Python does not compare the bytecode with the source, because layers are
+//! read-only.
 
 use std::fs;
 use std::io::{self, Cursor, Read};
@@ -16,11 +17,13 @@ use zip::ZipArchive;
 
 use super::wheel;
 
-/// File that the compiling program writes.
+/// Name of the archive with the bytecode, which the compiling program writes.
 const ARCHIVE: &str = "bytecode.zip";
 
-/// Maximum size of the archive in bytes, and maximum number of files in it.
+/// Maximum size of the bytecode archive in bytes.
 const MAX_ARCHIVE: u64 = 256 << 20;
+
+/// Maximum number of files in the bytecode archive.
 const MAX_FILES: usize = wheel::MOST_FILES;
 
 /// Maximum number of attempts to compile a layer.
@@ -29,7 +32,7 @@ pub(super) const MAX_COMPILATIONS: u32 = 3;
 /// Timeout of the compilation of a layer.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Python program that compiles all modules of a layer except tests, and skips invalid modules.
+/// Python program that compiles all modules of a layer. It skips folders of tests, and modules with errors.
 const PROGRAM: &str = include_str!("compile.py");
 
 /// Compiles the modules of a layer that is not in use yet, and adds the bytecode to the layer.
@@ -65,13 +68,13 @@ async fn compile(
     let compiled = async {
         let target = format!("{WORKSPACE}/{ARCHIVE}");
         let mut command = ProgramCommand::default().args([layer.at.clone(), target.clone()]);
-        // A fixed hash seed makes the order of constant sets deterministic.
+        // A fixed hash seed makes the order of elements in constant sets deterministic.
         command.env.insert("PYTHONHASHSEED".to_owned(), "0".to_owned());
         let running = sandbox.run(Language::Python, PROGRAM.as_bytes(), command).await?;
         let finished = running.finish().await?;
         if !finished.outcome.success() {
             let status = finished.outcome.status();
-            return Err(SandboxError::Broke(format!("compiling ended with {status}")));
+            return Err(SandboxError::Broke(format!("compiling packages ended with {status}")));
         }
         sandbox.read(&target, MAX_ARCHIVE).await
     };
@@ -80,10 +83,10 @@ async fn compile(
     compiled
 }
 
-/// Unpacks bytecode into a layer. The archive is untrusted: only new files in `__pycache__` folders are accepted, and
-/// only for existing modules.
+/// Unpacks a bytecode archive into a layer; `max` is the maximum number of files. The archive is untrusted: only new
+/// files in `__pycache__` folders are accepted, and only for existing modules.
 fn unpack(archive: &[u8], folder: &Path, max: usize) -> io::Result<()> {
-    // Counts the signatures of directory entries before `zip` parses the directory.
+    // Count the signatures of the archive's directory entries before the crate `zip` parses the directory.
     if archive.windows(4).filter(|bytes| *bytes == b"PK\x01\x02").nth(max).is_some() {
         return Err(io::Error::other("the bytecode has too many files"));
     }
@@ -97,7 +100,7 @@ fn unpack(archive: &[u8], folder: &Path, max: usize) -> io::Result<()> {
             continue;
         }
         let path = folder.join(place);
-        // The wheel already contains this bytecode.
+        // Skip bytecode that the wheel itself contains.
         if path.exists() {
             continue;
         }
@@ -112,7 +115,7 @@ fn unpack(archive: &[u8], folder: &Path, max: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Module of a bytecode file: `sub/module.py` for `sub/__pycache__/module.cpython-311.pyc`.
+/// Returns the module of a bytecode file, such as `sub/module.py` for `sub/__pycache__/module.cpython-311.pyc`.
 fn module_of(bytecode: &Path) -> Option<PathBuf> {
     let folder = bytecode.parent().filter(|folder| folder.ends_with("__pycache__"))?.parent()?;
     let name = bytecode.file_name()?.to_str()?.strip_suffix(".pyc")?;
@@ -130,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_new_bytecode_of_existing_modules_is_unpacked() {
+    fn unpack_accepts_only_new_bytecode_of_existing_modules() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("__pycache__")).unwrap();
         fs::write(folder.path().join("__pycache__/own.cpython-311.pyc"), "own").unwrap();

@@ -1,11 +1,12 @@
-//! Detects the imports of a program. An answer that is only a fenced program has no `dependencies`.
+//! Detects the modules that a Python program imports. This is needed if the model's answer is only a code block,
+//! without the field `dependencies`.
 
 use std::collections::BTreeSet;
 
 use super::{PackageSource, PythonVersion, Requirement};
 
 impl PackageSource {
-    /// Allowed packages that a Python program imports.
+    /// Returns the names of the modules that a Python program imports and whose packages are allowed.
     pub(crate) fn imported_by(&self, code: &str, python: &PythonVersion) -> Vec<String> {
         let allowed = |name: &String| {
             let read = Requirement::read(name, python, &[]);
@@ -15,7 +16,7 @@ impl PackageSource {
     }
 }
 
-/// Top-level modules that a Python program imports, found by scanning its lines.
+/// Returns the top-level modules that a Python program imports. The lines are scanned, without a Python parser.
 fn imports(code: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for statement in code.lines().flat_map(|line| line.split(';')) {
@@ -31,7 +32,8 @@ fn imports(code: &str) -> BTreeSet<String> {
     found
 }
 
-/// Top-level module of an import, such as `numpy` of `numpy.linalg as la`. `None` for a relative or invalid import.
+/// Returns the top-level module of an import, such as `numpy` for `numpy.linalg as la`; `None` for a relative or
+/// invalid import.
 fn top_level(module: &str) -> Option<String> {
     let name = module.split_whitespace().next()?.split('.').next()?;
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -43,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn imports_are_top_level_modules() {
+    fn imports_of_a_program_are_its_top_level_modules() {
         let code = "import os, numpy as np\nfrom sklearn.linear_model import Ridge  # fits\n\
                     def f():\n    import matplotlib.pyplot as plt; from PIL import Image\n\
                     from . import own\nfrom .near import other\nimport\nimport $x\nprint('import pandas')";
@@ -52,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn only_allowed_imports_become_dependencies() {
+    fn imported_modules_of_allowed_packages_become_dependencies() {
         let packages = PackageSource {
             folder: "/nowhere".into(),
             allowed: ["pillow", "scikit-learn", "attrs"].map(str::to_owned).into(),
@@ -64,7 +66,7 @@ mod tests {
         let code = "import os\nimport numpy\nfrom PIL import Image\nimport sklearn\nimport attr\nimport evil";
         let declared = packages.imported_by(code, &python);
         assert_eq!(declared, ["PIL", "attr", "sklearn"]);
-        // Module names are mapped to the names of their packages.
+        // The names of imported modules are mapped to the names of their packages.
         let names: Vec<String> = packages
             .allow(&declared, &python)
             .unwrap()

@@ -1,9 +1,9 @@
-//! Python packages that a program needs. A model requests them, so requests are untrusted.
+//! Python packages that programs need. A model requests the packages, so the requests are untrusted.
 //!
-//! Names are checked against a list of allowed packages. Dependencies are resolved outside the sandbox by
-//! `pip download`, which accepts only wheels and so runs no code of a package. The wheels are unpacked into a layer: a
-//! folder that sandboxes mount read-only, with bytecode compiled in a sandbox. A layer is cached under a key of its
-//! exact wheels and its Python version.
+//! Package names are checked against a list of allowed packages. `pip download` fetches the packages outside the
+//! sandbox; it accepts only wheels and therefore runs no code of a package. The wheels are unpacked into a layer: a
+//! folder that sandboxes mount read-only, with bytecode that is compiled in a sandbox. Layers are cached; the key of a
+//! layer is computed from its exact wheels and its Python version.
 
 mod bytecode;
 mod imports;
@@ -27,31 +27,36 @@ pub(crate) use name::{PythonVersion, Requirement};
 
 use crate::execution::CodeFailure;
 
-/// Maximum number of packages that a program may request, and of packages with all dependencies.
+/// Maximum number of packages that a program may request.
 const MAX_REQUESTED: usize = 100;
+
+/// Maximum number of requested packages together with all their dependencies.
 const MAX_RESOLVED: usize = 500;
 
-/// Maximum depth of dependencies.
+/// Maximum depth of dependencies of packages.
 const MAX_ROUNDS: usize = 12;
 
-/// Timeout of one `pip download`.
+/// Timeout of one `pip download` process.
 const PIP_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How long a resolution is reused before pip is asked for newer packages.
+/// Maximum age of a cached resolution (the versions that pip selected) before pip selects versions again.
 const FRESH: Duration = Duration::from_secs(7 * DAY);
 
-/// How long an unused layer is kept.
+/// How long an unused layer stays in the cache.
 const UNUSED_LIFETIME: Duration = Duration::from_secs(60 * DAY);
 
+/// Number of seconds of a day.
 const DAY: u64 = 24 * 60 * 60;
 
-const NO_BYTECODE: &str = "packages have no bytecode and are slower to import";
+/// Log message for a layer whose bytecode compilation failed.
+const NO_BYTECODE: &str = "cannot compile packages to bytecode; importing them is slower";
 
-/// Platform tags of accepted wheels, without the architecture: all that a Linux system of recent years can run.
+/// Platform tags of accepted wheels, without the architecture: tags that current Linux systems support.
 const PLATFORMS: &str = "manylinux1 manylinux2010 manylinux2014 manylinux_2_17 manylinux_2_24 \
     manylinux_2_27 manylinux_2_28 linux";
 
-/// Parses the list of allowed packages. If a name has a `+` before it, [`ALLOWED_PACKAGES`] are added; `none` is empty.
+/// Parses a list of allowed packages. If at least one name starts with `+`, the default list [`ALLOWED_PACKAGES`] is
+/// added. The word `none` is ignored, so that `none` alone is the empty list.
 pub fn allowed(text: &str) -> Vec<String> {
     let words = || text.split([' ', ',']).filter(|word| !word.is_empty());
     let adds = words().any(|word| word.starts_with('+'));
@@ -64,44 +69,44 @@ pub fn allowed(text: &str) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Source of packages, and which are allowed.
+/// Where packages are downloaded from, and which packages are allowed.
 #[derive(Debug, Clone)]
 pub struct PackageSource {
-    /// Cache folder of layers.
+    /// Folder of the package cache.
     pub folder: PathBuf,
     /// Normalized names of the allowed packages.
     pub allowed: BTreeSet<String>,
-    /// Command of pip: a program and its first arguments.
+    /// Command that runs pip: a program and its first arguments.
     pub pip: Vec<String>,
     /// Folder with wheels to use instead of a package index.
     pub wheels: Option<PathBuf>,
-    /// Complete environment of pip, without API keys.
+    /// All environment variables of the pip process; API keys are not included.
     pub env: Vec<(String, String)>,
 }
 
-/// Why packages could not be installed.
+/// Error of installing packages.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum PackageError {
     /// The packages do not exist or are invalid; a program with other packages may work.
     #[error("{0}")]
     Refused(String),
-    /// No network; a program without packages may work.
+    /// The package index cannot be reached, for example without a network; a program without packages may work.
     #[error("the package index cannot be reached")]
     Unreachable,
-    /// Infrastructure error, which another program would not avoid.
+    /// Infrastructure error, which would also occur with another program.
     #[error("cannot fetch packages: {0}")]
     Trouble(String),
 }
 
 impl PackageError {
-    /// I/O error of the cache, such as a full disk.
+    /// Creates the error for an I/O error of the package cache, such as a full disk.
     fn of_disk(path: &Path, error: &io::Error) -> PackageError {
-        PackageError::Trouble(format!("cannot use `{}`: {error}", path.display()))
+        PackageError::Trouble(format!("cannot access `{}`: {error}", path.display()))
     }
 }
 
 impl PackageSource {
-    /// Parses the requested packages, and checks that all are allowed.
+    /// Parses the names of requested packages, and checks that all these packages are allowed.
     pub(crate) fn allow(
         &self,
         names: &[String],
@@ -122,7 +127,8 @@ impl PackageSource {
         Ok(wanted)
     }
 
-    /// Layer with these packages and all their dependencies, for this Python; from the cache if possible.
+    /// Returns a layer with the given packages and all their dependencies for a Python version, from the cache if
+    /// possible.
     pub(crate) async fn layer(
         &self,
         wanted: &BTreeSet<Requirement>,
@@ -143,16 +149,17 @@ impl PackageSource {
                 wheel::tidy(&self.folder, UNUSED_LIFETIME).map_err(failed)?;
                 Ok(layer)
             }
-            // For example without a network: the stale layer is good enough.
+            // If pip fails, for example without a network, use the older layer.
             (Err(error), Some(Cached { record, .. })) => {
-                tracing::warn!(%error, "cannot update packages; using the cached ones");
+                tracing::warn!(%error, "cannot update packages; using the cached packages");
                 Ok(record.layer)
             }
             (Err(error), None) => Err(error),
         }
     }
 
-    /// Resolves and downloads packages, publishes their layer, and records its key in the file `resolution`.
+    /// Downloads packages with their dependencies, publishes a layer with them, and records the key of the layer in the
+    /// file `resolution`.
     async fn resolve(
         &self,
         wanted: &BTreeSet<Requirement>,
@@ -181,14 +188,15 @@ impl PackageSource {
             let published = tokio::task::spawn_blocking(publish).await;
             published.map_err(|error| PackageError::Trouble(error.to_string()))??;
         }
-        // Written last, so that its readers find the complete layer.
+        // Write this file last, so that processes that read it find the complete layer.
         wheel::write_whole(resolution, &key.to_string()).map_err(failed)?;
         self.cached(resolution)
             .map(|cached| cached.record.layer)
-            .ok_or_else(|| PackageError::Trouble("the new layer was removed meanwhile".to_owned()))
+            .ok_or_else(|| PackageError::Trouble("another process removed the layer".to_owned()))
     }
 
-    /// Cached layer with bytecode. Compilation that failed before is retried, up to a maximum.
+    /// Returns a cached layer. If earlier compilations of its bytecode failed, compiles it again, up to a maximum
+    /// number of times.
     async fn with_bytecode(
         &self,
         cached: Cached,
@@ -206,7 +214,7 @@ impl PackageSource {
                 let failed_compilations = record.failed_compilations + 1;
                 let failed = wheel::LayerRecord { failed_compilations, ..record };
                 if let Err(error) = wheel::write(&self.folder, key, &failed) {
-                    tracing::warn!(%error, "cannot record the failed compilation of packages");
+                    tracing::warn!(%error, "cannot record that compiling packages failed");
                 }
                 failed.layer
             }
@@ -230,16 +238,16 @@ impl PackageSource {
         let published = tokio::task::spawn_blocking(publish).await;
         published.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
         let record = wheel::read(&self.folder, key);
-        let removed = || "the new layer was removed meanwhile".to_owned();
+        let removed = || "another process removed the layer".to_owned();
         record.map(|record| record.layer).ok_or_else(removed)
     }
 
-    /// Cache key of a resolution: the requested packages, the Python version and the package source.
+    /// Computes the cache key of a resolution from the requested packages, the Python version and the package source.
     fn cache_key(&self, wanted: &BTreeSet<Requirement>, python: &PythonVersion) -> String {
         let mut parts: Vec<String> = wanted.iter().map(ToString::to_string).collect();
         parts.push(format!("bytecode {} {}", python.version, std::env::consts::ARCH));
         parts.extend(self.pip.iter().cloned());
-        // Variables that select and configure the package index.
+        // Include the environment variables that select and configure the package index.
         let settings = self.env.iter().filter(|(name, _)| name.starts_with("PIP_"));
         parts.extend(settings.map(|(name, value)| format!("{name}={value}")));
         if let Some(folder) = &self.wheels {
@@ -253,7 +261,7 @@ impl PackageSource {
         Fingerprint::of(parts.join("\n")).to_string()
     }
 
-    /// Cached layer of a resolution, if it still exists.
+    /// Returns the cached layer of a resolution, if the layer still exists.
     fn cached(&self, resolution: &Path) -> Option<Cached> {
         let key = fs::read_to_string(resolution).ok()?.parse().ok()?;
         let record = wheel::read(&self.folder, key)?;
@@ -262,8 +270,8 @@ impl PackageSource {
         Some(Cached { key, record, fresh: age < FRESH })
     }
 
-    /// Downloads packages and all their dependencies, level by level. pip never resolves dependencies itself, as a
-    /// dependency may be a URL whose code pip would run.
+    /// Downloads packages and all their dependencies, level by level. pip does not resolve dependencies itself, because
+    /// a dependency may be a URL of code that pip would run.
     async fn fetch_all(
         &self,
         wanted: &BTreeSet<Requirement>,
@@ -278,16 +286,16 @@ impl PackageSource {
             let before = all.len();
             all.extend(needed);
             if all.len() > MAX_RESOLVED {
-                return Err(PackageError::Refused("they have too many dependencies".to_owned()));
+                return Err(PackageError::Refused("there are too many dependencies".to_owned()));
             }
             if all.len() == before {
                 return Ok(fetched);
             }
         }
-        Err(PackageError::Refused("their dependencies are nested too deeply".to_owned()))
+        Err(PackageError::Refused("the dependencies are nested too deeply".to_owned()))
     }
 
-    /// Runs `pip download` for these packages, without their dependencies.
+    /// Runs `pip download` for the given packages, without their dependencies.
     async fn fetch(
         &self,
         wanted: &BTreeSet<Requirement>,
@@ -295,10 +303,10 @@ impl PackageSource {
         into: &Path,
     ) -> Result<(), PackageError> {
         let Some((program, first)) = self.pip.split_first() else {
-            return Err(PackageError::Trouble("no pip is configured".to_owned()));
+            return Err(PackageError::Trouble("no command for pip is configured".to_owned()));
         };
         let mut command = Command::new(program);
-        // In an empty folder, as Python would import a `pip` module from its working folder.
+        // Run pip in an empty folder, because Python imports modules such as `pip` from its working folder.
         command.current_dir(into).env_clear().envs(self.env.iter().cloned());
         command.args(first).args([
             "download",
@@ -317,7 +325,7 @@ impl PackageSource {
         }
         let only_wheels;
         if let Some(wheels) = &self.wheels {
-            // A copy with wheels only, as HTML pages in the folder could link to other locations.
+            // Use a copy that contains only wheels, because HTML pages in the folder could link to other locations.
             only_wheels =
                 wheel::only(wheels).map_err(|error| PackageError::of_disk(wheels, &error))?;
             command.args(["--no-index", "--find-links"]).arg(only_wheels.path());
@@ -339,7 +347,7 @@ impl PackageSource {
             return Ok(());
         }
         let text = String::from_utf8_lossy(&output.stderr);
-        // The last error is the most specific one.
+        // Use the last error that pip printed, because it is the most specific.
         let error = text.lines().rev().find_map(|line| line.trim().strip_prefix("ERROR: "));
         let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
         match error {
@@ -347,13 +355,13 @@ impl PackageSource {
             Some(error) if error.contains("[Errno ") => Err(PackageError::Trouble(shown(error))),
             Some(_) if text.contains("WARNING: Retrying") => Err(PackageError::Unreachable),
             Some(error) => Err(PackageError::Refused(shown(error))),
-            // pip did not start, for example because it is not installed.
+            // Without an error line, pip did not start, for example because it is not installed.
             None => Err(PackageError::Trouble(shown(last.unwrap_or("pip printed no error")))),
         }
     }
 }
 
-/// Cached layer of an earlier resolution.
+/// A cached layer of an earlier resolution.
 struct Cached {
     key: Fingerprint,
     record: wheel::LayerRecord,
@@ -361,7 +369,7 @@ struct Cached {
     fresh: bool,
 }
 
-/// Name, size and modification time of a wheel, to detect changes.
+/// Describes a wheel by its name, size and modification time, to detect changes.
 fn described(entry: &fs::DirEntry) -> String {
     let metadata = entry.metadata().ok();
     let changed = metadata.as_ref().and_then(|metadata| metadata.modified().ok());
@@ -369,7 +377,7 @@ fn described(entry: &fs::DirEntry) -> String {
     format!("{:?} {size:?} {changed:?}", entry.file_name())
 }
 
-/// Untrusted text as one line of at most 200 characters.
+/// Converts untrusted text to one line of at most 200 characters.
 pub(crate) fn shown(text: &str) -> String {
     let line: String = text.chars().filter(|c| !c.is_control()).collect();
     assize_types::text::shorten(line.trim(), 200)
@@ -380,7 +388,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn allowed_list_replaces_or_extends_the_default() {
+    fn allowed_packages_list_replaces_or_extends_the_default_list() {
         assert_eq!(allowed("NumPy, pandas  six"), ["numpy", "pandas", "six"]);
         assert_eq!(allowed("none"), [] as [String; 0]);
         let more = allowed("+isodate");

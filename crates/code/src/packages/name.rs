@@ -1,4 +1,4 @@
-//! Requirements: names, versions and extras of packages, as models and other packages write them.
+//! Package requirements (PEP 508): names, versions and extras of packages, written by models or in package metadata.
 
 use std::fmt;
 
@@ -8,7 +8,8 @@ use pep508_rs::{ExtraName, MarkerEnvironment, MarkerEnvironmentBuilder, VersionO
 /// Maximum length of a requirement in bytes.
 const MAX_LENGTH: usize = 500;
 
-/// Requested package: a name, with optional versions and extras. Unlike pip it accepts no URLs, options or files.
+/// A required package: its name, with optional version specifiers and extras. Unlike in pip, URLs, options and files
+/// are not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Requirement {
     name: String,
@@ -17,12 +18,12 @@ pub(crate) struct Requirement {
     versions: String,
 }
 
-/// Text that is not a valid requirement.
+/// Error for a text that is not a valid requirement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid package name `{0}`")]
 pub(crate) struct InvalidRequirement(String);
 
-/// Import names that differ from their package's name, and the package names. Models confuse the two.
+/// Module names that differ from the name of their package, and the package names. Models often confuse the two.
 const IMPORTED_AS: [(&str, &str); 9] = [
     ("sklearn", "scikit-learn"),
     ("pil", "pillow"),
@@ -49,7 +50,8 @@ pub fn normal(name: &str) -> String {
 }
 
 impl Requirement {
-    /// Parses a requirement. `None` if its markers exclude this Python or the selected `extras`.
+    /// Parses a requirement. Returns `None` if its environment markers do not apply to this Python version and these
+    /// `extras`.
     pub(crate) fn read(
         text: &str,
         python: &PythonVersion,
@@ -76,7 +78,7 @@ impl Requirement {
         Ok(Some(Requirement { name, extras: read.extras, versions }))
     }
 
-    /// Normalized name.
+    /// Returns the normalized name of the package.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -85,7 +87,7 @@ impl Requirement {
         &self.extras
     }
 
-    /// Argument for pip.
+    /// Returns the requirement as a command-line argument for pip, without extras.
     pub(crate) fn line(&self) -> String {
         format!("{}{}", self.name, self.versions)
     }
@@ -128,7 +130,7 @@ pub(crate) struct PythonVersion {
 }
 
 impl PythonVersion {
-    /// Parses a version; `None` if it is invalid.
+    /// Parses a Python version such as `3.11.2`; returns `None` if the text is not a version.
     pub(crate) fn of(version: &str) -> Option<PythonVersion> {
         let mut parts = version.split('.');
         let (major, minor) = (parts.next()?, parts.next()?);
@@ -160,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_versions_and_extras_are_accepted() {
+    fn requirement_accepts_only_names_versions_and_extras() {
         let python = PythonVersion::of("3.11.2").unwrap();
         let read = |text: &str| {
             Requirement::read(text, &python, &[]).map(|one| one.unwrap().to_string()).ok()
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn markers_select_requirements_by_python_and_extras() {
+    fn requirement_markers_are_evaluated_for_python_version_and_extras() {
         let python = PythonVersion::of("3.11.2").unwrap();
         let needed = |text: &str, extras: &[&str]| {
             let extras: Vec<ExtraName> =
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn installed_package_satisfies_matching_requirements() {
+    fn requirement_is_met_by_an_installed_package_with_a_matching_version() {
         let python = PythonVersion::of("3.11.2").unwrap();
         let met = |text: &str| {
             Requirement::read(text, &python, &[]).unwrap().unwrap().is_met_by("NumPy==1.24.2")

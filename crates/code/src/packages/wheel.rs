@@ -1,5 +1,5 @@
-//! Unpacks wheels into a layer. Wheels are untrusted: none of their code is run, and no file name can lead out of the
-//! layer.
+//! Unpacks Python wheels into a layer, a folder that sandboxes mount read-only. Wheels are untrusted: none of their
+//! code is run, and files are written only inside the layer.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -16,35 +16,40 @@ use zip::ZipArchive;
 
 use super::{PackageError, PythonVersion, Requirement};
 
+/// Name of the folder with all layers, in the package cache.
 const LAYERS: &str = "layers";
 
-/// Name prefix of unfinished folders, and the age at which they are removed.
+/// Name prefix of temporary folders in the package cache, in which layers are prepared.
 const UNFINISHED: &str = ".tmp";
+
+/// Age at which a temporary folder is removed, because its process has died.
 const UNFINISHED_LIFETIME: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// Maximum total size and number of the files of a layer.
+/// Maximum total size in bytes of the files of a layer.
 const MAX_BYTES: u64 = 2 << 30;
+
+/// Maximum number of files of a layer.
 pub(super) const MOST_FILES: usize = 100_000;
 
-/// Folder name suffix of a layer whose bytecode was compiled after it was first published.
+/// Folder name suffix of a layer that was first published without bytecode and compiled later.
 pub(super) const COMPILED_LATER: &str = "-compiled";
 
-/// Stored record of a published layer.
+/// Record of a published layer, stored in the package cache.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct LayerRecord {
     #[serde(flatten)]
     pub(super) layer: SandboxLayer,
-    /// Number of failed compilations; 0 if the layer has bytecode.
+    /// Number of failed bytecode compilations of the layer; 0 if the layer contains bytecode.
     #[serde(default)]
     pub(super) failed_compilations: u32,
 }
 
-/// Reads the record of a layer, if it exists, and marks the layer as used.
+/// Reads the record of a layer, if the layer exists, and marks the layer as recently used.
 pub(super) fn read(folder: &Path, key: Fingerprint) -> Option<LayerRecord> {
     let path = record_of(folder, key);
     let text = fs::read_to_string(&path).ok()?;
     let record: LayerRecord = serde_json::from_str(&text).ok()?;
-    // The layer is usable even if it cannot be marked, for example on a read-only disk.
+    // Ignore the error of a layer that cannot be marked as used, for example on a read-only disk.
     let _ = File::options().write(true).open(&path).and_then(|file| file.set_modified(now()));
     record.layer.from.is_dir().then_some(record)
 }
@@ -68,7 +73,7 @@ fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// Removes layers that were unused for `lifetime`, and unfinished folders of killed processes.
+/// Removes layers that were not used for `lifetime`, and temporary folders of killed processes.
 pub(super) fn tidy(folder: &Path, lifetime: Duration) -> io::Result<()> {
     let is_old = |path: &Path, lifetime: Duration| {
         let changed = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
@@ -88,7 +93,7 @@ pub(super) fn tidy(folder: &Path, lifetime: Duration) -> io::Result<()> {
         };
         if is_old(&record, lifetime) {
             fs::remove_file(&record)?;
-            // Renamed first, so that a partly deleted layer is never mistaken for a complete one.
+            // Move the layer to a temporary folder before deleting it, so that no process uses a partly deleted layer.
             let trash = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(folder)?;
             for name in [key.to_owned(), format!("{key}{COMPILED_LATER}")] {
                 let _ = fs::rename(folder.join(LAYERS).join(&name), trash.path().join(&name));
@@ -98,7 +103,7 @@ pub(super) fn tidy(folder: &Path, lifetime: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Dependencies that the wheels in a folder declare, including the extras that `wanted` selects.
+/// Returns the dependencies that the wheels in a folder declare, including those of the extras that `wanted` selects.
 pub(super) fn needed_by(
     fetched: &Path,
     wanted: &BTreeSet<Requirement>,
@@ -121,7 +126,7 @@ pub(super) fn needed_by(
         for line in lines("Requires-Dist:") {
             let read = Requirement::read(line, python, &extras).map_err(|_| {
                 PackageError::Refused(format!(
-                    "the package `{file}` needs `{}`",
+                    "the package `{file}` needs `{}`, which is not a plain package name",
                     line.escape_debug()
                 ))
             })?;
@@ -131,7 +136,7 @@ pub(super) fn needed_by(
     Ok(needed)
 }
 
-/// Temporary folder with links to the wheels of a folder, and nothing else.
+/// Creates a temporary folder that contains only links to the wheels of a folder.
 pub(super) fn only(folder: &Path) -> io::Result<tempfile::TempDir> {
     let only = tempfile::tempdir()?;
     for entry in fs::read_dir(folder)? {
@@ -144,7 +149,7 @@ pub(super) fn only(folder: &Path) -> io::Result<tempfile::TempDir> {
     Ok(only)
 }
 
-/// Paths of the wheels in a folder, sorted by name.
+/// Returns the paths of the wheels in a folder, sorted by name.
 fn wheels_in(folder: &Path) -> Result<Vec<PathBuf>, PackageError> {
     let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
     let entries = entries.map_err(|error| PackageError::of_disk(folder, &error))?;
@@ -164,18 +169,18 @@ fn metadata(wheel: &Path) -> Result<String, String> {
         name.strip_suffix(".dist-info/METADATA").is_some_and(|folder| !folder.contains('/'))
     };
     let name = archive.file_names().find(is_metadata).map(str::to_owned);
-    let name = name.ok_or("missing METADATA file")?;
+    let name = name.ok_or("the METADATA file is missing")?;
     let mut text = String::new();
     let entry = archive.by_name(&name).map_err(|error| error.to_string())?;
     entry.take(MAX_METADATA + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
     if text.len() as u64 > MAX_METADATA {
-        return Err("METADATA file too large".to_owned());
+        return Err("the METADATA file is too large".to_owned());
     }
     Ok(text.replace("\r\n", "\n"))
 }
 
-/// Unpacks all wheels of a folder for a version of Python. Returns the key of their layer, and the unpacked folder if
-/// the layer does not exist yet.
+/// Unpacks all wheels of a folder for a version of Python. Returns the key of the layer with these wheels, and a
+/// temporary folder with the unpacked files if the layer does not exist yet.
 pub(super) fn unpack_all(
     fetched: &Path,
     folder: &Path,
@@ -193,7 +198,7 @@ pub(super) fn unpack_all(
     for wheel in &wheels {
         unpack(wheel, unfinished.path(), &mut room).map_err(|error| {
             let name = wheel.file_name().unwrap_or_default().to_string_lossy();
-            // Conflicting or invalid file names are the wheel's fault.
+            // Errors of these kinds are caused by conflicting or invalid file names in the wheel, not by the disk.
             let own = matches!(
                 error.kind(),
                 ErrorKind::AlreadyExists
@@ -211,7 +216,7 @@ pub(super) fn unpack_all(
     Ok((key, Some(unfinished)))
 }
 
-/// Copies a published layer, to add bytecode to the copy while sandboxes may be using the layer.
+/// Copies a published layer to a temporary folder, so that bytecode can be added while sandboxes use the layer.
 pub(super) fn copy(layer: &SandboxLayer, folder: &Path) -> io::Result<TempDir> {
     fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
         for entry in fs::read_dir(from)? {
@@ -232,7 +237,7 @@ pub(super) fn copy(layer: &SandboxLayer, folder: &Path) -> io::Result<TempDir> {
     Ok(copy)
 }
 
-/// Publishes a folder as the layer of a key, under the name of the key with a suffix.
+/// Publishes a temporary folder as the layer with the given key. The layer's folder has the key and a suffix as name.
 pub(super) fn publish(
     suffix: &str,
     unfinished: TempDir,
@@ -241,7 +246,7 @@ pub(super) fn publish(
     failed_compilations: u32,
 ) -> Result<(), PackageError> {
     let failed = |error: io::Error| PackageError::of_disk(folder, &error);
-    // Again, as bytecode may have been added.
+    // Set the permissions again, because bytecode may have been added.
     open_to_all(unfinished.path()).map_err(failed)?;
     let place = folder.join(LAYERS).join(format!("{key}{suffix}"));
     let unfinished = unfinished.keep();
@@ -264,7 +269,7 @@ pub(super) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a folder tree readable for all users, as programs run under another user.
+/// Makes a folder tree readable for all users, because programs in sandboxes run as another user.
 fn open_to_all(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
@@ -279,7 +284,7 @@ fn open_to_all(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Key of a layer: the names and contents of its wheels, and the Python version of its bytecode.
+/// Computes the key of a layer from the names and contents of its wheels and the Python version of its bytecode.
 fn key_of(wheels: &[PathBuf], python: &str) -> io::Result<Fingerprint> {
     let mut hasher = Sha256::new();
     hasher.update(format!("bytecode {python}\0"));
@@ -300,7 +305,8 @@ fn key_of(wheels: &[PathBuf], python: &str) -> io::Result<Fingerprint> {
     Ok(Fingerprint::from_bytes(hasher.finalize().into()))
 }
 
-/// Unpacks one wheel. An error with an OS error code comes from the system; all others are the wheel's fault.
+/// Unpacks one wheel. `room` is the number of bytes and of files that may still be written. An error with an OS error
+/// code comes from the system; all other errors are caused by an invalid wheel.
 fn unpack(wheel: &Path, into: &Path, room: &mut (u64, usize)) -> io::Result<()> {
     let invalid = |why: &str| io::Error::other(why.to_owned());
     let mut archive = ZipArchive::new(io::BufReader::new(File::open(wheel)?))?;
@@ -310,21 +316,23 @@ fn unpack(wheel: &Path, into: &Path, room: &mut (u64, usize)) -> io::Result<()> 
             continue;
         }
         if entry.is_symlink() {
-            return Err(invalid(&format!("`{}` is a link", entry.name().escape_debug())));
+            let name = entry.name().escape_debug();
+            return Err(invalid(&format!("`{name}` is a symbolic link")));
         }
         let Some(place) = place(entry.name()).map_err(|error| invalid(&error))? else { continue };
-        room.1 = room.1.checked_sub(1).ok_or_else(|| invalid("it has too many files"))?;
+        room.1 = room.1.checked_sub(1).ok_or_else(|| invalid("the layer has too many files"))?;
         let path = into.join(place);
         fs::create_dir_all(path.parent().unwrap_or(into))?;
         let mut out = File::create(&path)?;
-        // Counts the actual bytes, as the declared size is untrusted.
+        // Count the bytes that are actually written, because the declared size is untrusted.
         let written = io::copy(&mut (&mut entry).take(room.0 + 1), &mut out)?;
-        room.0 = room.0.checked_sub(written).ok_or_else(|| invalid("it is too large"))?;
+        room.0 = room.0.checked_sub(written).ok_or_else(|| invalid("the layer is too large"))?;
     }
     Ok(())
 }
 
-/// Path of a wheel's file within the layer; `None` for files that only an installation needs, such as scripts.
+/// Returns the path in the layer for a file of a wheel; `None` for a file that only an installation needs, such as a
+/// script.
 pub(super) fn place(name: &str) -> Result<Option<PathBuf>, String> {
     let path = Path::new(name);
     let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -360,7 +368,7 @@ mod tests {
         writer.finish().unwrap();
     }
 
-    /// Folder for wheels, and folder for layers.
+    /// Creates a folder for wheels, and a package cache folder.
     fn folders() -> (TempDir, TempDir) {
         let (fetched, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::create_dir(folder.path().join(LAYERS)).unwrap();
@@ -375,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn same_wheels_have_the_same_layer_key() {
+    fn layer_key_is_equal_for_equal_wheels_and_differs_for_others() {
         let (fetched, folder) = folders();
         let files = [
             ("six.py", "x = 6"),
@@ -392,12 +400,12 @@ mod tests {
         assert_eq!(unpack_all(fetched.path(), folder.path()).unwrap(), key);
         wheel(fetched.path(), "seven-1-py3-none-any.whl", &[("seven.py", "")]);
         assert_ne!(unpack_all(fetched.path(), folder.path()).unwrap(), key);
-        // No unfinished folder is left.
+        // No temporary folder remains.
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
-    fn tidy_removes_unused_layers_and_old_unfinished_folders() {
+    fn tidy_removes_unused_layers_and_old_temporary_folders() {
         let (fetched, folder) = folders();
         wheel(fetched.path(), "six-1-py3-none-any.whl", &[("six.py", "x = 6")]);
         let old = unpack_all(fetched.path(), folder.path()).unwrap();
@@ -422,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn wheel_with_a_path_traversal_is_rejected() {
+    fn unpacking_a_wheel_with_a_path_traversal_fails() {
         for name in ["../evil.py", "/etc/evil", "a/../../evil", "a\\..\\evil", "a/./../b"] {
             let (fetched, folder) = folders();
             wheel(fetched.path(), "evil-1-py3-none-any.whl", &[(name, "x")]);
@@ -433,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_wheel_is_named_in_the_error() {
+    fn unpacking_an_invalid_wheel_fails_with_its_name() {
         let (fetched, folder) = folders();
         fs::write(fetched.path().join("six-1-py3-none-any.whl"), "<html>not found</html>").unwrap();
         let error = unpack_all(fetched.path(), folder.path()).unwrap_err().to_string();

@@ -18,7 +18,7 @@ fn problem(id: &str, solution: &str) -> EvalProblem {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reference_solutions_pass_and_early_exits_fail() {
+async fn reference_solution_fails_if_it_is_wrong_or_exits_early() {
     let fixture = Fixture::new().await;
     let court = fixture.court(Script::new([]));
     let problems = [
@@ -32,15 +32,15 @@ async fn reference_solutions_pass_and_early_exits_fail() {
         .iter()
         .map(|failure| failure.as_ref().map_or_else(|| "passed".to_owned(), ToString::to_string))
         .collect();
-    let early = "it ended before the tests were through";
+    let early = "the program exited before the tests finished";
     assert_eq!(outcomes, ["passed", "1 of 1 tests failed", early, early]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pass_rates_count_first_attempts_and_retries_and_survive_a_resume() {
+async fn eval_report_has_pass_rates_of_first_attempts_and_retries_also_after_a_resume() {
     let fixture = Fixture::new().await;
     let (right, wrong) = ("def double(n): return 2 * n", "def double(n): return 2");
-    // Run sequentially, so that the order of the model's answers is known.
+    // The graph runs one sample at a time, so that the order of the model's answers is known.
     let model = Script::new([
         code(right),
         code(wrong),
@@ -62,7 +62,7 @@ async fn pass_rates_count_first_attempts_and_retries_and_survive_a_resume() {
     assert!((report.pass_at_1.first_attempt - 1.0 / 3.0).abs() < 1e-9, "{report:?}");
     assert!((report.pass_at_1.with_retries - 2.0 / 3.0).abs() < 1e-9, "{report:?}");
     assert_eq!((report.unsolved.as_slice(), report.spent.calls), (&["three".to_owned()][..], 8));
-    // The prompt contains the failed assertion, but not the tests.
+    // The first prompt does not contain the tests; the prompt after a failure contains the failed assertion.
     assert!(
         !model.prompt(0).contains("candidate(2)")
             && model.prompt(2).contains("assert candidate(2) == 4")

@@ -1,4 +1,4 @@
-//! Failures of programs, sandboxes and models.
+//! Tests of failures of programs, sandboxes and models.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use assize_llm::{AnswerError, ErrorKind};
 
 use crate::fixture::{Fixture, Reply, Script, code, critique, run_once};
 
-/// Error message of a program that fails.
+/// Runs a program; returns the error message of its failure.
 async fn error_of(fixture: &Fixture, program: &str) -> String {
     run_once(fixture, program).await.error.unwrap_or_else(|| "none".to_owned())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resource_limits_have_distinct_errors() {
+async fn program_that_exceeds_a_resource_limit_gets_a_specific_error() {
     let fixture = Fixture::new().await.limited(|limits| {
         limits.wall = Duration::from_secs(3);
         limits.memory = 64 << 20;
@@ -24,13 +24,16 @@ async fn resource_limits_have_distinct_errors() {
         limits.processes = 16;
     });
     let endless = error_of(&fixture, "while True: pass").await;
-    assert_eq!(endless, "it took longer than 3 s and was stopped");
+    assert_eq!(endless, "the program timed out after 3 s");
     let hungry = error_of(&fixture, "data = []\nwhile True: data.append(bytearray(1 << 20))").await;
-    assert_eq!(hungry, "it needed more than 64 MB of memory and was stopped");
-    assert_eq!(error_of(&fixture, "import os; os.abort()").await, "it was ended by signal 6");
+    assert_eq!(hungry, "the program used more than 64 MB of memory and was stopped");
+    assert_eq!(
+        error_of(&fixture, "import os; os.abort()").await,
+        "the program was terminated by signal 6"
+    );
     let forks = "import os, sys\ntry:\n    while True:\n        if os.fork() == 0: os._exit(0) if False else __import__('time').sleep(100)\nexcept BlockingIOError: sys.exit('no more processes')";
-    assert_eq!(error_of(&fixture, forks).await, "it ended with exit code 1");
-    // A shell script in place of Python is a syntax error.
+    assert_eq!(error_of(&fixture, forks).await, "the program exited with code 1");
+    // A shell script that is run as a Python program fails with a syntax error.
     let shell = run_once(&fixture, "for f in *; do echo $f; done").await;
     let execution = shell.history[0].execution.as_ref().unwrap();
     assert!(execution.stderr.contains("SyntaxError"), "{execution:?}");
@@ -39,7 +42,7 @@ async fn resource_limits_have_distinct_errors() {
     let execution = flood.history[0].execution.as_ref().unwrap();
     assert!(flood.success && execution.outcome.output_cut, "{:?}", flood.error);
     assert_eq!(execution.stdout.len(), 64 << 10);
-    // Also if the output is larger than the memory.
+    // This also applies if the output is larger than the memory limit.
     let flood = "import sys\nfor _ in range(1 << 10): sys.stdout.buffer.write(b'x' * (1 << 20))";
     let roomy = Fixture::new().await.limited(|limits| limits.output = 64 << 10);
     let flood = run_once(&roomy, flood).await;
@@ -75,7 +78,7 @@ async fn deleted_input_files_are_restored_for_the_next_attempt() {
 async fn failed_sandbox_is_replaced_without_a_new_attempt() {
     let fixture = Fixture::new().await;
     let model = Script::new([code("print(1)")]);
-    // Two failures are below the limit of tries.
+    // Two failed sandboxes are below the maximum number of tries.
     fixture.fail_next_sandboxes(2);
     let verdict = fixture.run_task(&model, CodeTask::new("x")).await.verdict.unwrap();
     assert_eq!((verdict.success, verdict.attempts), (true, 1));

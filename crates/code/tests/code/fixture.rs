@@ -1,4 +1,4 @@
-//! Test fixture: the code loop with real sandboxes, injected faults and a scripted model.
+//! Test fixture: runs the code loop with real sandboxes, injected faults and a scripted model.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -28,7 +28,7 @@ pub(crate) enum Reply {
     Refuse,
 }
 
-/// Valid answer with a program.
+/// Creates a valid answer that contains a program.
 pub(crate) fn code(code: &str) -> Reply {
     Reply::Text(
         json!({"code": code, "dependencies": [], "reasoning": "so", "confidence": 0.9}).to_string(),
@@ -39,7 +39,7 @@ pub(crate) fn critique(issue: &str, fix: &str) -> Reply {
     Reply::Text(json!({"issues": [issue], "suggested_fixes": [fix]}).to_string())
 }
 
-/// Model with scripted replies, which records its requests.
+/// Model with scripted replies, which records the requests that it receives.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     replies: Mutex<VecDeque<Reply>>,
@@ -56,7 +56,7 @@ impl Script {
         self.requests.lock().unwrap().len()
     }
 
-    /// Text of the prompt of one call.
+    /// Returns the text of the prompt of a call; the first call has the number 0.
     pub(crate) fn prompt(&self, call: usize) -> String {
         let requests = self.requests.lock().unwrap();
         let mut text = String::new();
@@ -98,21 +98,22 @@ impl Model for Script {
     }
 }
 
-/// Jail backend with injected failures.
+/// Jail backend whose sandbox starts can be made to fail.
 #[derive(Debug)]
 pub(crate) struct FaultyBackend {
     jail: Jail,
-    /// Number of starts that still fail.
+    /// Number of the next sandbox starts that fail.
     failures: AtomicU32,
+    /// Whether starts of sandboxes that compile packages fail.
     compilations_fail: AtomicBool,
-    /// Number of sandboxes started to compile packages.
+    /// Number of sandboxes that were requested to compile packages.
     compilations: AtomicU32,
 }
 
-/// Timeout by which a sandbox that compiles packages is recognised.
+/// Time limit of sandboxes that compile packages, by which the fixture recognises them.
 const COMPILATION_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Error of an injected failure.
+/// Creates the error of an injected failure.
 fn injected_failure() -> SandboxError {
     SandboxError::Broke("injected failure".to_owned())
 }
@@ -155,7 +156,7 @@ impl Backend for FaultyBackend {
     }
 }
 
-/// Sandbox manager with a faulty backend, and limits.
+/// Fixture of a test: a sandbox manager with a faulty backend, and the limits of its sandboxes.
 pub(crate) struct Fixture {
     _folder: tempfile::TempDir,
     manager: SandboxManager,
@@ -202,19 +203,19 @@ impl Fixture {
         self.faulty.failures.store(count, Ordering::SeqCst);
     }
 
-    /// Makes sandboxes that compile packages fail, or work again.
+    /// Sets whether starts of sandboxes that compile packages fail.
     pub(crate) fn fail_compilations(&self, fail: bool) {
         self.faulty.compilations_fail.store(fail, Ordering::SeqCst);
     }
 
-    /// Number of sandboxes started to compile packages.
+    /// Returns the number of sandboxes that were requested to compile packages.
     pub(crate) fn compilations(&self) -> u32 {
         self.faulty.compilations.load(Ordering::SeqCst)
     }
 
     pub(crate) fn court(&self, model: Arc<Script>) -> CodeRunner {
         let spec = SandboxSpec { limits: self.limits.clone(), ..SandboxSpec::default() };
-        // No idle sandboxes, so that the number of starts is known.
+        // The pool has no idle sandboxes, so that the number of sandbox starts is deterministic.
         let options = PoolOptions { size: 0, ..PoolOptions::default() };
         let pool = Arc::new(self.manager.pool(spec.clone(), options));
         CodeRunner::new(model, "test", pool, CodeOptions { spec, ..CodeOptions::default() })
@@ -259,7 +260,7 @@ impl Fixture {
     }
 }
 
-/// Runs one program with a single attempt.
+/// Runs the code loop with a scripted program and a single attempt.
 pub(crate) async fn run_once(fixture: &Fixture, program: &str) -> CodeVerdict {
     let model = Script::new([code(program), critique("x", "y")]);
     let task = CodeTask { max_attempts: 1, ..CodeTask::new("do it") };

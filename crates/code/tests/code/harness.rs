@@ -31,7 +31,7 @@ class More(unittest.TestCase):
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failed_tests_fail_the_program_and_are_named() {
+async fn failed_tests_are_reported_and_fail_the_attempt() {
     let fixture = Fixture::new().await;
     let program = "def double(n): return n * 2\ndef solution_name(): return 'doubler'\nif __name__ == '__main__': print('doubler')";
     let passed = tested(&fixture, Language::Python, program, TESTS).await;
@@ -50,17 +50,17 @@ async fn failed_tests_fail_the_program_and_are_named() {
     assert!(report.failed[0].error.contains("AssertionError"), "{report:?}");
 
     let broken = tested(&fixture, Language::Python, "1 / 0", TESTS).await;
-    assert_eq!(broken.error.as_deref(), Some("it ended with exit code 1"));
+    assert_eq!(broken.error.as_deref(), Some("the program exited with code 1"));
     let by_itself = "def double(n): return n * 2\nif __name__ == '__main__': raise SystemExit(9)";
     let broken = tested(&fixture, Language::Python, by_itself, "assert double(1) == 2").await;
-    assert_eq!(broken.error.as_deref(), Some("it ended with exit code 9"));
+    assert_eq!(broken.error.as_deref(), Some("the program exited with code 9"));
     let plain = tested(&fixture, Language::Python, "x = 1", "assert x == 1").await;
     assert!(plain.success, "{plain:?}");
 }
 
-/// Everything that looks like a test either runs or counts as a failure.
+/// Code that looks like a test must either run or make the attempt fail.
 #[tokio::test(flavor = "multi_thread")]
-async fn tests_that_did_not_run_do_not_count_as_passed() {
+async fn harness_does_not_count_tests_that_did_not_run_as_passed() {
     let fixture = Fixture::new().await;
     for tests in [
         "class TestX:\n    def test_one(self): assert False",
@@ -76,7 +76,7 @@ async fn tests_that_did_not_run_do_not_count_as_passed() {
     let fine =
         "class TestX:\n    def test_one(self): assert x == 1\nasync def test_two(): assert x == 1";
     assert!(tested(&fixture, Language::Python, "x = 1", fine).await.success);
-    // Bash: the program cannot disable failures with shell options.
+    // A Bash program cannot disable the detection of failures with shell options.
     let tests = "source \"$SOLUTION\"\ntest_add() { [ \"$(add 1 2)\" = 3 ]; }";
     let verdict = tested(&fixture, Language::Bash, "set +e\nadd() { echo 4; }", tests).await;
     assert!(!verdict.success);
@@ -84,7 +84,7 @@ async fn tests_that_did_not_run_do_not_count_as_passed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn early_exit_does_not_pass() {
+async fn program_that_exits_before_the_tests_finish_fails() {
     let fixture = Fixture::new().await;
     let tests = "from solution import double\ndef test_one(): assert double(1) == 2";
     for program in [
@@ -98,14 +98,14 @@ async fn early_exit_does_not_pass() {
     }
     let left = tested(&fixture, Language::Python, "import os; os._exit(0)", tests).await;
     assert_eq!(left.history[0].error, Some(CodeFailure::LeftEarly));
-    // The harness catches `SystemExit` and reports it.
+    // The harness catches `SystemExit` and reports it as a failed test.
     let left = tested(&fixture, Language::Python, "raise SystemExit(0)", tests).await;
     assert_eq!(left.error.as_deref(), Some("1 of 1 tests failed"));
 }
 
-/// The program changes files, modules and hooks that the harness uses.
+/// Each program changes files, modules or hooks that the harness uses.
 #[tokio::test(flavor = "multi_thread")]
-async fn tampering_with_the_harness_does_not_pass() {
+async fn program_that_tampers_with_the_harness_fails() {
     let fixture = Fixture::new().await;
     let plain = "from solution import add\ndef test_add(): assert add(1, 2) == 3";
     let cases = "import unittest\nfrom solution import add\nclass T(unittest.TestCase):\n    def test_add(self): self.assertEqual(add(1, 2), 3)\n    def test_other(self): pass";
@@ -127,7 +127,7 @@ async fn tampering_with_the_harness_does_not_pass() {
             plain,
         ),
     ] {
-        // First, so that a definition of `add` in the program replaces it.
+        // The wrong definition of `add` comes first, so that a definition of `add` in the program replaces it.
         let program = format!("def add(a, b): return 0\n{program}");
         let verdict = tested(&fixture, Language::Python, &program, tests).await;
         let report = verdict.history[0].execution.as_ref().unwrap().tests.clone();
@@ -174,14 +174,14 @@ async fn tampering_with_the_harness_does_not_pass() {
     }
 }
 
-/// Another program would not help, so the model is not called again.
+/// With invalid tests, every program would fail, so the model is not called again.
 #[tokio::test(flavor = "multi_thread")]
-async fn invalid_tests_end_the_loop_at_once() {
+async fn invalid_tests_end_the_code_loop_after_one_attempt() {
     let fixture = Fixture::new().await;
     for (language, tests, expected) in [
         (Language::Python, "def test_one(:", "SyntaxError"),
         (Language::Python, "import assizenone\ndef test_one(): pass", "'assizenone'"),
-        (Language::Python, "def helper(): pass", "there are no tests"),
+        (Language::Python, "def helper(): pass", "contains no tests"),
         (Language::Bash, "if true; then", "syntax error"),
         (Language::JavaScript, "function test_one( {", "SyntaxError"),
         (Language::JavaScript, "require('assizenone')", "assizenone"),
@@ -204,7 +204,7 @@ fn has_node() -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bash_and_javascript_programs_are_tested() {
+async fn harness_runs_tests_of_bash_and_javascript_programs() {
     let fixture = Fixture::new().await;
     let run = async |language, program: &str, tests: &str| {
         tested(&fixture, language, program, tests)
@@ -217,7 +217,7 @@ async fn bash_and_javascript_programs_are_tested() {
     assert_eq!(run(Language::Bash, "double() { echo 5; }", tests).await, "1 of 1 tests failed");
     assert_eq!(
         run(Language::Bash, "exit 0", tests).await,
-        "it ended before the tests were through"
+        "the program exited before the tests finished"
     );
     if !has_node() {
         return;
@@ -228,9 +228,9 @@ async fn bash_and_javascript_programs_are_tested() {
     let wrong = "exports.double = n => n * 3;";
     assert_eq!(run(Language::JavaScript, wrong, tests).await, "1 of 1 tests failed");
     let early = "process.exit(0)";
-    let left = "it ended before the tests were through";
+    let left = "the program exited before the tests finished";
     assert_eq!(run(Language::JavaScript, early, tests).await, left);
-    // Tests that are not exported, that require the program, or that use Node's test runner.
+    // These tests are not exported, require the program, or use Node's test runner.
     for tests in [
         "const { double } = require('./solution');\nfunction test_two() { if (double(2) !== 4) throw 'x'; }",
         "const { test } = require('node:test');\ntest('two', async () => { if (double(2) !== 4) throw 'x'; });",
@@ -244,7 +244,7 @@ async fn bash_and_javascript_programs_are_tested() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_must_match_the_expectation() {
+async fn program_with_unexpected_output_is_retried() {
     let fixture = Fixture::new().await;
     let model =
         Script::new([code("print(54)"), critique("off by one", "add one"), code("print(55)")]);
@@ -253,6 +253,6 @@ async fn output_must_match_the_expectation() {
     let verdict = fixture.run_task(&model, task).await.verdict.unwrap();
     assert_eq!((verdict.success, verdict.attempts), (true, 2));
     let error = verdict.history[0].error.as_ref().unwrap().to_string();
-    assert_eq!(error, "it printed `54`, and `/^55$/` was expected");
+    assert_eq!(error, "the program printed `54`, but `/^55$/` was expected");
     assert!(model.prompt(0).contains("Its output must fit what is expected of it: /^55$/"));
 }

@@ -1,4 +1,4 @@
-//! Tests of packages: from the package index, and from a folder of wheels without a network.
+//! Tests of Python packages: from the package index, and from a folder of wheels without a network.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -42,7 +42,7 @@ async fn run_with(fixture: &Fixture, packages: PackageSource, model: &Arc<Script
     fixture.run_with(Arc::new(court), task, Default::default()).await.verdict.unwrap()
 }
 
-/// Writes a small wheel.
+/// Writes a wheel with one module; `needs` are further lines of its metadata.
 fn wheel(folder: &Path, name: &str, code: &str, needs: &str) {
     let path = folder.join(format!("{name}-1.0-py3-none-any.whl"));
     let mut writer = ZipWriter::new(File::create(path).unwrap());
@@ -61,7 +61,7 @@ fn wheel(folder: &Path, name: &str, code: &str, needs: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn packages_come_from_a_folder_of_wheels_without_a_network() {
+async fn packages_are_installed_from_a_folder_of_wheels_and_cached() {
     let fixture = Fixture::new().await;
     let (folder, wheels) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     wheel(wheels.path(), "assizeone", "ONE = 1", "");
@@ -91,7 +91,7 @@ async fn packages_come_from_a_folder_of_wheels_without_a_network() {
     // A missing package is a failure of the program, which the critic reviews.
     let error = verdict.history[0].error.as_ref().unwrap().to_string();
     assert!(
-        error.contains("the packages assizeseven cannot be had: No matching distribution"),
+        error.contains("the packages assizeseven cannot be installed: No matching distribution"),
         "{error}"
     );
     assert!(
@@ -104,7 +104,7 @@ async fn packages_come_from_a_folder_of_wheels_without_a_network() {
         "{}",
         model.prompt(0)
     );
-    // The layer is cached, so pip is not called again; and programs cannot change it.
+    // The layer is cached, so pip is not called again. Programs cannot change the layer.
     set_pip("exit 7");
     let code = "
 import assizesix
@@ -119,7 +119,7 @@ except OSError: print('read-only')";
     };
     let read_only = || Ok(Some("read-only\n".to_owned()));
     assert_eq!(answer().await, read_only());
-    // A stale resolution is used if it cannot be updated.
+    // A cached resolution that is too old is used if pip cannot update it.
     for entry in std::fs::read_dir(folder.path().join("resolved")).unwrap() {
         let file = File::options().write(true).open(entry.unwrap().path()).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(30 * 24 * 60 * 60)).unwrap();
@@ -132,7 +132,7 @@ except OSError: print('read-only')";
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bytecode_of_layers_is_deterministic() {
+async fn bytecode_of_package_layers_is_deterministic() {
     let fixture = Fixture::new().await;
     let wheels = tempfile::tempdir().unwrap();
     let code = "KINDS = {'a', 'b', 'c', 'd'}\ndef six(kind): return 6 if kind in {'x', 'y', 'z'} else len(KINDS)\n";
@@ -148,7 +148,7 @@ async fn bytecode_of_layers_is_deterministic() {
         // A module with a syntax error does not prevent the compilation of the others.
         let model = Script::new([needing(program, &allowed)]);
         let verdict = run_with(&fixture, from, &model).await;
-        // `01000000` are the flags of bytecode with an unchecked hash.
+        // `01000000` are the flags of Python bytecode with an unchecked hash.
         assert_eq!(verdict.answer.as_deref(), Some("6 01000000\n"), "{verdict:?}");
         let layers = std::fs::read_dir(folder.path().join("layers")).unwrap();
         let records = layers.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
@@ -163,7 +163,7 @@ async fn bytecode_of_layers_is_deterministic() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failed_compilation_is_retried_on_later_use_up_to_a_maximum() {
+async fn failed_bytecode_compilation_is_retried_up_to_a_maximum() {
     let fixture = Fixture::new().await;
     let wheels = tempfile::tempdir().unwrap();
     wheel(wheels.path(), "assizesix", "SIX = 6", "");
@@ -194,9 +194,9 @@ async fn failed_compilation_is_retried_on_later_use_up_to_a_maximum() {
     assert_eq!(fixture.compilations(), 6);
 }
 
-/// An answer that is only a fenced program declares no dependencies.
+/// An answer that is only a fenced code block cannot declare dependencies.
 #[tokio::test(flavor = "multi_thread")]
-async fn allowed_imports_of_a_fenced_program_become_dependencies() {
+async fn allowed_imports_of_a_program_without_declared_dependencies_are_installed() {
     let fixture = Fixture::new().await;
     let (folder, wheels) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     wheel(wheels.path(), "assizesix", "def six(): return 6", "");
@@ -222,7 +222,7 @@ async fn allowed_imports_of_a_fenced_program_become_dependencies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn extras_and_versions_are_respected_and_the_cache_is_concurrent() {
+async fn package_extras_and_versions_are_respected_with_concurrent_runs() {
     let fixture = Fixture::new().await;
     let (folder, wheels) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     wheel(wheels.path(), "assizeone", "ONE = 1", "");
@@ -258,10 +258,10 @@ async fn disk_error_of_the_package_cache_ends_the_run() {
     let court = Arc::new(court.with_packages(from));
     let error = fixture.run_with(court, CodeTask::new("x"), Default::default()).await.verdict;
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("cannot fetch packages: cannot use `/proc/self`"), "{error}");
+    assert!(error.contains("cannot fetch packages: cannot access `/proc/self`"), "{error}");
 }
 
-/// pip would download a URL dependency and run its build backend.
+/// pip itself would download a URL dependency and run the build backend of its source.
 #[tokio::test(flavor = "multi_thread")]
 async fn package_with_a_url_dependency_is_refused_and_its_code_does_not_run() {
     let fixture = Fixture::new().await;
@@ -303,14 +303,14 @@ async fn package_that_is_not_allowed_is_refused_before_pip_runs() {
         ]);
         let verdict = run_with(&fixture, none.clone(), &model).await;
         let error = verdict.history[0].error.as_ref().unwrap().to_string();
-        assert_eq!(error, format!("the package `{name}` is not one of those that may be used"));
+        assert_eq!(error, format!("the package `{name}` is not allowed"));
         assert_eq!(verdict.answer.as_deref(), Some("without\n"));
     }
 }
 
 /// A missing pip is an infrastructure error, not a failure of the program.
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_pip_ends_the_run() {
+async fn missing_pip_ends_the_run_with_an_error() {
     let fixture = Fixture::new().await;
     let folder = tempfile::tempdir().unwrap();
     for pip in [&["/nonexistent/pip"][..], &["python3", "-m", "no_such_pip"]] {
@@ -325,9 +325,9 @@ async fn missing_pip_ends_the_run() {
     }
 }
 
-/// Uses a pure Python package and one with a compiled extension.
+/// Installs a pure Python package and a package with a compiled extension.
 #[tokio::test(flavor = "multi_thread")]
-async fn packages_come_from_the_package_index() {
+async fn packages_are_installed_from_the_package_index() {
     let fixture = Fixture::new().await;
     let folder = tempfile::tempdir().unwrap();
     let from = packages(folder.path(), &["six", "markupsafe"], None);
@@ -349,7 +349,7 @@ print(all(one.__file__.startswith('/opt/layers/') for one in (six, markupsafe)))
 
 /// The tests use fixtures, parameters and expected errors.
 #[tokio::test(flavor = "multi_thread")]
-async fn pytest_tests_are_run() {
+async fn harness_runs_pytest_tests() {
     let fixture = Fixture::new().await;
     let tests = "
 import pytest
@@ -367,7 +367,7 @@ def test_raises():
     with pytest.raises(TypeError): double(None)
 ";
     let folder = tempfile::tempdir().unwrap();
-    // pytest need not be on the list of allowed packages, as the user's own tests need it.
+    // pytest is installed although it is not on the list of allowed packages, because the user's tests need it.
     let from = packages(folder.path(), &["numpy"], None);
     let tested = async |program: &str, tests: &str| {
         let model = Script::new([needing(program, &[]), critique("no", "none")]);
@@ -395,7 +395,7 @@ def test_raises():
     assert_eq!(tested(right, none).await.history[0].error, Some(CodeFailure::NoTests));
 }
 
-/// Reports a test that is skipped without a package index; fails if the environment requires the index.
+/// Reports that a test is skipped without a package index; fails if `ASSIZE_TEST_REQUIRE` requires the index.
 #[expect(clippy::print_stderr, reason = "reports the skipped test")]
 fn skipped(error: &CodeFailure) {
     let required = std::env::var("ASSIZE_TEST_REQUIRE").unwrap_or_default();

@@ -46,14 +46,14 @@ async fn next_prompt_contains_the_failed_attempt_and_its_critique() {
     assert_eq!((verdict.success, verdict.attempts), (true, 2));
     assert_eq!(verdict.answer.as_deref(), Some("ada\n"));
     let first = &verdict.history[0];
-    assert_eq!(first.error.as_ref().unwrap().to_string(), "it ended with exit code 1");
+    assert_eq!(first.error.as_ref().unwrap().to_string(), "the program exited with code 1");
     assert_eq!(first.critique.as_ref().unwrap().issues, ["there is no users.json"]);
-    // Both the critic's and the next attempt's prompt contain the failure.
+    // The prompt of the critic and the prompt of the next attempt both contain the failure.
     for call in [1, 2] {
         let prompt = model.prompt(call);
         assert!(prompt.contains("open('users.json')"), "{prompt}");
         assert!(prompt.contains("FileNotFoundError"), "{prompt}");
-        assert!(prompt.contains("it ended with exit code 1"), "{prompt}");
+        assert!(prompt.contains("the program exited with code 1"), "{prompt}");
     }
     assert!(
         !model.prompt(1).contains("use sample data")
@@ -65,7 +65,7 @@ async fn next_prompt_contains_the_failed_attempt_and_its_critique() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn loop_ends_after_max_attempts() {
+async fn code_loop_ends_after_max_attempts() {
     let fixture = Fixture::new().await;
     let lines = ["raise SystemExit(1)", "raise SystemExit(2)"];
     let model =
@@ -75,17 +75,17 @@ async fn loop_ends_after_max_attempts() {
     let verdict = result.verdict.unwrap();
     assert!(!verdict.success);
     assert_eq!((verdict.attempts, verdict.answer), (2, None));
-    assert_eq!(verdict.error.as_deref(), Some("it ended with exit code 2"));
+    assert_eq!(verdict.error.as_deref(), Some("the program exited with code 2"));
     assert!(verdict.history.iter().all(|attempt| attempt.critique.is_some()));
     assert_eq!(result.events.last().map(String::as_str), Some("code_finished"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answer_without_code_is_an_attempt_and_fenced_code_is_found() {
+async fn answer_without_code_counts_as_an_attempt_and_fenced_code_is_extracted() {
     let fixture = Fixture::new().await;
     let prose = |text: &str| Reply::Text(text.to_owned());
     let model = Script::new([
-        // Two replies per attempt, as an invalid answer is requested a second time.
+        // Each attempt has two replies, because after an invalid answer the model is called a second time.
         prose("I would rather talk about it."),
         prose("Really."),
         prose("Sure!\n```python\nprint('found')\n```"),
@@ -94,13 +94,13 @@ async fn answer_without_code_is_an_attempt_and_fenced_code_is_found() {
     let verdict = fixture.run_task(&model, CodeTask::new("x")).await.verdict.unwrap();
     assert_eq!((verdict.success, verdict.answer.as_deref()), (true, Some("found\n")));
     let [first, second] = &verdict.history[..] else { panic!("{verdict:?}") };
-    assert_eq!(first.error.as_ref().unwrap().to_string(), "the model's answer had no code in it");
+    assert_eq!(first.error.as_ref().unwrap().to_string(), "the model's answer contains no code");
     assert!(first.execution.is_none() && first.critique.is_none());
     assert!(second.found_in_prose && second.confidence.is_none());
     assert!(model.prompt(2).contains("the answer had no program in it"));
 }
 
-/// In-memory storage of files; the flag makes reads fail.
+/// In-memory storage of files. If the flag is true, reads fail.
 #[derive(Default)]
 struct MemoryStorage(Mutex<Vec<(String, Vec<u8>)>>, AtomicBool);
 
@@ -122,7 +122,7 @@ impl FileStorage for MemoryStorage {
     }
 }
 
-/// The run stops after its program has ended and before its files are saved to the session.
+/// The run stops after the program has ended and before the program's files are saved to the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn resumed_run_does_not_overwrite_session_files_of_another_run() {
     let fixture = Fixture::new().await;
@@ -145,7 +145,7 @@ async fn resumed_run_does_not_overwrite_session_files_of_another_run() {
     assert!(run("open('n', 'a').write('y')", &second).await.is_err());
     storage.1.store(false, Ordering::SeqCst);
     assert_eq!(n(), "x");
-    // No other run has changed the session: the resumed run saves its files, once.
+    // No other run has changed the session, so the resumed run saves its files exactly once.
     run("", &second).await.unwrap();
     assert_eq!(n(), "xy");
     run("", &second).await.unwrap();
@@ -160,9 +160,9 @@ async fn resumed_run_does_not_overwrite_session_files_of_another_run() {
     assert_eq!(n(), "xyx");
 }
 
-/// Unreadable and shadowed session files are kept, unless another file takes their place.
+/// Session files that are unreadable or shadowed by input files stay in the session, unless another file replaces them.
 #[tokio::test(flavor = "multi_thread")]
-async fn session_files_are_removed_only_by_deletion_or_replacement() {
+async fn session_files_stay_unless_a_program_deletes_or_replaces_them() {
     let fixture = Fixture::new().await;
     let folder = tempfile::tempdir().unwrap();
     let storage = Arc::new(MemoryStorage::default());
@@ -198,7 +198,7 @@ async fn session_files_are_removed_only_by_deletion_or_replacement() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn inputs_are_read_only_and_output_files_are_stored() {
+async fn input_files_are_read_only_and_output_files_are_stored() {
     let fixture = Fixture::new().await;
     let program = "
 data = open('in/data.bin', 'rb').read()
@@ -245,13 +245,13 @@ async fn bash_and_javascript_programs_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resumed_run_repeats_no_call_and_no_execution() {
+async fn resumed_run_repeats_no_model_call_and_no_execution() {
     let fixture = Fixture::new().await;
     let journal = Arc::new(MemoryJournal::default());
     let model = Script::new([code("raise SystemExit(1)"), Reply::Fail(ErrorKind::Overloaded)]);
     let result = fixture.run_with_journal(&model, CodeTask::new("x"), journal.clone()).await;
     assert!(result.verdict.is_err());
-    // The model refuses once, and the run stops again.
+    // In the resumed run, the model refuses once, and then a provider error stops the run again.
     let model =
         Script::new([critique("a", "b"), Reply::Refuse, Reply::Fail(ErrorKind::Overloaded)]);
     let result = fixture.run_with_journal(&model, CodeTask::new("x"), journal.clone()).await;
@@ -270,7 +270,7 @@ async fn resumed_run_repeats_no_call_and_no_execution() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn first_successful_candidate_wins() {
+async fn first_successful_candidate_is_the_result_and_cancels_the_others() {
     let fixture = Fixture::new().await;
     let task = || CodeTask { candidates: 3, ..CodeTask::new("x") };
     let slow = "import time; time.sleep(60); print('slow')";

@@ -10,15 +10,22 @@ use assize_types::Fingerprint;
 
 use crate::ConsultContext;
 
-/// Token counts assumed per call: rules and persona, both inferences, a move, an answer that is a document, and an
-/// answer in a debate.
+/// Assumed number of tokens in a prompt for the rules and the persona.
 const RULES: u64 = 900;
+
+/// Assumed number of tokens in a prompt for both inferences.
 const PACK: u64 = 3000;
+
+/// Assumed number of tokens in a prompt for a move.
 const MOVE: u64 = 700;
+
+/// Assumed number of tokens of an answer that is a whole document, such as an inference.
 const DOCUMENT: u64 = 1350;
+
+/// Assumed number of tokens of one entry in a debate.
 const ENTRY: u64 = 350;
 
-/// A number of calls with their total tokens.
+/// Number of calls, and total number of their input and output tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Load {
     calls: u64,
@@ -40,7 +47,8 @@ impl Load {
     }
 }
 
-/// Estimates the calls of all roles, each at the price of its model. `answered` calls already have an answer.
+/// Estimates the cost of the calls of all roles, each at the price of its model. `answered` is the number of calls
+/// that already have a recorded answer. `None` if a model is unknown.
 pub(super) fn estimate(
     chamber: &ConsultContext,
     gateway: &Gateway,
@@ -49,7 +57,7 @@ pub(super) fn estimate(
 ) -> Option<Estimate> {
     let total = chamber.calls();
     let left = total.saturating_sub(answered);
-    // Assumes that the same share of calls is left for every role.
+    // The estimate assumes that the same share of calls is left for every role.
     let part =
         |figure: u64| (u128::from(figure) * u128::from(left)).div_ceil(u128::from(total)) as u64;
     let mut sum: Option<Estimate> = None;
@@ -63,8 +71,9 @@ pub(super) fn estimate(
 
 /// Number of planned calls whose answers a fork reuses.
 ///
-/// Repeated requests are extra calls, not planned ones. Scores after a failed call are requested again once the call
-/// succeeds.
+/// Repeated requests, with keys such as `score-2`, are extra calls and not planned calls. Scores of a partial
+/// conversation, with keys such as `after-3/score`, do not count either: they are requested again when the
+/// conversation is complete.
 pub(super) fn taken_over(inherited: &[EffectRecord]) -> u64 {
     let keys: HashSet<&str> = inherited.iter().map(|record| record.key.as_str()).collect();
     let is_planned = |key: &EffectKey| {
@@ -81,7 +90,7 @@ pub(super) fn taken_over(inherited: &[EffectRecord]) -> u64 {
     answers.count() as u64
 }
 
-/// Length of the longest chain of sequential calls.
+/// Number of calls in the longest chain of sequential calls of a consultation.
 pub(super) fn in_a_row(chamber: &ConsultContext) -> u64 {
     let debates = chamber.personas.analysts.len() * chamber.moves;
     let waves = debates.div_ceil(chamber.at_once.max(1)) as u64;
@@ -104,7 +113,7 @@ fn loads(chamber: &ConsultContext) -> Vec<(String, Load)> {
     );
     let debates = (analysts * chamber.moves) as u64;
     let makers = chamber.personas.decision_makers.len();
-    // A critique of round r follows two entries per earlier round, an answer one more.
+    // The prompt of a critique contains two entries per earlier round. The prompt of an answer contains one more.
     let base = RULES + PACK + MOVE;
     let input = |round: u32| base + u64::from(2 * (round - 1)) * ENTRY;
     let rounds = 1..=chamber.rounds;
@@ -130,7 +139,7 @@ mod tests {
     use crate::negotiation::RoleModels;
 
     #[test]
-    fn fork_reuses_only_planned_calls() {
+    fn estimate_counts_only_planned_calls_as_reused() {
         let record = |key: &str| EffectRecord {
             key: EffectKey::new(key).unwrap(),
             request: Fingerprint::of(key),
@@ -144,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn estimate_matches_the_calls_of_a_consultation() {
+    fn estimate_has_the_same_number_of_calls_as_the_consultation() {
         let rehearsal = Arc::new(Gateway::to_rehearsal(
             Rehearsal::default(),
             assize_gateway::GatewayOptions::default(),

@@ -1,4 +1,4 @@
-//! Placement of debates: in sandboxes, in this process or in the cluster, and how many at a time.
+//! Placement of debates (in sandboxes, in this process or in the cluster), and the number of concurrent debates.
 
 use std::sync::Arc;
 
@@ -12,38 +12,41 @@ use assize_sandbox::memory::meminfo;
 use assize_sandbox::{SandboxFactory, SandboxLayer, SandboxManager, SandboxSpec};
 use assize_types::{Failure, FailureKind, Reporter};
 
-/// Concurrent calls of one debate.
+/// Number of concurrent model calls of one debate.
 const CALLS_PER_DEBATE: usize = 3;
 
-/// Default maximum of concurrent debates per consultation.
+/// Default maximum number of concurrent debates per consultation.
 const MAX_DEBATES: usize = 15;
 
 /// Runs debates in the sandboxes of a cluster.
 pub trait RemoteDebates: std::fmt::Debug + Send + Sync {
-    /// Debates of one run, in sandboxes of this spec.
+    /// Returns a runner for the debates of one run. The debates run in sandboxes of this spec.
     fn of_run(&self, run: &Run, spec: SandboxSpec) -> Arc<dyn DebateRunner>;
 }
 
-/// Error of a debate in the cluster.
+/// Error of a debate that was sent to the cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteDebateError {
     #[error("{0}")]
     Failed(String),
     #[error("no worker can run the debate: {0}")]
     Nowhere(String),
-    #[error("{tries} workers started the debate, and none finished it or reported an error")]
+    #[error(
+        "the debate was started {tries} times in the cluster, but no worker finished it or reported an error"
+    )]
     GivenUp { tries: u64 },
     #[error(
         "no worker could start the debate: its job was removed from the queue {tries} times; \
-         `assize cluster status` lists the dead letters and why"
+         `assize cluster status` lists the dead letters and their reasons"
     )]
     NotBegun { tries: u64 },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Number of concurrent debates, unless the user sets it: limited by the concurrency of the provider and by memory.
-/// In a cluster, memory is not a limit here, as debates run wherever there is enough.
+/// Number of concurrent debates. If the user does not set it, the provider's concurrency limit and the available
+/// memory limit it. In a cluster, the memory of this machine is not a limit, because debates run on any worker with
+/// enough memory.
 pub(super) fn at_once(asked: Option<u32>, is_remote: bool, gateway: &Gateway) -> usize {
     if let Some(asked) = asked {
         return asked as usize;
@@ -55,31 +58,32 @@ pub(super) fn at_once(asked: Option<u32>, is_remote: bool, gateway: &Gateway) ->
     (gateway.concurrency() / CALLS_PER_DEBATE).clamp(1, most)
 }
 
-/// Number of debate sandboxes that fit into memory, by their actual use rather than their limit.
+/// Number of debate sandboxes that fit into the available memory, computed from the memory that a sandbox typically
+/// uses and not from its memory limit.
 fn sandboxes_that_fit() -> usize {
-    /// Memory of an emulated microVM, the largest kind of sandbox.
+    /// Memory that an emulated microVM typically uses, in bytes. Other kinds of sandboxes use less.
     const MICROVM_MEMORY: u64 = 96 << 20;
     let fit = meminfo("MemAvailable").and_then(|free| usize::try_from(free / MICROVM_MEMORY).ok());
     fit.unwrap_or(usize::MAX)
 }
 
-/// Where the debates of a run can run.
+/// Where the debates of a run are executed.
 #[derive(Debug)]
 pub enum DebatePlacement {
     Sandboxes {
         prepared: DebateSandboxes,
         may_do_without: bool,
     },
-    /// In this process, because no sandbox can be created.
+    /// The debates run in this process, because no sandbox can be created.
     Here {
         why: String,
     },
-    /// On any cluster node with a free sandbox.
+    /// The debates run on any cluster node with a free sandbox.
     Cluster(Arc<dyn RemoteDebates>),
 }
 
 impl<P: Sync> JobRequest<P> {
-    /// Chooses where debates run.
+    /// Chooses where the debates of a run are executed.
     pub(crate) async fn ground(
         &self,
         spec: &SandboxSpec,
@@ -90,7 +94,7 @@ impl<P: Sync> JobRequest<P> {
             return Ok(DebatePlacement::Cluster(remote.clone()));
         }
         let reporter = &*providers.reporter;
-        // A requested isolation that is unavailable is an error, never replaced by a weaker one.
+        // If the requested isolation is unavailable, this is an error: it is never replaced by a weaker isolation.
         let named = spec.image.is_some()
             || *sandboxes.settings.sandbox.isolation != RequestedIsolation::Auto;
         let may_do_without = !named || allow_in_process;
@@ -114,14 +118,14 @@ impl<P: Sync> JobRequest<P> {
 impl DebatePlacement {
     fn without(failure: &Failure, reporter: &dyn Reporter) -> DebatePlacement {
         let why = format!(
-            "no sandbox can be made here, so debates run without one: {}",
+            "no sandbox can be created on this machine, so debates run without one: {}",
             failure.message()
         );
         reporter.warn(&why);
         DebatePlacement::Here { why }
     }
 
-    /// Runs the debates of a run at this place.
+    /// Returns a runner that executes the debates of `run` at this placement.
     pub(crate) fn of_run(self, spec: SandboxSpec, run: &Run) -> Arc<dyn DebateRunner> {
         match self {
             DebatePlacement::Cluster(remote) => remote.of_run(run, spec),
@@ -146,19 +150,19 @@ impl DebatePlacement {
     }
 }
 
-/// Resources for debates in sandboxes.
+/// Sandbox manager and negotiator layer, prepared for debates in sandboxes.
 #[derive(Debug)]
 pub struct DebateSandboxes {
     pub manager: Arc<SandboxManager>,
     pub layer: SandboxLayer,
-    /// The isolation, and why it was chosen.
+    /// Isolation of the sandboxes, and why it was chosen.
     pub why: String,
-    /// Warning, if the isolation is weaker than intended.
+    /// Warning for the report if the isolation is weaker than intended.
     pub weaker: Option<String>,
 }
 
 impl DebateSandboxes {
-    /// Installs the negotiator for the chosen backend.
+    /// Creates the sandbox manager of the chosen backend and installs the negotiator.
     pub async fn make(
         sandboxes: &SandboxFactory,
         chosen: SelectedBackend,
@@ -167,18 +171,19 @@ impl DebateSandboxes {
         let manager = Arc::new(sandboxes.manager(chosen.backend).await?);
         let folder = sandboxes.environment.cache_folder.join("programs");
         let layer = install(&folder).map_err(|error| {
-            let message = format!("cannot use `{}`: {error}", folder.display());
+            let message =
+                format!("cannot install the negotiator into `{}`: {error}", folder.display());
             Failure::new(FailureKind::Environment, message)
         })?;
         Ok(DebateSandboxes { manager, layer, why, weaker: chosen.weaker })
     }
 }
 
-/// Limits of debate sandboxes, from the settings.
+/// Resource limits of debate sandboxes, from the settings.
 pub(crate) fn limits(sandboxes: &SandboxFactory) -> Result<SandboxLimits, Failure> {
     sandboxes.spec(None)?;
     let mut limits = sandboxes.limits_of_debates();
-    // A debate mostly waits for models, whose calls have their own time limits.
+    // A debate mostly waits for model calls, which have their own time limits. So its default time limit is long.
     if sandboxes.settings.sandbox.timeout_seconds.requested().is_none() {
         limits.wall = LONGEST;
     }

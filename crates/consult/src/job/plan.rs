@@ -1,4 +1,4 @@
-//! Plan of a consultation: a new one, a resumed run, or a fork.
+//! Plans a consultation: a new run, a resumed run or a fork.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,11 +22,13 @@ use crate::{ConsultCompany, ConsultFork, ConsultPersonas};
 /// Maximum size of a personas file, in MiB.
 const MAX_PERSONAS: u64 = 1;
 
-/// Artifact names.
+/// Name of the artifact with the gathered company data.
 const GATHERED: &str = "gathered.json";
+
+/// Name of the artifact with the personas.
 const PERSONAS: &str = "personas.toml";
 
-/// Input stored with a run, to resume or fork it. Large parts are stored as artifacts.
+/// Input of a consultation, stored with its run to resume or fork the run. Large parts are stored as artifacts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConsultInput {
     pub company: ConsultCompany,
@@ -43,34 +45,35 @@ pub struct ConsultInput {
     pub context_window: Option<u64>,
     #[serde(flatten)]
     pub settings: RunSettings,
-    /// Other models of the same provider, by role.
+    /// Models of roles that do not use the default model, by role. All models belong to the same provider.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub models: BTreeMap<String, String>,
-    /// Changes against the runs it was forked from, the earliest first.
+    /// Changes made by the forks that led to this run, the earliest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turnings: Vec<ConsultFork>,
-    /// Models that gave the reused answers, if they differ from the current ones.
+    /// Provider and model that gave the reused answers, if they differ from the current ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_before_by: Option<String>,
 }
 
 impl ConsultInput {
-    /// Spec of the sandboxes for its debates.
+    /// Spec of the sandboxes in which the debates of this consultation run.
     pub(super) fn spec(&self) -> SandboxSpec {
         SandboxSpec { region: self.region.clone(), ..self.settings.spec() }
     }
 }
 
-/// A consultation about to start or resume.
+/// Plan of a consultation that is about to start or resume.
 #[derive(Debug)]
 pub struct ConsultPlan {
     pub(super) gathered: Arc<GatheredData>,
     pub(super) personas: ConsultPersonas,
     company: ConsultCompany,
-    /// Current request; for a stored run it only has other models for some roles.
+    /// Request of the user. For a stored run, only its `models` are set.
     ask: ConsultRequest,
+    /// Stored input of the run that is resumed or forked.
     before: Option<ConsultInput>,
-    /// How a fork differs from its parent run.
+    /// Change that a fork makes to its parent run, if it has a fork point.
     turning: Option<ConsultFork>,
     /// Maximum number of concurrent debates, if set by the user.
     pub parallel_moves: Option<u32>,
@@ -78,24 +81,26 @@ pub struct ConsultPlan {
     pub allow_in_process: bool,
 }
 
-/// The requested company: listed, by its ticker, or private, by its name.
+/// Returns the requested company: a listed company by its ticker, or a private company by its name.
 fn company(ask: &ConsultRequest) -> Result<ConsultCompany, Failure> {
     let usage = |message: &str| Failure::new(FailureKind::Usage, message);
     match (&ask.ticker, &ask.name) {
         (Some(ticker), None) => Ok(ConsultCompany::listed(ticker.parse()?)),
         (None, Some(_)) if ask.sources.contains(&DataSource::Edgar) => Err(usage(
-            "a private company files nothing with the SEC, so the source `edgar` has nothing on it",
+            "the source `edgar` has no data on a private company, which files nothing with the SEC",
         )
         .hint("give a ticker, or use your own files: `--data FOLDER`")),
         (None, Some(name)) => Ok(ConsultCompany::private(name.parse()?)),
-        (Some(_), Some(_)) => Err(usage("both a ticker and a name given").hint("give one of them")),
+        (Some(_), Some(_)) => {
+            Err(usage("both a ticker and a company name given").hint("give only one of them"))
+        }
         (None, None) => Err(usage("no company given")
             .hint("give a ticker, or the name of a private company with `--name`")),
     }
 }
 
 impl ConsultPlan {
-    /// Plans a new consultation. Queries the sources, but no model.
+    /// Plans a new consultation. This queries the data sources, but no model.
     pub async fn fresh(
         mut ask: ConsultRequest,
         settings: &Settings,
@@ -110,7 +115,8 @@ impl ConsultPlan {
         };
         let wants = |name: DataSource| ask.sources.contains(&name);
         if wants(DataSource::Files) && ask.files.is_none() {
-            return Err(Failure::new(FailureKind::Usage, "the source `files` needs files"));
+            let message = "the source `files` is requested, but no files are given";
+            return Err(Failure::new(FailureKind::Usage, message));
         }
         let edgar = edgar(settings, environment);
         let mut gathered = GatheredData::default();
@@ -122,7 +128,7 @@ impl ConsultPlan {
             Ok(known) => known,
             Err(error @ EdgarError::Unknown { .. }) => return Err(error.into()),
             Err(error) if wants(DataSource::Edgar) => return Err(error.into()),
-            // Without a contact the SEC must not be queried, so the company stays unverified.
+            // The SEC must not be queried without a contact, so the company name stays unverified.
             Err(EdgarError::NoContact { .. }) => None,
             Err(error) => {
                 gathered.notes.push(format!("company name not verified: {error}"));
@@ -132,7 +138,7 @@ impl ConsultPlan {
         if let Some(company) = known.as_ref().filter(|_| wants(DataSource::Edgar)) {
             gathered = gathered.and(edgar.gather(company).await?);
             if ask.files.is_none() && !wants(DataSource::Synthetic) {
-                let note = "news is limited to the titles of filings; `--data` adds your own files";
+                let note = "the only news are titles of filings; `--data` adds your own files";
                 gathered.notes.push(note.to_owned());
             }
         }
@@ -153,7 +159,7 @@ impl ConsultPlan {
         })
     }
 
-    /// Plans a fork.
+    /// Plans a fork of a stored consultation.
     pub async fn forked(
         run: &Run,
         from: &ForkRequest,
@@ -165,14 +171,14 @@ impl ConsultPlan {
         Ok(plan)
     }
 
-    /// Plans the continuation of a stored run.
+    /// Plans to resume a stored consultation.
     pub async fn restored(
         run: &Run,
         models: BTreeMap<String, String>,
         store: &dyn Store,
     ) -> Result<ConsultPlan, Failure> {
         let lost = |what: &str| {
-            let message = format!("cannot read {what} of `{}`", run.id);
+            let message = format!("cannot read {what} of run `{}`", run.id);
             Failure::new(FailureKind::Environment, message)
                 .hint("start a new run: `assize consult`")
         };
@@ -205,10 +211,11 @@ impl ConsultPlan {
         })
     }
 
-    /// How a fork differs from its parent run, also if the fork is resumed.
+    /// Change that a fork makes to its parent run, also if this plan resumes the fork.
     pub(super) fn turning(&self, origin: &RunOrigin) -> Option<&ConsultFork> {
         let of_resumed = || {
-            // The last change belongs to this run, unless this fork only retries failed calls.
+            // The last change belongs to the resumed run if it names the same parent. A fork that only retries failed
+            // calls has no change of its own.
             let run = origin.resumed()?;
             let last = self.before.as_ref()?.turnings.last()?;
             (run.parent.as_ref().map(RunId::as_str) == Some(last.from.as_str())).then_some(last)
@@ -216,7 +223,8 @@ impl ConsultPlan {
         self.turning.as_ref().or_else(of_resumed)
     }
 
-    /// Input of the run: that of the earlier run, if there is one.
+    /// Input of the run. A resumed run uses its stored input. A fork uses the input of its parent run with the
+    /// requested changes.
     pub(super) fn input(
         &self,
         origin: &RunOrigin,
@@ -225,7 +233,7 @@ impl ConsultPlan {
         gateway: &Gateway,
     ) -> Result<ConsultInput, Failure> {
         if let (Some(run), Some(before)) = (origin.resumed(), &self.before) {
-            let run = format!("`{}`", run.id);
+            let run = format!("run `{}`", run.id);
             providers.refuse_another_model(&run, before.settings.model(), gateway)?;
             return Ok(before.clone());
         }
@@ -250,7 +258,7 @@ impl ConsultPlan {
         })
     }
 
-    /// Input of a fork: that of the parent run with the changes.
+    /// Input of a fork: the input of the parent run with the requested changes.
     fn changed(
         &self,
         origin: &RunOrigin,
@@ -262,12 +270,12 @@ impl ConsultPlan {
         let (provider, model) = gateway.name();
         let models = self.roles(origin)?;
         let models_before = format!("{} {}", before.settings.provider, before.settings.model);
-        // A cassette replays answers of any model.
+        // A cassette can replay answers of any model.
         let same = providers.tape.replays()
             || (before.settings.model() == (provider, model) && before.models == models);
         if !same && self.turning.is_none() {
             let message = format!(
-                "`{}` was answered by {models_before}, but other models are configured now",
+                "the answers of run `{}` are from {models_before}, but other models are configured now",
                 parent.id
             );
             let hint = format!(
@@ -292,7 +300,8 @@ impl ConsultPlan {
         })
     }
 
-    /// Models of single roles: those of the earlier run, if there is one.
+    /// Models of roles that do not use the default model. A resumed run keeps its models. A fork can replace models of
+    /// its parent run.
     pub(super) fn roles(&self, origin: &RunOrigin) -> Result<BTreeMap<String, String>, Failure> {
         let asked = self.ask.models.clone();
         let known = |role: &str| {
@@ -315,7 +324,8 @@ impl ConsultPlan {
                 Ok(models)
             }
             Some(before) if !asked.is_empty() && before.models != asked => {
-                let message = "a resumed run cannot change its models";
+                let message =
+                    "other models were requested, but a resumed run cannot change its models";
                 Err(Failure::new(FailureKind::Usage, message))
             }
             Some(before) => Ok(before.models.clone()),
@@ -338,7 +348,7 @@ impl ConsultPlan {
     }
 }
 
-/// The change that a fork request describes.
+/// Returns the change that a fork request describes; `None` if the request has no fork point.
 async fn turning(
     from: &ForkRequest,
     run: &Run,
@@ -349,12 +359,15 @@ async fn turning(
     let records = store.records(&run.id).await?;
     let debated = |id: &str| records.iter().any(|record| record.key.segments().next() == Some(id));
     if let Some(id) = at.move_id.as_deref().filter(|id| !debated(id)) {
-        let message = format!("no move `{id}` was debated in `{}`", run.id);
+        let message = format!("no move `{id}` was debated in run `{}`", run.id);
         return Err(Failure::new(FailureKind::Usage, message));
     }
     let rounds = plan.before.as_ref().map_or(0, |before| before.rounds);
     if at.round > rounds {
-        let message = format!("there is no round {} in debates of {rounds} rounds", at.round);
+        let message = format!(
+            "round {} does not exist: the number of rounds in this run is {rounds}",
+            at.round
+        );
         return Err(Failure::new(FailureKind::Usage, message));
     }
     check_told(&from.told, &plan.personas.of_debate())?;
@@ -362,13 +375,13 @@ async fn turning(
     Ok(Some(ConsultFork { from: run.id.to_string(), at: at.clone(), personas }))
 }
 
-/// Seconds since 1970-01-01.
+/// Current time, in seconds since 1970-01-01.
 pub(super) fn now() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
 
-/// EDGAR client, from the settings.
+/// Creates an EDGAR client from the settings.
 fn edgar(config: &Settings, environment: &Environment) -> Edgar {
     let folder = match &*config.edgar.folder {
         Some(path) => environment.typed(path.as_ref()),

@@ -1,9 +1,9 @@
-//! Counts the moves of a run affected by failed calls, and stops the run if there are too many.
+//! Counts the moves of a run that failed calls affect, and ends the run if more than half of the moves are affected.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-/// Error: calls that failed for good affect more than half of a run's moves.
+/// Error: calls that failed permanently affect more than half of a run's moves.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "failed calls affect {affected} of {total} moves, more than half, so there is no report: {error}"
@@ -25,14 +25,15 @@ impl TooManyMovesAffected {
     }
 }
 
-/// Moves affected by failed calls in this attempt at the run.
+/// Ids of the moves that failed calls have affected since the run was started or resumed.
 ///
-/// Failures are not journaled, so the count starts at zero when the run is resumed.
+/// Failed calls are not journaled, so the count starts at zero when the run is resumed.
 #[derive(Debug, Default)]
 pub(crate) struct AffectedMoves(Mutex<BTreeSet<String>>);
 
 impl AffectedMoves {
-    /// Marks a move as affected. `lost` of the `total` moves were never proposed, because earlier calls failed.
+    /// Marks a move as affected, and returns an error if more than half of the moves are affected. `lost` of the
+    /// `total` moves were never proposed, because earlier calls failed.
     pub(crate) fn mark(
         &self,
         move_id: &str,
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_than_half_of_the_moves_affected_is_an_error() {
+    fn marking_more_than_half_of_the_moves_as_affected_returns_an_error() {
         let affected = AffectedMoves::default();
         assert_eq!(affected.mark("m1", (0, 4), "x"), Ok(()));
         assert_eq!(affected.mark("m1", (0, 4), "x"), Ok(()));

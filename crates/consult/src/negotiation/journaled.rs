@@ -17,8 +17,9 @@ const MAX_ANSWER: usize = 32 << 10;
 
 /// Calls models for one debate of a run and journals their answers.
 ///
-/// A call that failed for good is not journaled, so that a resumed run makes it again. Two kinds of failures are, as
-/// the rest of the conversation depends on them: a summary that could not be made, and a prompt that was too long.
+/// A call that failed permanently is not journaled, so that a resumed run repeats the call. Two kinds of failures are
+/// journaled nevertheless, because later prompts of the conversation depend on them: a summary that could not be
+/// generated, and a prompt that was too long.
 pub(crate) struct JournaledSource<S: State> {
     context: Context<S>,
     models: RoleModels,
@@ -26,17 +27,20 @@ pub(crate) struct JournaledSource<S: State> {
     rounds: u32,
     /// Stops the run if failed calls affect too many of its moves; `None` for a single debate.
     limit: Option<AffectedLimit>,
-    /// Error that ends the run, if any.
+    /// Error that ends the whole run, if such an error occurred.
     stopped: Mutex<Option<NodeError>>,
     /// Error of the opening critique, if it failed.
     unopened: Mutex<Option<ModelError>>,
 }
 
-/// Moves affected by failed calls, with the number of moves never proposed and the total.
+/// Limit on the number of moves of a run that failed calls may affect.
 #[derive(Debug, Clone)]
 pub(crate) struct AffectedLimit {
+    /// Moves that failed calls have affected so far.
     pub affected: Arc<AffectedMoves>,
+    /// Number of moves that were never proposed.
     pub lost: usize,
+    /// Total number of moves in the run, including the lost ones.
     pub total: usize,
 }
 
@@ -52,12 +56,12 @@ impl<S: State> JournaledSource<S> {
         JournaledSource { context, models, move_id, rounds, limit, stopped, unopened }
     }
 
-    /// Takes the error of the opening critique, if it failed.
+    /// Removes and returns the error of the opening critique, if it failed.
     pub(crate) fn unopened(&self) -> Option<ModelError> {
         self.unopened.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Takes the error that ends the run, if any.
+    /// Removes and returns the error that ends the run, if such an error occurred.
     pub(crate) fn stopped(&self) -> Option<NodeError> {
         self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -68,7 +72,7 @@ impl<S: State> JournaledSource<S> {
         ModelError::new(ErrorKind::Cancelled, "the run has ended")
     }
 
-    /// Event to record with the answer of this call.
+    /// Event that is recorded with the answer of a call; `None` for scores and summaries.
     fn event(&self, place: CallPosition) -> Option<GraphEvent> {
         let status = match place.part {
             CallPurpose::Critic => RoundStatus::CriticResponded,
@@ -85,14 +89,15 @@ impl<S: State> ModelSource for JournaledSource<S> {
     async fn ask(&self, key: &str, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
         let place = EffectKey::new(key).ok().and_then(|key| CallPosition::of(&key));
         let Some(place) = place else {
-            let message = format!("`{key}` is not a call of a debate");
+            let message = format!("invalid call key `{key}`: it is not a call of a debate");
             return Err(ModelError::new(ErrorKind::Internal, message));
         };
         let model = self.models.of(&role_of(place));
         let tell = move || self.event(place);
         let mut asking = JournaledModel::new(&self.context, &**model, key).telling(tell);
         if matches!(place.part, CallPurpose::Critic | CallPurpose::Answer) {
-            // A declined entry is treated as a failure: not journaled, so that a resumed run asks again.
+            // A refusal of the model counts as a failed call here. It is not journaled, so that a resumed run repeats
+            // the call.
             asking = asking.insisting();
         }
         let error = match asking.answer(request).await {
@@ -125,7 +130,7 @@ impl<S: State> ModelSource for JournaledSource<S> {
     }
 }
 
-/// Truncates an answer that is many times longer than requested.
+/// Truncates an answer that exceeds [`MAX_ANSWER`], many times the requested length.
 fn truncate(mut response: ModelResponse) -> ModelResponse {
     if response.text.len() > MAX_ANSWER {
         let end = response.text.floor_char_boundary(MAX_ANSWER);
@@ -135,7 +140,7 @@ fn truncate(mut response: ModelResponse) -> ModelResponse {
     response
 }
 
-/// Role that makes the call.
+/// Role that the model plays in a call: the critic or a decision maker.
 fn role_of(place: CallPosition) -> String {
     match (place.part, place.log) {
         (CallPurpose::Answer | CallPurpose::Score | CallPurpose::ScoreAgain, Some(log)) => {

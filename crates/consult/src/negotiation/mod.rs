@@ -1,10 +1,12 @@
-//! Runs debates of one move, isolated from the host where possible.
+//! Runs debates, each about one move, isolated from the host where possible.
 //!
-//! A debate runs in a sandbox ([`SandboxedDebates`]) or, if none can be created, in this process ([`InProcessDebates`]). Either way
-//! every model call goes through a [`ModelProxy`] to a [`ModelSource`]: `JournaledSource` in the process that holds the
-//! run's lease, which calls the models and journals their answers, or a source that forwards to that process.
-//! `negotiate` is the step shared by consultations and single debates. The effect of a failed call is decided there and
-//! in `assize_debate` (rules in `docs/explanation/durability.md`). Ranking and reports are left to the callers.
+//! A debate runs in a sandbox ([`SandboxedDebates`]) or, if no sandbox can be created, in this process
+//! ([`InProcessDebates`]). In both cases every model call goes through a [`ModelProxy`] to a [`ModelSource`]. In the
+//! process that holds the run's lease, the source is `JournaledSource`, which calls the models and journals their
+//! answers. In other processes, the source forwards calls to that process.
+//!
+//! `negotiate` is the step that consultations and single debates share. `negotiate` and `assize_debate` decide what a
+//! failed call affects (rules in `docs/explanation/durability.md`). Ranking and reports are left to the callers.
 
 mod affected;
 mod journaled;
@@ -35,16 +37,16 @@ pub(crate) use sandboxes::LONGEST;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DebateOutcome {
     pub verdict: DebateVerdict,
-    /// Why it ran without a sandbox, if it did.
+    /// Reason why the debate ran without a sandbox; `None` if it ran in a sandbox.
     pub not_isolated: Option<String>,
-    /// Warning, if no microVM was available and the debate ran with weaker isolation than that.
+    /// Warning for the report if no microVM was available and the debate ran with weaker isolation than a microVM.
     #[serde(default)]
     pub weaker: Option<String>,
-    /// Why each replaced sandbox failed.
+    /// Errors of the sandboxes that failed and were replaced during the debate.
     pub remade: Vec<String>,
 }
 
-/// Runs debates at one kind of place.
+/// Runs debates at one kind of placement: in sandboxes, in this process or in a cluster.
 #[async_trait]
 pub trait DebateRunner: Send + Sync {
     /// Runs one debate; `proxy` answers its model calls.
@@ -55,7 +57,7 @@ pub trait DebateRunner: Send + Sync {
         cancel: &Cancel,
     ) -> Result<DebateOutcome, NodeError>;
 
-    /// Isolation of the debates, as far as known, and why it was chosen.
+    /// Isolation of the debates, as far as it is known, and why it was chosen.
     fn isolation(&self) -> String;
 
     /// Removes all sandboxes created for the debates.
@@ -65,7 +67,7 @@ pub trait DebateRunner: Send + Sync {
 /// Runs debates in this process.
 #[derive(Debug, Clone, Default)]
 pub struct InProcessDebates {
-    /// Why there is no sandbox, if the report must mention it.
+    /// Reason why there is no sandbox; `None` if the report does not have to mention it.
     pub why: Option<String>,
 }
 

@@ -1,12 +1,12 @@
-//! Models by role.
+//! Assignment of models to roles.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use assize_llm::Model;
 
-/// Default model, and models of single roles: `synthesizer`, `financial`, `trend`, `analyst_1` and so on, `critic`,
-/// `D1` and so on.
+/// The default model, and other models for some roles. The roles are `synthesizer`, `financial`, `trend`, `analyst_1`
+/// and so on, `critic`, and `D1` and so on.
 #[derive(Clone)]
 pub struct RoleModels {
     default: Arc<dyn Model>,
@@ -15,7 +15,7 @@ pub struct RoleModels {
 
 impl std::fmt::Debug for RoleModels {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Models").field("roles", &self.by_role.keys()).finish_non_exhaustive()
+        f.debug_struct("RoleModels").field("roles", &self.by_role.keys()).finish_non_exhaustive()
     }
 }
 
@@ -31,7 +31,7 @@ impl RoleModels {
         self
     }
 
-    /// Model of a role.
+    /// Returns the model of a role, or the default model.
     pub fn of(&self, role: &str) -> &Arc<dyn Model> {
         self.by_role.get(role).unwrap_or(&self.default)
     }

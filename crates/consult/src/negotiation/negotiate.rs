@@ -1,4 +1,4 @@
-//! Step of a run that runs one debate.
+//! Runs one debate as a step of a run.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::negotiation::models::RoleModels;
 use crate::negotiation::proxy::ModelProxy;
 use crate::negotiation::{DebateOutcome, DebateRunner};
 
-/// Result of a debate.
+/// Result of a debate step.
 #[derive(Debug)]
 pub(crate) enum DebateResult {
-    /// A verdict, partial or not.
+    /// The debate has a verdict, which may be partial.
     Outcome(Box<DebateOutcome>),
-    /// No verdict: the opening critique failed for good. Other debates are not affected.
+    /// The debate has no verdict, because its opening critique failed permanently. Other debates are not affected.
     Unopened(ModelError),
 }
 
@@ -42,7 +42,8 @@ pub(crate) async fn negotiate<S: State>(
         return Ok(DebateResult::Unopened(error));
     }
     let outcome = result?;
-    // With several moves, `limit` decides. A single debate without a verdict fails the run.
+    // In a consultation with several moves, `limit` decides whether the run fails. A single debate without a verdict
+    // always fails its run.
     if is_single && let Some(none) = outcome.verdict.is_no_verdict() {
         return Err(none.into());
     }
@@ -50,8 +51,8 @@ pub(crate) async fn negotiate<S: State>(
     Ok(DebateResult::Outcome(Box::new(outcome)))
 }
 
-/// Emits the end of the debate under a key derived from the verdict: a resumed run with the same verdict emits no event
-/// twice, and one whose failed calls succeeded now emits the new scores.
+/// Emits the events for the end of the debate. Their journal key is derived from the verdict: a resumed run with the
+/// same verdict emits no event twice, and a resumed run with a new verdict emits the new scores.
 async fn emit<S: State>(
     context: &Context<S>,
     job: &DebateSpec,
@@ -61,7 +62,9 @@ async fn emit<S: State>(
     let move_id = &verdict.move_id;
     let warning = |message: String| RunEvent::Warning { move_id: move_id.clone(), message }.into();
     let mut events: Vec<GraphEvent> = (remade.iter())
-        .map(|why| warning(format!("sandbox replaced, no answer lost: {why}")))
+        .map(|why| {
+            warning(format!("the sandbox failed and was replaced, no answer was lost: {why}"))
+        })
         .chain(not_isolated.clone().map(warning))
         .collect();
     for (log, partial) in &verdict.partial {

@@ -1,4 +1,4 @@
-//! Answers the model calls of one debate, each by its key within the debate.
+//! Proxy that answers the model calls of one debate. Each call is identified by its key within the debate.
 //!
 //! The proxy caches every answer and every failure: a debate restarted because its sandbox failed repeats all its
 //! calls and gets the same answers. The [`ModelSource`] provides the answers.
@@ -16,34 +16,35 @@ use futures_util::future::{BoxFuture, Shared};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Source of the answers for one debate.
+/// Source of the model answers for one debate.
 #[async_trait]
 pub trait ModelSource: Send + Sync {
-    /// Answers one call, by its key within the debate.
+    /// Answers one model call, which is identified by its key within the debate.
     async fn ask(&self, key: &str, request: &ModelRequest) -> Result<ModelResponse, ModelError>;
 }
 
-/// Answers the model calls of one debate.
+/// Answers the model calls of one debate, and caches the answers.
 pub struct ModelProxy {
     source: Arc<dyn ModelSource>,
-    /// Calls this debate may make.
+    /// Calls that this debate is allowed to make.
     bounds: AllowedCalls,
-    /// Answers by key, with the fingerprint of the request.
+    /// Cached answers by call key, each with the fingerprint of its request.
     answers: Mutex<HashMap<String, (Fingerprint, PendingAnswer)>>,
     activity: Mutex<Activity>,
 }
 
-/// Number of calls in progress, and the time since which there is none.
+/// Number of calls in progress, and the time at which the last call ended or the debate started.
 #[derive(Debug)]
 struct Activity {
     calls: usize,
     since: Instant,
 }
 
-/// An answer that may still be in progress. If the caller is gone by then, the call is not repeated.
+/// Answer to a call that may still be in progress. All callers with the same key wait for the same answer, so the call
+/// is made only once.
 type PendingAnswer = Shared<BoxFuture<'static, Result<ModelResponse, (ErrorKind, String)>>>;
 
-/// Guard that counts a call as in progress.
+/// Guard that counts a call as in progress until it is dropped.
 struct ActiveCall<'a>(&'a ModelProxy);
 
 impl ActiveCall<'_> {
@@ -93,11 +94,11 @@ impl ModelProxy {
         ModelProxy { source, bounds: AllowedCalls::of(job), answers: Mutex::default(), activity }
     }
 
-    /// Answers one call of the debate, by its key within it.
+    /// Answers one model call, which is identified by its key within the debate.
     ///
     /// # Errors
-    /// If there is no answer. The debate decides whether it can continue without one; if not, the run ends, and the
-    /// source has the error.
+    /// If the call is not allowed or failed. The debate decides whether it can continue without the answer. If the run
+    /// has to end, the source has stored the error.
     pub async fn answer(
         &self,
         key: &str,
@@ -112,14 +113,15 @@ impl ModelProxy {
             let begin = || {
                 let asked = request.fingerprint();
                 let (source, key, request) = (self.source.clone(), key.to_owned(), request.clone());
-                // A separate task, as the caller may go away while others wait for the same answer. It is aborted
-                // when the last of them is gone.
+                // The call runs in a separate task, because its caller may be dropped while other callers wait for
+                // the same answer. The task is aborted when the last reference to the answer is dropped.
                 let task = AbortOnDropHandle::new(tokio::spawn(async move {
                     let answer = source.ask(&key, &request).await;
                     answer.map_err(|error| (error.kind(), error.message().to_owned()))
                 }));
-                let lost =
-                    |error| (ErrorKind::Internal, format!("the task of the call failed: {error}"));
+                let lost = |error| {
+                    (ErrorKind::Internal, format!("the task of a model call failed: {error}"))
+                };
                 (asked, task.map(move |answer| answer.map_err(lost)?).boxed().shared())
             };
             answers.entry(key.to_owned()).or_insert_with(begin).1.clone()
@@ -127,13 +129,14 @@ impl ModelProxy {
         answer.await.map_err(|(kind, message)| ModelError::new(kind, message))
     }
 
-    /// Resets the idle timer when a debate starts or restarts. Returns the number of answers so far.
+    /// Resets the idle timer when a debate starts or restarts. Returns the number of calls that have been made so far.
     pub fn begin(&self) -> usize {
         self.activity().since = Instant::now();
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// How long no call has been in progress. A debate that makes progress makes calls.
+    /// Time since the last call ended or the debate started; zero while a call is in progress. A debate that makes
+    /// progress makes calls.
     pub(crate) fn silence(&self) -> Duration {
         let activity = self.activity();
         if activity.calls > 0 { Duration::ZERO } else { activity.since.elapsed() }
@@ -143,7 +146,7 @@ impl ModelProxy {
         self.activity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer to an identical earlier call, if any.
+    /// Cached answer to an earlier call with the same key and request, if there was one.
     fn answered(&self, key: &str, request: &ModelRequest) -> Option<PendingAnswer> {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let (asked, answer) = answers.get(key)?;
@@ -151,7 +154,7 @@ impl ModelProxy {
     }
 }
 
-/// For debates in this process, which call the proxy directly.
+/// Lets debates in this process use the proxy directly as their model.
 #[async_trait]
 impl Model for ModelProxy {
     async fn generate(

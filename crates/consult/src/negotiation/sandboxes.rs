@@ -1,4 +1,4 @@
-//! Debates in sandboxes: one sandbox per debate, connected only to the proxy.
+//! Runs debates in sandboxes: one sandbox per debate, whose only connection is to the model proxy.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -20,28 +20,28 @@ use serde_json::{Value, json};
 use crate::negotiation::proxy::{ModelProxy, ReplayedAnswers};
 use crate::negotiation::{DebateOutcome, DebateRunner, InProcessDebates};
 
-/// The negotiator, the program that runs the debate inside a sandbox.
+/// Binary of the negotiator, the program that runs a debate inside a sandbox.
 static NEGOTIATOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/assize-negotiator"));
 
 const NAME: &str = "negotiator";
 
-/// Attempts to run a debate in a new sandbox without progress in between.
+/// Maximum number of attempts to run a debate, each in a new sandbox, without a new model answer in between.
 const TRIES: u32 = 3;
 
-/// Time limit of one debate. It is long, as models are slow and calls wait for each other.
+/// Time limit of one debate. It is long, because models are slow and calls wait for each other.
 pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long a debate may run without a model call; its own computation takes next to no time.
+/// Maximum time that a debate may run without a model call. Its own computation takes almost no time.
 const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Maximum size of a request, in bytes.
+/// Maximum size of a model request from a sandbox, in bytes.
 const MAX_REQUEST: usize = 1 << 20;
 
-/// Installs the negotiator into a folder that sandboxes mount.
+/// Installs the negotiator into a folder, and returns the folder as a layer for sandboxes.
 pub fn install(folder: &Path) -> std::io::Result<SandboxLayer> {
     let place = folder.join(format!("{NAME}-{}", &Fingerprint::of(NEGOTIATOR).to_string()[..16]));
     let program = place.join(NAME);
-    // Runs only our own binary, even if the folder contains another.
+    // A file with other content is replaced, so that sandboxes run only the embedded binary.
     let is_ours = || std::fs::read(&program).is_ok_and(|bytes| bytes == NEGOTIATOR);
     if !is_ours() {
         std::fs::create_dir_all(folder)?;
@@ -56,7 +56,7 @@ pub fn install(folder: &Path) -> std::io::Result<SandboxLayer> {
         let unfinished = unfinished.keep();
         if let Err(error) = std::fs::rename(&unfinished, &place) {
             let _ = std::fs::remove_dir_all(&unfinished);
-            // Another process may have installed the same binary meanwhile.
+            // Another process may have installed the same binary in the meantime.
             if !is_ours() {
                 return Err(error);
             }
@@ -69,16 +69,18 @@ pub fn install(folder: &Path) -> std::io::Result<SandboxLayer> {
 #[derive(Debug)]
 pub struct SandboxedDebates {
     pub manager: Arc<SandboxManager>,
-    /// Limits, image and region; the negotiator's layer is added.
+    /// Limits, image and region of the sandboxes. The layer of the negotiator is added when a sandbox is created.
     pub spec: SandboxSpec,
+    /// Layer with the negotiator.
     pub layer: SandboxLayer,
-    /// Name of the run. Two attempts at one run may overlap for a moment and must not share sandboxes.
+    /// Name of the run in sandbox keys. It differs for each lease of a run: two processes may execute the same run for
+    /// a moment and must not share sandboxes.
     pub run: String,
     /// Whether a debate may run in this process if no sandbox can be created.
     pub may_do_without: bool,
-    /// Warning, if the isolation is weaker than intended.
+    /// Warning for the report if the isolation is weaker than intended.
     pub weaker: Option<String>,
-    /// The isolation, and why it was chosen.
+    /// Isolation of the sandboxes, and why it was chosen.
     pub isolation: String,
 }
 
@@ -89,14 +91,14 @@ pub enum DebateError {
     Sandbox(#[from] SandboxError),
     #[error("the debate in the sandbox failed: {0}")]
     Failed(String),
-    #[error("the negotiator was killed in the sandbox: {0}")]
+    #[error("the negotiator in the sandbox died or stopped responding: {0}")]
     Died(String),
     #[error("invalid verdict from the sandbox: {0}")]
     Unreadable(String),
 }
 
 impl DebateError {
-    /// Whether another sandbox may succeed.
+    /// Whether the debate may succeed in another sandbox.
     pub fn is_infrastructure(&self) -> bool {
         match self {
             DebateError::Sandbox(error) => error.is_infrastructure(),
@@ -146,9 +148,9 @@ impl SandboxedDebates {
             usize::try_from(assize_debate::calls(job.max_rounds, makers)).unwrap_or(usize::MAX);
         let work = HostCallLimits {
             keys: String::new(),
-            // Each call may be repeated, or follow a summary.
+            // Each planned call may be repeated once and may need a summary before it.
             most_calls: calls.saturating_mul(3),
-            // The opening and the blind scores run concurrently.
+            // The opening critique and the blind scores of all decision makers run concurrently.
             at_once: makers + 1,
             largest: MAX_REQUEST,
             most_events: 0,
@@ -166,7 +168,7 @@ impl SandboxedDebates {
         if !outcome.success() {
             let message = String::from_utf8_lossy(&stderr).trim().to_owned();
             let message = assize_types::text::shorten(&message, 300);
-            // Killed by a signal, or disconnected from the host: not the debate's fault.
+            // A signal killed the negotiator, or it lost the connection to the host. Another sandbox may succeed.
             let died = outcome.signal.is_some() || message.contains(assize_debate::HOST_IS_GONE);
             return Err(match () {
                 () if outcome.timed_out => DebateError::Failed("timed out".to_owned()),
@@ -179,7 +181,8 @@ impl SandboxedDebates {
         }
         let verdict: DebateVerdict = serde_json::from_slice(&stdout)
             .map_err(|error| DebateError::Unreadable(error.to_string()))?;
-        // The sandbox is untrusted: the recorded answers must lead to the same verdict here.
+        // The sandbox is untrusted, so this process runs the debate again with the recorded answers. The verdict must
+        // be the same.
         let answers = Arc::new(ReplayedAnswers(proxy.clone()));
         let ours = job.hold(answers, cancel.clone()).await.map_err(|error| match error {
             NodeError::Stop(error) => DebateError::Unreadable(error.to_string()),
@@ -188,7 +191,7 @@ impl SandboxedDebates {
         if ours != verdict {
             return Err(DebateError::Unreadable("does not match the recorded answers".to_owned()));
         }
-        // The conversation files in the sandbox must agree with the verdict, too.
+        // The conversation files in the sandbox must also match the verdict.
         for (log, entries) in &verdict.conversation_logs {
             if entries.is_empty() {
                 continue;
@@ -220,7 +223,7 @@ impl DebateRunner for SandboxedDebates {
             if cancel.is_cancelled() {
                 return Err(RunError::Cancelled { reason: cancel.reason() }.into());
             }
-            // A debate that makes progress may fail any number of times.
+            // Each new answer resets the number of attempts: a debate that makes progress may fail any number of times.
             let answers = proxy.begin();
             if answers > answered {
                 (tried, answered) = (0, answers);
@@ -230,16 +233,17 @@ impl DebateRunner for SandboxedDebates {
                 Ok(made) => made,
                 Err(error) if error.is_infrastructure() && tried < TRIES => continue,
                 Err(error) if self.may_do_without => {
-                    let why =
-                        format!("no sandbox could be made, so the debate ran without one: {error}");
-                    tracing::warn!(%error, "cannot create a sandbox; debating in this process");
+                    let why = format!(
+                        "no sandbox could be created, so the debate ran without one: {error}"
+                    );
+                    tracing::warn!(%error, "cannot create a sandbox; the debate runs in this process");
                     return InProcessDebates { why: Some(why) }.hold(job, proxy, cancel).await;
                 }
                 Err(error) => return Err(DebateError::from(error).into()),
             };
             let debated = self.debate(&sandbox, job, &proxy, cancel).await;
             if let Err(error) = self.manager.delete(&key).await {
-                tracing::warn!(%error, %tried, "cannot remove a sandbox; it will expire");
+                tracing::warn!(%error, %tried, "cannot remove the sandbox of a debate; it will expire");
             }
             match debated {
                 Ok(verdict) => {
@@ -250,9 +254,9 @@ impl DebateRunner for SandboxedDebates {
                 Err(_) if cancel.is_cancelled() => {
                     return Err(RunError::Cancelled { reason: cancel.reason() }.into());
                 }
-                // The next attempt replays the answers so far.
+                // The next attempt replays the answers that the proxy has cached.
                 Err(error) if error.is_infrastructure() && tried < TRIES => {
-                    tracing::info!(%error, tried, "sandbox failed; continuing the debate in a new one");
+                    tracing::info!(%error, tried, "sandbox failed; the debate continues in a new sandbox");
                     remade.push(error.to_string());
                 }
                 Err(error) => return Err(error.into()),
@@ -269,7 +273,7 @@ impl DebateRunner for SandboxedDebates {
     }
 }
 
-/// Waits until the debate has made no call for [`IDLE_LIMIT`].
+/// Waits until no model call of the debate has been in progress for [`IDLE_LIMIT`].
 async fn wait_until_idle(proxy: &ModelProxy) {
     loop {
         let silence = proxy.silence();
@@ -280,7 +284,7 @@ async fn wait_until_idle(proxy: &ModelProxy) {
     }
 }
 
-/// Forwards calls of a sandbox to the proxy.
+/// Forwards the model calls of a sandbox to the proxy.
 struct ProxyAnswers(Arc<ModelProxy>);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Job of a single debate: plan, execute and report.
+//! Job that plans, executes and reports a single debate.
 
 mod estimate;
 mod plan;
@@ -37,17 +37,17 @@ pub struct DebateReport {
     /// Isolation of the debate, and why it was chosen.
     #[serde(default)]
     pub isolation: String,
-    /// Caveats of the verdict.
+    /// Caveats about the verdict.
     #[serde(default)]
     pub flags: Vec<Flag>,
 }
 
-/// Debate of one move.
+/// Job of a single debate about one move.
 #[derive(Debug)]
 pub struct DebateJob {
     pub input: DebateInput,
     pub gateway: Arc<Gateway>,
-    /// Where it runs, and why.
+    /// Where the debate runs (isolation or cluster), and why.
     pub why: String,
     request: JobRequest<DebatePlan>,
 }
@@ -94,11 +94,11 @@ impl Job for DebateJob {
         let models = RoleModels::new(self.gateway.clone());
         let graph = single_debate(self.debate(), models, debates.clone())?;
         let outcome = graph.run(SingleDebate::default(), execution.options).await;
-        // Removes the sandbox, whether or not the debate succeeded.
+        // Remove the sandbox, whether or not the debate succeeded.
         debates.close().await;
         self.why = debates.isolation();
         trail::workflow_completed(outcome.is_ok(), 1);
-        let missing = || Failure::new(FailureKind::Internal, "the debate has no verdict");
+        let missing = || Failure::new(FailureKind::Internal, "the debate ended without a verdict");
         let outcome = outcome?.outcome.ok_or_else(missing)?;
         Ok(report(Arc::unwrap_or_clone(outcome), self.why.clone()))
     }
@@ -106,7 +106,7 @@ impl Job for DebateJob {
     fn result(report: &DebateReport) -> Value {
         let mut result = json!(report);
         if let Some(result) = result.as_object_mut() {
-            // The journal has the conversations.
+            // The stored result does not contain the conversations, because the journal contains them.
             result.remove("conversation_logs");
         }
         result
@@ -126,7 +126,7 @@ impl Job for DebateJob {
 }
 
 impl DebateJob {
-    /// Job for the debate graph.
+    /// Builds the specification of the debate from the stored input.
     fn debate(&self) -> assize_debate::DebateSpec {
         let input = &self.input;
         let options = DebateOptions {
@@ -147,7 +147,7 @@ impl DebateJob {
     }
 }
 
-/// Report with the caveats about isolation.
+/// Builds the report of a debate, with caveats about its isolation.
 fn report(outcome: DebateOutcome, isolation: String) -> DebateReport {
     let DebateOutcome { verdict, not_isolated, weaker, .. } = outcome;
     let flag = |kind, message| Flag { kind, move_id: None, message };

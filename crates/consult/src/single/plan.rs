@@ -1,4 +1,4 @@
-//! Plan of a debate: a new one, a resumed run, or a fork.
+//! Plans a single debate: a new run, a resumed run or a fork.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +16,16 @@ use serde_json::json;
 use crate::fork::{ForkRequest, check_told};
 use crate::job::ground;
 
-/// Maximum size of a move, in MiB: no model could read more.
+/// Maximum size of a move's text, in MiB. No model could read a longer text.
 const MAX_MOVE: u64 = 1;
 
-/// Artifact name of the move.
+/// Name of the artifact with the text of the move.
 const DOCUMENT: &str = "move.md";
 
-/// Maximum number of rounds.
+/// Maximum number of rounds of a debate.
 pub(super) const MAX_ROUNDS: u32 = 50;
 
-/// Input stored with a run, to resume or fork it. The move is stored as an artifact.
+/// Input of a debate, stored with its run to resume or fork the run. The move is stored as an artifact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DebateInput {
     pub move_id: String,
@@ -34,7 +34,7 @@ pub struct DebateInput {
     pub temperature: f64,
     pub max_output_tokens: u32,
     pub context_window: Option<u64>,
-    /// Limits of its sandbox.
+    /// Resource limits of the sandbox in which the debate runs.
     #[serde(default)]
     pub limits: SandboxLimits,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,15 +46,15 @@ pub struct DebateInput {
     pub model: String,
     /// Round from which a fork repeats the calls.
     pub at: Option<u32>,
-    /// Persona changes, each from a round on.
+    /// Persona changes; each change applies from a given round on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<PersonaChange>,
-    /// Model that answered the earlier rounds, if it differs from the current one.
+    /// Provider and model that answered the earlier rounds, if they differ from the current ones.
     pub answered_before_by: Option<String>,
 }
 
 impl DebateInput {
-    /// Spec of its sandbox.
+    /// Spec of the sandbox in which the debate runs.
     pub(super) fn spec(&self) -> SandboxSpec {
         SandboxSpec {
             image: self.image.clone(),
@@ -64,18 +64,18 @@ impl DebateInput {
     }
 }
 
-/// Request for a debate. A fork keeps the earlier value of every field not set.
+/// Request for a debate. A fork uses the value of its parent run for every field that is not set.
 #[derive(Debug, Clone, Default)]
 pub struct DebateRequest {
-    /// The move, as Markdown or plain text.
+    /// Text of the move, as Markdown or plain text.
     pub document: Option<String>,
     pub ticker: Option<String>,
     pub rounds: Option<u32>,
-    /// Image of its sandbox.
+    /// Image of the sandbox in which the debate runs.
     pub image: Option<String>,
 }
 
-/// A debate about to start or resume.
+/// Plan of a debate that is about to start or resume.
 #[derive(Debug)]
 pub struct DebatePlan {
     pub content: String,
@@ -85,9 +85,9 @@ pub struct DebatePlan {
     pub(super) at: Option<u32>,
     /// New personas by role, from round `at` on.
     told: BTreeMap<String, String>,
-    /// Input of the earlier run, if it is resumed or forked.
+    /// Stored input of the run that is resumed or forked.
     before: Option<DebateInput>,
-    /// Whether it may run without a sandbox.
+    /// Whether the debate may run without a sandbox.
     pub allow_in_process: bool,
 }
 
@@ -95,7 +95,7 @@ fn usage(message: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Usage, message)
 }
 
-/// Checks the text of a move.
+/// Checks that the text of a move has a supported size and format.
 fn document(text: &str) -> Result<String, Failure> {
     let text = checked("the move", MAX_MOVE, text)?;
     if text.starts_with("%PDF") {
@@ -123,7 +123,7 @@ impl DebatePlan {
         })
     }
 
-    /// Plans the continuation of a stored debate.
+    /// Plans to resume a stored debate.
     pub async fn restored(run: &Run, store: &dyn Store) -> Result<DebatePlan, Failure> {
         let before = read_input(run)?;
         Ok(DebatePlan {
@@ -138,7 +138,7 @@ impl DebatePlan {
         })
     }
 
-    /// Plans a fork: the earlier debate with the requested changes.
+    /// Plans a fork of a stored debate, with the requested changes.
     pub async fn forked(
         old: &Run,
         from: &ForkRequest,
@@ -154,7 +154,10 @@ impl DebatePlan {
         let rounds = ask.rounds.unwrap_or(before.rounds);
         let at = from.at.as_ref().map(|at| at.round);
         if let Some(at) = at.filter(|at| *at > rounds) {
-            return Err(usage(format!("there is no round {at} in a debate of {rounds} rounds")));
+            let message = format!(
+                "round {at} does not exist: the number of rounds of the debate is {rounds}"
+            );
+            return Err(usage(message));
         }
         check_told(&from.told, &DebatePersonas::default())?;
         Ok(DebatePlan {
@@ -169,7 +172,8 @@ impl DebatePlan {
         })
     }
 
-    /// Input of the run: that of the earlier run, if there is one, unless flags override it.
+    /// Input of the run. A resumed run uses its stored input. A fork uses the input of its parent run, unless the
+    /// request or the settings override it.
     pub(super) fn input(
         &self,
         origin: &RunOrigin,
@@ -180,7 +184,7 @@ impl DebatePlan {
         let config = &providers.settings;
         let (provider, model) = gateway.name();
         let same = |before: &DebateInput| {
-            // A cassette replays answers of any model.
+            // A cassette can replay answers of any model.
             providers.tape.replays()
                 || (before.provider.as_str(), before.model.as_str()) == (provider, model)
         };
@@ -193,12 +197,12 @@ impl DebatePlan {
         }
         if let (Some(parent), Some(before), None) = (origin.parent(), other, self.at) {
             let message = format!(
-                "`{}` was answered by {} {}, but {provider} {model} is configured now",
+                "the answers of run `{}` are from {} {}, but {provider} {model} is configured now",
                 parent.id, before.provider, before.model
             );
             return Err(Failure::new(FailureKind::Settings, message).hint(format!(
-                "choose the round from which another model answers, such as `--at round-1` for all of \
-                 it: `assize debate --fork {} --at round-4`",
+                "choose the first round that the configured model answers, such as `--at round-1` for \
+                 the whole debate: `assize debate --fork {} --at round-4`",
                 parent.id
             )));
         }
@@ -231,7 +235,7 @@ impl DebatePlan {
         })
     }
 
-    /// Persona changes of the earlier runs and of this fork.
+    /// Persona changes of the parent runs and of this fork.
     fn changes(&self) -> Vec<PersonaChange> {
         let mut changes = self.before.as_ref().map(|old| old.changes.clone()).unwrap_or_default();
         if let (Some(from_round), false) = (self.at, self.told.is_empty()) {
@@ -252,10 +256,10 @@ impl DebatePlan {
     }
 }
 
-/// Input that a run was started with.
+/// Reads and checks the stored input of a run.
 fn read_input(run: &Run) -> Result<DebateInput, Failure> {
     let invalid = |why: String| {
-        let message = format!("cannot read run `{}`: {why}", run.id);
+        let message = format!("cannot read the stored input of run `{}`: {why}", run.id);
         Failure::new(FailureKind::Environment, message)
     };
     let input: DebateInput =
@@ -268,7 +272,7 @@ fn read_input(run: &Run) -> Result<DebateInput, Failure> {
 
 async fn stored_document(store: &dyn Store, run: &Run) -> Result<String, Failure> {
     let lost = |why: &str| {
-        let message = format!("the move of `{}` {why}", run.id);
+        let message = format!("the move of run `{}` {why}", run.id);
         Failure::new(FailureKind::Environment, message)
             .hint("start a new debate with the file: `assize debate MOVE.md`")
     };
@@ -282,7 +286,7 @@ async fn stored_document(store: &dyn Store, run: &Run) -> Result<String, Failure
 fn model_changed(run: &Run, before: &DebateInput, gateway: &Gateway) -> Failure {
     let (provider, model) = gateway.name();
     let message = format!(
-        "`{}` was started with {} {}, but {provider} {model} is configured now",
+        "run `{}` was started with {} {}, but {provider} {model} is configured now",
         run.id, before.provider, before.model
     );
     let resume = match before.provider.as_str() {
@@ -293,12 +297,12 @@ fn model_changed(run: &Run, before: &DebateInput, gateway: &Gateway) -> Failure 
         provider => format!("resume with `--provider {provider} --model {}`", before.model),
     };
     Failure::new(FailureKind::Settings, message).hint(format!(
-        "{resume}, or fork it with another model: `assize debate --fork {} --at round-4`",
+        "{resume}, or fork the run with another model: `assize debate --fork {} --at round-4`",
         run.id
     ))
 }
 
-/// First line of a document with a letter or digit.
+/// Title of a move: the first line of its text that contains a letter or digit.
 fn title(content: &str) -> String {
     let plain = content.replace(is_invisible, "");
     let mut lines = plain.lines().map(|line| line.trim().trim_start_matches('#').trim());
@@ -311,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn title_is_the_first_line_with_text() {
+    fn move_title_is_the_first_line_with_text() {
         assert_eq!(title("\u{feff}# Open a bakery\n\nmore"), "Open a bakery");
         assert_eq!(title("---\n\n## \u{200b}Close it\n"), "Close it");
         assert_eq!(title("\u{1b}[2J evil"), "\u{fffd}[2J evil");

@@ -1,7 +1,7 @@
-//! Figures with their source and period.
+//! Financial figures with their source and period.
 //!
-//! Values and arithmetic are decimal. Every shown value is rounded by one rule: to the nearest digit, halves away from
-//! zero (2.405 to 2.41, -2.405 to -2.41).
+//! Values and arithmetic are decimal. Every displayed value is rounded by one rule: to the nearest digit, halves away
+//! from zero (2.405 to 2.41, -2.405 to -2.41).
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use rust_decimal::{Decimal, RoundingStrategy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One number with a traceable origin.
+/// One financial figure with a traceable origin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
     /// The measure, such as `revenue` or `gross margin`.
@@ -20,12 +20,12 @@ pub struct Figure {
     #[schemars(with = "f64")]
     pub value: Decimal,
     pub unit: FigureUnit,
-    /// The filing it comes from, or how it was computed.
+    /// Filing that contains the figure, or how the figure was computed.
     pub source: FigureSource,
-    /// Date for which it holds.
+    /// Last day of the period of the figure.
     #[schemars(with = "String")]
     pub as_of: Date,
-    /// Earlier value, if it was restated.
+    /// Value in an earlier filing, if a later filing restated the figure.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "optional_json_number")]
     #[schemars(with = "Option<f64>")]
     pub restated_from: Option<Decimal>,
@@ -67,13 +67,13 @@ impl fmt::Display for FigurePeriod {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FigureUnit {
-    /// Currency code.
+    /// Amount of money, with its currency code.
     Money(String),
-    /// Currency code, per share.
+    /// Amount of money per share, with its currency code.
     MoneyPerShare(String),
-    /// A fraction of one, shown in percent.
+    /// Ratio, stored as a fraction such as 0.25 and displayed in percent.
     Percent,
-    /// A multiple.
+    /// Multiple, displayed with a multiplication sign.
     Times,
     Count,
 }
@@ -94,7 +94,7 @@ pub enum FigureSource {
 }
 
 impl fmt::Display for Figure {
-    /// Formats the value for readers, with its unit.
+    /// Formats the rounded value with its unit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.unit {
             FigureUnit::Money(currency) => write!(f, "{} {currency}", scaled(self.value)),
@@ -119,7 +119,7 @@ fn rounded(value: Decimal, digits: u32) -> Decimal {
 }
 
 /// Formats a large number in thousands, millions or billions. The scale depends on the rounded value: 999,999,999 is
-/// 1.00 billion.
+/// formatted as 1.00 billion.
 fn scaled(value: Decimal) -> String {
     let thousand = Decimal::ONE_THOUSAND;
     let mut scaled = value;
@@ -133,7 +133,7 @@ fn scaled(value: Decimal) -> String {
     format!("{} billion", rounded(scaled, 2))
 }
 
-/// Serializes decimals as JSON numbers. Most JSON readers use binary floats, which preserve 15 digits.
+/// Serializes decimals as JSON numbers. Most JSON parsers use binary floats, which preserve 15 digits.
 pub(crate) mod json_number {
     use rust_decimal::Decimal;
     use serde::de::{Deserialize as _, Deserializer, Error as _};
@@ -155,7 +155,7 @@ pub(crate) mod json_number {
     }
 }
 
-/// As `json_number`, for an optional value.
+/// Serializes an optional decimal as a JSON number, as `json_number` does for a decimal.
 mod optional_json_number {
     use rust_decimal::Decimal;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -182,7 +182,7 @@ mod optional_json_number {
 mod tests {
     use super::*;
 
-    /// A figure with this value and unit.
+    /// Creates a figure with this value and unit.
     fn figure(value: &str, unit: FigureUnit) -> Figure {
         let end: Date = "2022-09-30".parse().unwrap();
         Figure {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_formatted_for_readers() {
+    fn figures_are_formatted_with_scale_and_period() {
         assert_eq!(scaled(21_454_000_000_u64.into()), "21.45 billion");
         assert_eq!(scaled((-733_000_000).into()), "-733.0 million");
         assert_eq!(scaled(950.into()), "950");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn shown_halves_round_away_from_zero_in_every_unit() {
+    fn displayed_figures_round_halves_away_from_zero_in_every_unit() {
         let usd = || "USD".to_owned();
         for (value, unit, shown) in [
             ("2.405", FigureUnit::MoneyPerShare(usd()), "2.41 USD a share"),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_figures_keep_their_decimal_value() {
+    fn serialized_figures_keep_their_decimal_value() {
         for value in ["2.405", "30.855", "-733000000", "0.0001", "123456789012345"] {
             let mut before = figure(value, FigureUnit::Count);
             before.restated_from = Some(before.value);
@@ -241,7 +241,7 @@ mod tests {
             );
             assert_eq!(serde_json::from_str::<Figure>(&text).unwrap(), before);
         }
-        // Stored figures without an earlier value.
+        // A stored figure without an earlier value can be read.
         let text = serde_json::to_string(&figure("1", FigureUnit::Count)).unwrap();
         assert_eq!(serde_json::from_str::<Figure>(&text).unwrap().restated_from, None);
     }

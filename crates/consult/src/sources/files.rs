@@ -1,4 +1,4 @@
-//! Source for the user's files: a folder of documents and tables.
+//! Reads company data from the user's files: a folder of documents and tables.
 
 use assize_types::{Failure, FailureKind};
 use std::fs;
@@ -9,24 +9,31 @@ use rustix::fs::{Mode, OFlags};
 
 use super::{GatheredData, SourceDocument};
 
-/// Maximum bytes read from one file, and from all.
+/// Maximum number of bytes read from one file.
 const MAX_FILE_SIZE: u64 = 256 << 10;
+
+/// Maximum number of bytes read from all files of a folder.
 const MAX_TOTAL_SIZE: usize = 512 << 10;
 
+/// Maximum number of files read from a folder.
 const MAX_FILES: usize = 200;
+
+/// Maximum depth of nested folders.
 const MAX_DEPTH: usize = 4;
 
-/// Maximum number of files considered, and of notes returned.
+/// Maximum number of files in the folder that are considered for reading.
 const MAX_SEEN: usize = 10_000;
+
+/// Maximum number of notes returned about files that were left out or truncated.
 const MAX_NOTES: usize = 20;
 
-/// Parts of file names that mark financial data.
+/// Parts of file names that indicate financial data.
 const FINANCIAL_WORDS: [&str; 12] = [
     "financ", "income", "balance", "cash", "revenue", "margin", "kpi", "budget", "forecast",
     "earning", "10-k", "10-q",
 ];
 
-/// Error for a folder that cannot be used.
+/// Error for a data folder that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     #[error("`{0}` is not a folder")]
@@ -37,7 +44,7 @@ pub enum FilesError {
     Nothing(PathBuf),
 }
 
-/// Reads all supported files, sorted by name, and notes which were left out.
+/// Reads all supported files of a folder, sorted by path, and adds a note for each file that was left out.
 pub fn gather(folder: &Path) -> Result<GatheredData, FilesError> {
     if !folder.is_dir() {
         return Err(FilesError::NoFolder(folder.to_owned()));
@@ -48,7 +55,8 @@ pub fn gather(folder: &Path) -> Result<GatheredData, FilesError> {
         |source: io::Error| FilesError::Unreadable { folder: folder.to_owned(), source };
     find(folder, 0, &mut paths, &mut gathered.notes).map_err(unreadable)?;
     if paths.len() >= MAX_SEEN {
-        gathered.notes.insert(0, format!("only the first {MAX_SEEN} files were considered"));
+        let note = format!("only the first {MAX_SEEN} files of the data folder were considered");
+        gathered.notes.insert(0, note);
     }
     paths.sort();
     let mut room = MAX_TOTAL_SIZE;
@@ -58,14 +66,15 @@ pub fn gather(folder: &Path) -> Result<GatheredData, FilesError> {
         let taken = gathered.financial.len() + gathered.news.len();
         if taken >= MAX_FILES || room == 0 {
             let left = paths.len() - count;
-            let note = format!("{left} files were left out: too many files, or too much text");
+            let note =
+                format!("files left out, as there are too many files or too much text: {left}");
             gathered.notes.insert(0, note);
             break;
         }
         match read(path, room) {
             Ok((text, cut)) => {
                 if cut {
-                    gathered.notes.push(format!("`{name}` was read in part: it is too large"));
+                    gathered.notes.push(format!("`{name}` was truncated: it is too large"));
                 }
                 if name.to_lowercase().ends_with(".json")
                     && serde_json::from_str::<serde::de::IgnoredAny>(&text).is_err()
@@ -89,12 +98,12 @@ pub fn gather(folder: &Path) -> Result<GatheredData, FilesError> {
     let unnamed = gathered.notes.len().saturating_sub(MAX_NOTES);
     if unnamed > 0 {
         gathered.notes.truncate(MAX_NOTES);
-        gathered.notes.push(format!("and {unnamed} more notes"));
+        gathered.notes.push(format!("further notes on data files, not shown: {unnamed}"));
     }
     Ok(gathered)
 }
 
-/// Collects the files below a folder, without following links.
+/// Collects the files in a folder and its subfolders, without following symbolic links.
 fn find(
     folder: &Path,
     depth: usize,
@@ -112,7 +121,7 @@ fn find(
         }
         let kind = entry.file_type()?;
         if kind.is_dir() && depth < MAX_DEPTH {
-            // An unreadable folder does not affect the others.
+            // An unreadable folder does not affect the other folders.
             if let Err(error) = find(&entry.path(), depth + 1, paths, notes) {
                 notes.push(format!("`{}` was left out: {error}", name.to_string_lossy()));
             }
@@ -126,12 +135,12 @@ fn find(
     Ok(())
 }
 
-/// Text of a file, and whether it was truncated.
+/// Reads the text of a supported file, up to `room` bytes. Also returns whether the text was truncated.
 fn read(path: &Path, room: usize) -> Result<(String, bool), String> {
     let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
     match ending.as_deref() {
         Some("md" | "markdown" | "txt" | "csv" | "tsv" | "json") => {}
-        Some("pdf") => return Err("PDF is not supported; save its text beside it".to_owned()),
+        Some("pdf") => return Err("PDF is not supported; save its text in a text file".to_owned()),
         Some(other) => return Err(format!("`.{other}` files are not supported")),
         None => return Err("it has no file extension".to_owned()),
     }
@@ -141,7 +150,7 @@ fn read(path: &Path, room: usize) -> Result<(String, bool), String> {
     bytes.truncate(most as usize);
     let text = match String::from_utf8(bytes) {
         Ok(text) => text,
-        // Truncated in the middle of a character.
+        // The text was truncated in the middle of a character.
         Err(error) if cut && error.utf8_error().error_len().is_none() => {
             let end = error.utf8_error().valid_up_to();
             String::from_utf8_lossy(&error.as_bytes()[..end]).into_owned()
@@ -149,7 +158,7 @@ fn read(path: &Path, room: usize) -> Result<(String, bool), String> {
         Err(_) => return Err("it is not UTF-8 text".to_owned()),
     };
     if text.contains('\0') {
-        return Err("it is not text".to_owned());
+        return Err("it contains NUL characters, so it is not text".to_owned());
     }
     let text = crate::documents::clean(&text);
     if text.trim().is_empty() {
@@ -158,7 +167,8 @@ fn read(path: &Path, room: usize) -> Result<(String, bool), String> {
     Ok((text, cut))
 }
 
-/// Reads the beginning of a regular file. Fails for links and special files, without blocking.
+/// Reads at most `most` bytes from the beginning of a regular file. Fails for symbolic links and special files,
+/// without blocking.
 pub(crate) fn read_plain(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -191,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn supported_files_are_read_and_the_rest_is_noted() {
+    fn gather_reads_supported_files_and_notes_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);
@@ -219,13 +229,13 @@ mod tests {
         `empty.md` was left out: it is empty
         `image.png` was left out: `.png` files are not supported
         `latin.txt` was left out: it is not UTF-8 text
-        `long.md` was read in part: it is too large
-        `report.pdf` was left out: PDF is not supported; save its text beside it
+        `long.md` was truncated: it is too large
+        `report.pdf` was left out: PDF is not supported; save its text in a text file
         ");
     }
 
     #[test]
-    fn huge_folder_is_read_in_part_with_a_note() {
+    fn gather_of_a_huge_folder_reads_part_of_it_and_adds_a_note() {
         let folder = tempfile::tempdir().unwrap();
         for number in 0..MAX_FILES + 50 {
             fs::write(folder.path().join(format!("n{number:04}.md")), "A note.").unwrap();
@@ -237,12 +247,13 @@ mod tests {
         let gathered = gather(folder.path()).unwrap();
         assert_eq!(gathered.news.len(), MAX_FILES);
         assert_eq!(gathered.notes.len(), MAX_NOTES + 1);
-        assert!(gathered.notes[0].starts_with("50 files were left out"), "{:?}", gathered.notes);
-        assert_eq!(gathered.notes[MAX_NOTES], "and 232 more notes");
+        let left_out = "files left out, as there are too many files or too much text: 50";
+        assert_eq!(gathered.notes[0], left_out);
+        assert_eq!(gathered.notes[MAX_NOTES], "further notes on data files, not shown: 232");
     }
 
     #[test]
-    fn folder_without_usable_files_is_an_error() {
+    fn gather_of_a_folder_without_usable_files_fails() {
         let folder = tempfile::tempdir().unwrap();
         assert!(matches!(gather(folder.path()), Err(FilesError::Nothing(_))));
         assert!(matches!(gather(&folder.path().join("none")), Err(FilesError::NoFolder(_))));

@@ -19,15 +19,15 @@ pub struct SourceDocument {
 /// Data gathered from sources.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GatheredData {
-    /// Financial documents.
+    /// Documents with financial data.
     pub financial: Vec<SourceDocument>,
-    /// All other documents.
+    /// All other documents, such as news.
     pub news: Vec<SourceDocument>,
     /// Figures with a traceable origin.
     pub figures: Vec<Figure>,
-    /// Caveats about the data: old, incomplete or left out.
+    /// Caveats for the report, for example that data is old, incomplete or left out.
     pub notes: Vec<String>,
-    /// Whether any of it is synthetic.
+    /// Whether any of the data is synthetic.
     pub synthetic: bool,
 }
 
@@ -37,12 +37,12 @@ impl GatheredData {
         self.financial.is_empty() && self.news.is_empty()
     }
 
-    /// All documents, the financial ones first.
+    /// Returns all documents, the financial documents first.
     pub fn documents(&self) -> impl Iterator<Item = &SourceDocument> {
         self.financial.iter().chain(&self.news)
     }
 
-    /// Estimated tokens of all documents.
+    /// Estimated number of tokens of all documents.
     pub fn likely_tokens(&self) -> u64 {
         self.documents().map(|document| document.text.len() as u64 / 4).sum()
     }

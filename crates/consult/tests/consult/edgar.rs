@@ -1,4 +1,4 @@
-//! EDGAR client against a fake SEC server.
+//! Tests of the EDGAR client against a fake SEC server.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -77,26 +77,26 @@ fn day(end: &str, value: f64, filed: &str) -> Value {
         "filed": filed})
 }
 
-/// Facts of a bakery: two years, the quarters of the second except the fourth, and cash flows from the start of the
-/// year.
+/// Facts of a bakery: two years, the first three quarters of the second year, and cash flows as totals since the
+/// start of the year.
 fn facts() -> Value {
     let usd = |facts: Vec<Value>| json!({"units": {"USD": facts}});
     json!({
         "cik": 42,
         "entityName": "Crust Inc.",
         "facts": {"dei": {}, "us-gaap": {
-            // The concept it filed under before.
+            // Concept under which the company filed its revenue in earlier years.
             "SalesRevenueNet": usd(vec![flow("2019-01-01", "2019-12-31", 1.0, "2020-02-01")]),
             "Revenues": usd(vec![
                 flow("2021-01-01", "2021-12-31", 1000.0e6, "2022-02-01"),
                 flow("2022-01-01", "2022-12-31", 1300.0e6, "2023-02-01"),
-                // Restated in the filing of the following year.
+                // The revenue of 2021 is restated in the filing of the following year.
                 flow("2021-01-01", "2021-12-31", 1040.0e6, "2023-02-01"),
                 flow("2022-01-01", "2022-03-31", 300.0e6, "2022-05-01"),
                 flow("2022-04-01", "2022-06-30", 310.0e6, "2022-08-01"),
                 flow("2022-07-01", "2022-09-30", 320.0e6, "2022-11-01"),
                 flow("2022-01-01", "2022-09-30", 930.0e6, "2022-11-01"),
-                // A stub of a few weeks is neither a quarter nor a year.
+                // A stub period of a few weeks is neither a quarter nor a year.
                 flow("2020-12-01", "2020-12-31", 7.0e6, "2021-02-01"),
             ]),
             "CostOfRevenue": usd(vec![flow("2022-01-01", "2022-12-31", 780.0e6, "2023-02-01")]),
@@ -123,7 +123,7 @@ fn facts() -> Value {
                 flow("2021-07-01", "2021-09-30", 0.62, "2021-11-01"),
                 flow("2021-07-01", "2021-09-30", 0.21, "2022-11-01"),
             ]}},
-            // Includes the part due within a year.
+            // This concept includes the part due within a year.
             "LongTermDebt": usd(vec![day("2022-12-31", 100.0e6, "2023-02-01")]),
             "LongTermDebtNoncurrent": usd(vec![day("2022-12-31", 80.0e6, "2023-02-01")]),
             "LongTermDebtCurrent": usd(vec![day("2022-12-31", 20.0e6, "2023-02-01")]),
@@ -164,31 +164,31 @@ async fn figures_are_computed_from_filed_facts() {
     let of = |name: &str, period: &str| value(&gathered.figures, name, period);
     let (year, before) = ("year to 2022-12-31", "year to 2021-12-31");
     assert_eq!(of("revenue", year), Some(1300.0e6));
-    // The latest filing counts.
+    // The value in the latest filing is used.
     assert_eq!(of("revenue", before), Some(1040.0e6));
     assert_eq!(of("revenue growth", year), Some(0.25));
     // The fourth quarter is computed from the year; filed quarters are used as they are.
     assert_eq!(of("revenue", "quarter to 2022-12-31"), Some(370.0e6));
     assert_eq!(of("revenue", "quarter to 2022-09-30"), Some(320.0e6));
-    // Quarters are computed from cash flows filed from the start of the year.
+    // Quarters of cash flows are computed from totals filed since the start of the year.
     assert_eq!(of("operating cash flow", "quarter to 2022-06-30"), Some(30.0e6));
     assert_eq!(of("operating cash flow", "quarter to 2022-12-31"), Some(40.0e6));
     assert_eq!(of("free cash flow", year), Some(100.0e6));
     assert_eq!(of("gross margin", year), Some(0.4));
     assert_eq!(of("net margin", year), Some(0.05));
     assert_eq!(of("net margin", before), Some(-0.009_615));
-    // Growth from a loss has no value.
+    // Growth is not computed if the earlier value is a loss.
     assert_eq!(of("net income growth", year), None);
     assert_eq!(of("liabilities to equity", "on 2022-12-31"), Some(0.5));
     assert_eq!(of("earnings per share", year), Some(0.65));
     assert_eq!(of("earnings per share", "quarter to 2022-12-31"), None);
-    // Adjusted to the later split, and not counted as a restatement.
+    // The value is adjusted to the later share split, which does not count as a restatement.
     assert_eq!(of("earnings per share", "quarter to 2022-03-31"), Some(0.14));
     assert_eq!(of("debt", "on 2022-12-31"), Some(100.0e6));
     assert_eq!(of("debt to equity", "on 2022-12-31"), Some(0.166_667));
     let large = Decimal::from(2_000_000_000);
-    assert!(gathered.figures.iter().all(|figure| figure.value < large), "the stub must be ignored");
-    // Every figure has a date and a source; a restated one has its earlier value.
+    assert!(gathered.figures.iter().all(|figure| figure.value < large), "a figure is too large");
+    // Every figure has a date and a source. A restated figure has its earlier value.
     let revenue = gathered.figures.iter().find(|figure| {
         figure.name == "revenue"
             && figure.period == FigurePeriod::Year("2021-12-31".parse().unwrap())
@@ -225,12 +225,12 @@ async fn figures_are_computed_from_filed_facts() {
             .any(|note| note.contains("not found in the filings: operating income"))
     );
     assert!(!gathered.synthetic);
-    // Every request carries the contact.
+    // Every request contains the contact.
     let asked = server.asked.lock().unwrap();
     assert!(asked.iter().all(|head| head.contains("jane@example.org")), "{asked:?}");
 }
 
-/// Document with the figures of a company with these facts.
+/// Returns the document with the figures of a company that has filed these facts.
 async fn shown(facts: Value) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("companyfacts-CIK0000000042.json");
@@ -240,7 +240,7 @@ async fn shown(facts: Value) -> String {
 }
 
 #[tokio::test]
-async fn filed_and_computed_halves_round_away_from_zero() {
+async fn filed_and_computed_figures_round_halves_away_from_zero() {
     let filed = "2023-02-01";
     let year = |value: f64| flow("2022-01-01", "2022-12-31", value, filed);
     let quarter = |start: &str, end: &str, value: f64| flow(start, end, value, filed);
@@ -255,7 +255,7 @@ async fn filed_and_computed_halves_round_away_from_zero() {
             quarter("2022-07-01", "2022-09-30", 1.0e6),
             quarter("2021-10-01", "2021-12-31", 1.0e6),
         ]),
-        // A net margin of 12.35 %, and one of 12.25 %.
+        // The net margins of the two years are 12.35 % and 12.25 %.
         "NetIncomeLoss": usd(vec![
             year(297_017_500.0),
             flow("2021-01-01", "2021-12-31", 245_000_000.0, filed),
@@ -264,7 +264,7 @@ async fn filed_and_computed_halves_round_away_from_zero() {
             quarter("2022-01-01", "2022-03-31", 2.405),
             quarter("2022-04-01", "2022-06-30", 30.855),
             quarter("2022-07-01", "2022-09-30", -2.405),
-            // The shares were split in two after this filing: 2.405 after the split.
+            // Shares were split two for one after this filing, so the adjusted value is 2.405.
             flow("2021-10-01", "2021-12-31", 4.81, "2022-02-01"),
             flow("2021-07-01", "2021-09-30", 4.0, "2021-11-01"),
             flow("2021-07-01", "2021-09-30", 2.0, "2022-11-01"),
@@ -288,7 +288,7 @@ async fn filed_and_computed_halves_round_away_from_zero() {
 }
 
 #[tokio::test]
-async fn cached_responses_need_no_network() {
+async fn edgar_client_uses_cached_responses_without_network() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, value: Value| {
         std::fs::write(folder.path().join(name), value.to_string()).unwrap();
@@ -301,16 +301,16 @@ async fn cached_responses_need_no_network() {
     let company = offline.resolve(&ticker).await.unwrap();
     assert_eq!(company, crust());
     let fresh = offline.gather(&company).await.unwrap();
-    assert!(!fresh.notes.iter().any(|note| note.contains("days old")), "{:?}", fresh.notes);
-    // An outdated file is used with a note.
+    assert!(!fresh.notes.iter().any(|note| note.contains("is outdated")), "{:?}", fresh.notes);
+    // An outdated cached file is used, and a note is added.
     let path = folder.path().join("companyfacts-CIK0000000042.json");
     let file = std::fs::File::options().write(true).open(path).unwrap();
     file.set_modified(SystemTime::now() - Duration::from_secs(3 * 24 * 60 * 60)).unwrap();
     let old = offline.gather(&company).await.unwrap();
-    let note = "`companyfacts-CIK0000000042.json` is 3 days old and could not be refreshed";
+    let note = "`companyfacts-CIK0000000042.json` is outdated (age in days: 3) and could not be";
     assert!(old.notes.iter().any(|one| one.starts_with(note)), "{:?}", old.notes);
     assert_eq!(old.figures, fresh.figures);
-    // A year later the figures are stale.
+    // A year later a note says that the figures are old.
     let later = Edgar { today: "2024-01-01".parse().unwrap(), ..offline.clone() };
     let stale = later.gather(&company).await.unwrap();
     let note = "the latest filed figures are of 2022-12-31, 366 days ago";
@@ -319,13 +319,13 @@ async fn cached_responses_need_no_network() {
     let error = offline.resolve(&wrong).await.unwrap_err();
     assert!(matches!(&error, EdgarError::Unknown { .. }), "{error}");
     assert!(error.to_string().contains("did you mean CRST (Crust Inc.)"), "{error}");
-    // Downloaded once, then read from the cache.
+    // The list of tickers is downloaded once, then read from the cache.
     let online = tempfile::tempdir().unwrap();
     let server = serve(BTreeMap::from([(TICKERS, (200, tickers().to_string()))])).await;
     let asks = edgar(Some(&server), online.path());
     assert_eq!(asks.resolve(&ticker).await.unwrap(), crust());
     assert_eq!(edgar(None, online.path()).resolve(&ticker).await.unwrap(), crust());
-    // Neither a cached list nor a contact.
+    // The lookup fails if there is neither a cached list nor a contact.
     let nothing = tempfile::tempdir().unwrap();
     let error = edgar(None, nothing.path()).resolve(&ticker).await.unwrap_err();
     assert!(matches!(&error, EdgarError::NoContact { .. }), "{error}");
@@ -341,7 +341,7 @@ async fn cached_responses_need_no_network() {
 }
 
 #[tokio::test]
-async fn invalid_responses_are_distinguished_and_not_cached() {
+async fn invalid_sec_responses_have_distinct_errors_and_are_not_cached() {
     let half = facts().to_string()[..400].to_owned();
     let other = json!({"cik": 7, "facts": {"us-gaap": {"Assets": {"units": {}}}}}).to_string();
     let empty = json!({"cik": 42, "facts": {"dei": {}}}).to_string();
@@ -354,7 +354,7 @@ async fn invalid_responses_are_distinguished_and_not_cached() {
         (200, String::new(), "is empty"),
         (200, half, "is invalid or truncated"),
         (200, empty, "is empty"),
-        (200, other, "another company, 7"),
+        (200, other, "another company, with the CIK 7"),
         (403, "no".to_owned(), "the SEC returned HTTP 403"),
         (404, "no".to_owned(), "the SEC returned HTTP 404"),
     ] {
@@ -364,17 +364,18 @@ async fn invalid_responses_are_distinguished_and_not_cached() {
             edgar(Some(&server), folder.path()).gather(&crust()).await.unwrap_err().to_string();
         assert!(error.contains(message), "{message}: {error}");
     }
-    // Missing filings only add a note.
+    // A missing list of filings only adds a note.
     let server = serve(BTreeMap::from([(FACTS, (200, facts().to_string()))])).await;
     let folder = tempfile::tempdir().unwrap();
     let gathered = edgar(Some(&server), folder.path()).gather(&crust()).await.unwrap();
     assert!(gathered.news.is_empty());
-    let note = "no list of filings: the SEC returned HTTP 404";
+    let note = "the list of filings is unavailable: the SEC returned HTTP 404";
     assert!(gathered.notes.contains(&note.to_owned()), "{:?}", gathered.notes);
     // A cached response is not requested again.
     let before = server.asked.lock().unwrap().len();
     edgar(Some(&server), folder.path()).gather(&crust()).await.unwrap();
-    assert_eq!(server.asked.lock().unwrap().len(), before + 1, "only the filings");
+    let asked = server.asked.lock().unwrap().len();
+    assert_eq!(asked, before + 1, "only the list of filings is requested again");
     let unreachable = Edgar {
         base_url: Some("http://127.0.0.1:9".to_owned()),
         ..edgar(Some(&server), tempfile::tempdir().unwrap().path())

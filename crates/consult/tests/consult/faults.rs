@@ -1,4 +1,4 @@
-//! Failing calls.
+//! Tests of consultations in which model calls fail.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,13 +32,13 @@ fn call_is_of_first(asked: &crate::script::Asked, count: usize) -> bool {
     is_of_first(&asked.key, count)
 }
 
-/// Entries of seven of fifteen moves fail for good: these moves are scored as partial and marked.
+/// Calls for entries of 7 of 15 moves fail permanently: these moves are scored as partial and marked.
 #[tokio::test]
 async fn moves_with_failed_entries_are_partial_and_still_ranked() {
     let model = Script::saying(|asked| {
         let unlucky = Fingerprint::of(&asked.key).seed().is_multiple_of(3);
         match &asked.part {
-            // A debate cannot continue without its opening.
+            // The opening critique must succeed, because a debate cannot continue without it.
             Part::Speech(..)
                 if unlucky
                     && call_is_of_first(asked, 7)
@@ -60,12 +60,12 @@ async fn moves_with_failed_entries_are_partial_and_still_ranked() {
     let failed = events.iter().filter(|event| event.payload["status"] == "failed").count();
     assert_eq!(failed, partial);
     let marked = events.iter().filter(|event| event.payload["partial"] == true).count();
-    assert_eq!(marked, 7, "scores of a partial debate are marked");
+    assert_eq!(marked, 7, "the scores of each partial debate are marked");
 }
 
-/// A judge whose call fails for good gets neutral scores, marked as neutral.
+/// A judge whose call fails permanently gets neutral scores, which are marked as neutral.
 #[tokio::test]
-async fn failed_judge_is_neutral_and_flagged() {
+async fn judge_whose_call_fails_scores_neutral_and_is_flagged() {
     let model = Script::saying(|asked| match asked.key.as_str() {
         "m2/i3/score" => Some(Err(ModelError::new(ErrorKind::Unreachable, "no answer"))),
         _ => None,
@@ -85,9 +85,10 @@ async fn failed_judge_is_neutral_and_flagged() {
     assert_eq!(marked.unwrap().payload["neutral"], serde_json::json!(["D3"]));
 }
 
-/// Eight of fifteen is more than half: the run fails without a report. On resume only the failed calls are repeated.
+/// Failed calls affect 8 of 15 moves, more than half: the run fails without a report. A resumed run repeats only the
+/// failed calls.
 #[tokio::test]
-async fn run_with_most_moves_affected_fails_and_resume_retries() {
+async fn run_with_most_moves_affected_fails_and_resume_repeats_only_failed_calls() {
     for (count, part) in [(8, "/i1/round-2/D1"), (8, "/i2/score"), (8, "/round-1/critic")] {
         let journal = Arc::new(MemoryJournal::new());
         let failing = Script::saying(move |asked| {
@@ -111,18 +112,18 @@ async fn run_with_most_moves_affected_fails_and_resume_retries() {
     }
 }
 
-/// Seven of fifteen, just below the limit.
+/// Failed calls affect 7 of 15 moves, just below the limit of half the moves.
 #[tokio::test]
 async fn run_with_under_half_of_its_moves_affected_has_a_report() {
     let model = Script::saying(|asked| {
         let failing = call_is_of_first(asked, 7) && asked.key.ends_with("/i2/score");
-        failing.then(|| Err(ModelError::new(ErrorKind::Server, "it broke")))
+        failing.then(|| Err(ModelError::new(ErrorKind::Server, "simulated error")))
     });
     let state = consult(chamber(&model, 1, 15), None).await.unwrap();
     assert_eq!(state.ranked.unwrap().recommended_moves.len(), 3);
 }
 
-/// The calls of three of five analysts fail: nine of fifteen moves are lost.
+/// The calls of three of five analysts fail, so 9 of 15 moves are never proposed.
 #[tokio::test]
 async fn moves_never_proposed_count_as_affected() {
     let journal = Arc::new(MemoryJournal::new());
@@ -163,7 +164,7 @@ async fn run_resumes_after_a_provider_outage_without_repeating_calls() {
     let state = consult(chamber(&back, 10, 15), Some(journal)).await.unwrap();
     assert_eq!(state.spent.calls, 924);
     assert_eq!(back.calls(), 924 - 400, "no answered call is repeated");
-    // Judges of partial conversations were called under separate keys.
+    // The scores of partial conversations were requested under separate keys.
     let whole = |key: &String| !key.contains("/after-");
     let all: BTreeSet<String> =
         keys(&dying).union(&keys(&back)).filter(|key| whole(key)).cloned().collect();
@@ -178,9 +179,9 @@ async fn unparsable_scores_are_neutral_and_flagged() {
     });
     let state = consult(chamber(&model, 1, 15), None).await.unwrap();
     assert!(state.policy_scores.iter().all(|verdict| verdict.total_score == 60));
-    // Each judge of each move, and one flag for the whole report.
+    // There is one flag for each judge of each move, and one for the whole report.
     assert_eq!(count(&state, FlagKind::Assumed), 45 + 1);
-    // All totals are equal, so the moves keep their order.
+    // All total scores are equal, so the moves keep their order.
     assert_eq!(count(&state, FlagKind::Tie), 1 + 3);
     assert_eq!(state.ranked.unwrap().recommended_moves, ["m1", "m2", "m3"]);
 }
@@ -203,17 +204,17 @@ async fn out_of_range_score_is_requested_again() {
     assert_eq!(count(&state, FlagKind::Repaired), 0);
 }
 
-/// If a whole layer yields nothing, the run ends, and a resumed run requests it again.
+/// If all calls of a layer fail or return unusable answers, the run ends, and a resumed run repeats these calls.
 #[tokio::test]
-async fn failed_layer_is_requested_again_on_resume() {
-    let broken = || Some(Err(ModelError::new(ErrorKind::Server, "it broke")));
+async fn calls_of_a_failed_layer_are_repeated_on_resume() {
+    let broken = || Some(Err(ModelError::new(ErrorKind::Server, "simulated error")));
     let garbage = || Some(Ok("I would rather not.".to_owned()));
     type Lines = fn(&crate::script::Asked) -> bool;
     let cases: [(Lines, bool, &str); 4] = [
         (|asked| asked.key.ends_with("/round-1/critic"), true, "affect 8 of 15 moves"),
         (|asked| matches!(asked.part, Part::Proposal(..)), true, "no analyst proposed a move"),
         (|asked| matches!(asked.part, Part::Proposal(..)), false, "no analyst proposed a move"),
-        (|asked| matches!(asked.part, Part::Inference("F1")), false, "does not match the schema"),
+        (|asked| matches!(asked.part, Part::Inference("F1")), false, "two answers matches the schema"),
     ];
     for (fails, breaks, message) in cases {
         let journal = Arc::new(MemoryJournal::new());
@@ -236,7 +237,7 @@ async fn failed_layer_is_requested_again_on_resume() {
 async fn rejected_request_affects_only_its_call() {
     let model = Script::saying(|asked| match asked.key.as_str() {
         "m1/i1/score" | "m2/i2/score-blind" | "m3/i3/round-2/critic" => {
-            Some(Err(ModelError::new(ErrorKind::BadRequest, "not that")))
+            Some(Err(ModelError::new(ErrorKind::BadRequest, "request rejected")))
         }
         _ => None,
     });
@@ -253,6 +254,9 @@ async fn rejected_request_affects_only_its_call() {
         .collect();
     assert_eq!(
         partial,
-        ["D2 could not score before the debate", "i3 ended after 1 of 2 rounds: not that"]
+        [
+            "D2 gave no scores before the debate",
+            "conversation i3 ended after 1 of 2 rounds: request rejected"
+        ]
     );
 }

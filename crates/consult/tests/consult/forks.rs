@@ -1,4 +1,4 @@
-//! Forked consultations.
+//! Tests of forked consultations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use assize_graph::{ForkJournal, Journal, MemoryJournal, RunOptions};
 use crate::pipeline::{crust, flags};
 use crate::script::{Asked, Script, chamber};
 
-/// Runs with these changes; returns the state and the calls made.
+/// Runs a consultation with these changes. Returns its state and the calls that the model received.
 async fn run(turnings: &[ConsultFork], journal: Arc<dyn Journal>) -> (ConsultState, Vec<Asked>) {
     let model = Script::usual();
     let mut chamber = chamber(&model, 5, 15);
@@ -20,7 +20,7 @@ async fn run(turnings: &[ConsultFork], journal: Arc<dyn Journal>) -> (ConsultSta
     (state, asked)
 }
 
-/// Forks the run of a journal.
+/// Forks the run of a journal. Returns the state of the fork, the calls that the model received, and its journal.
 async fn fork(
     of: &MemoryJournal,
     turnings: &[ConsultFork],
@@ -45,12 +45,12 @@ fn keys(asked: &[Asked]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn fork_repeats_one_debate_from_its_round_and_reuses_the_rest() {
+async fn fork_repeats_one_debate_from_its_round_and_reuses_all_other_calls() {
     let first = Arc::new(MemoryJournal::new());
     let (before, _) = run(&[], first.clone()).await;
     let kind = turning("m3/round-4", &[("critic", "You are the critic, and kind.")]);
     let (after, asked, second) = fork(&first, std::slice::from_ref(&kind)).await;
-    // Three conversations of two rounds, and their scores.
+    // The fork repeats rounds 4 and 5 of three conversations, and their scores.
     let mut expected = Vec::new();
     for (log, maker) in [("i1", "D1"), ("i2", "D2"), ("i3", "D3")] {
         for round in 4..=5 {
@@ -73,7 +73,7 @@ async fn fork_repeats_one_debate_from_its_round_and_reuses_the_rest() {
           from consult-first"
         ]
     );
-    // A fork of the fork keeps its changes, unless they are overridden.
+    // A fork of the fork keeps the changes of the first fork, unless it overrides them.
     let bold = turning("m3/round-5", &[("D1", "You are bold.")]);
     let (_, asked, _) = fork(&second, &[kind.clone(), bold]).await;
     assert_eq!(asked.len(), 9);
@@ -91,7 +91,7 @@ async fn fork_repeats_one_debate_from_its_round_and_reuses_the_rest() {
 }
 
 #[tokio::test]
-async fn fork_point_may_be_a_round_of_all_moves() {
+async fn fork_from_a_round_repeats_the_debates_of_all_moves() {
     let first = Arc::new(MemoryJournal::new());
     run(&[], first.clone()).await;
     let (after, asked, _) = fork(&first, &[turning("round-5", &[])]).await;

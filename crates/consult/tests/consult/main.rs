@@ -1,4 +1,4 @@
-//! Consultations with a scripted model and a fake SEC server.
+//! Tests of consultations with a scripted model and a fake SEC server.
 
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 

@@ -1,4 +1,4 @@
-//! Debates in real sandboxes, whose model calls this process answers.
+//! Tests of debates in real sandboxes. The test process answers their model calls.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -42,7 +42,7 @@ impl Backend for FailingJail {
         spec: &SandboxSpec,
     ) -> Result<StartedSandbox, SandboxError> {
         if self.fails.load(Ordering::SeqCst) {
-            return Err(SandboxError::Broke("it is set to fail".to_owned()));
+            return Err(SandboxError::Broke("the test backend is set to fail".to_owned()));
         }
         self.made.fetch_add(1, Ordering::SeqCst);
         self.jail.start(identity, spec).await
@@ -99,7 +99,7 @@ impl Fixture {
         })
     }
 
-    /// Sandboxes with a warning about weaker isolation.
+    /// Debate runner whose sandboxes have a warning about weaker isolation.
     fn weaker(&self, message: &str) -> Arc<SandboxedDebates> {
         let debates = Arc::into_inner(self.debates(false)).unwrap();
         Arc::new(SandboxedDebates { weaker: Some(message.to_owned()), ..debates })
@@ -111,7 +111,7 @@ impl Fixture {
     }
 }
 
-/// A small consultation: two analysts with one move each, and three rounds.
+/// Context of a small consultation: two analysts with one move each, and three rounds.
 fn small(model: &Arc<Script>) -> ConsultContext {
     let mut chamber = chamber(model, 3, 2);
     chamber.personas.analysts.truncate(2);
@@ -151,7 +151,7 @@ fn asked(model: &Script) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sandboxed_debate_equals_one_in_process() {
+async fn sandboxed_debate_has_the_same_verdict_as_one_in_process() {
     let fixture = Fixture::new().await;
     let here = Script::saying(one_move);
     let expected = consult(small(&here)).await.unwrap();
@@ -172,7 +172,7 @@ async fn sandboxed_debate_equals_one_in_process() {
     assert_eq!(asked(&there), asked(&here));
     assert_eq!(state.spent, expected.spent);
     assert!(!state.flags.iter().any(|flag| flag.kind == FlagKind::NoIsolation));
-    // Each debate had its own sandbox, and all are removed.
+    // Each debate had its own sandbox, and all sandboxes are removed.
     assert_eq!(fixture.backend.made.load(Ordering::SeqCst), 2);
     assert!(fixture.manager.list(&BTreeMap::new()).unwrap().is_empty());
 }
@@ -200,7 +200,7 @@ async fn failed_sandbox_is_replaced_without_repeating_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_process_debate_requires_permission() {
+async fn debate_runs_without_a_sandbox_only_if_allowed() {
     let fixture = Fixture::new().await;
     fixture.backend.fails.store(true, Ordering::SeqCst);
     let model = Script::saying(one_move);
@@ -213,10 +213,10 @@ async fn in_process_debate_requires_permission() {
         .collect();
     assert_eq!(flags.len(), 2);
     assert!(
-        flags[0].contains("no sandbox could be made") && flags[0].contains("it is set to fail")
+        flags[0].contains("no sandbox could be created") && flags[0].contains("is set to fail")
     );
     let error = consult(fixture.chamber(&Script::saying(one_move), false)).await.unwrap_err();
-    assert!(error.to_string().contains("it is set to fail"), "{error}");
+    assert!(error.to_string().contains("the test backend is set to fail"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -241,12 +241,12 @@ async fn authentication_error_ends_the_whole_run() {
     let model = Script::saying(|asked| match asked.key.as_str() {
         "m1/i1/round-2/D1" => Some(Err(assize_llm::ModelError::new(
             assize_llm::ErrorKind::Unauthorized,
-            "the key is gone",
+            "API key revoked",
         ))),
         _ => one_move(asked),
     });
     let error = consult(fixture.chamber(&model, false)).await.unwrap_err();
-    assert!(error.to_string().contains("the key is gone"), "{error}");
+    assert!(error.to_string().contains("API key revoked"), "{error}");
     assert!(fixture.manager.list(&BTreeMap::new()).unwrap().is_empty());
 }
 
@@ -283,13 +283,13 @@ async fn forged_verdict_from_a_sandbox_is_rejected() {
     assert!(error.contains("no recorded answer for"), "{error}");
 }
 
-/// The host can read and write files in the sandbox, and removes it at the end.
+/// The host can read and write files in a sandbox during its debate, and removes the sandbox at the end.
 #[tokio::test(flavor = "multi_thread")]
-async fn sandbox_lifecycle_create_write_read_delete() {
+async fn host_accesses_files_in_a_debate_sandbox_and_removes_it() {
     let fixture = Fixture::new().await;
     let manager = fixture.manager.clone();
     let model = Script::saying(move |asked| {
-        // Before the first answer, every conversation file has the opening.
+        // Before the first answer, every conversation file contains the opening critique.
         if asked.key == "m1/i1/round-1/D1" {
             in_first_sandbox(&manager, async |sandbox| {
                 sandbox.write("/workspace/note.txt", b"hello").await.unwrap();
@@ -310,7 +310,7 @@ async fn sandbox_lifecycle_create_write_read_delete() {
 
 /// An answer many times longer than requested is truncated, and the debate continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn oversized_answer_is_truncated() {
+async fn oversized_model_answer_is_truncated() {
     let fixture = Fixture::new().await;
     let model = Script::saying(|asked| match asked.key.as_str() {
         "m1/i1/round-1/D1" => Some(Ok("word ".repeat(300_000))),
@@ -322,7 +322,7 @@ async fn oversized_answer_is_truncated() {
     assert!(!log[2].cut_off && log.len() == 6);
 }
 
-/// A negotiator killed from outside, as by the kernel when memory is short: the debate continues in a new sandbox.
+/// If the negotiator is killed, for example by the kernel when memory is short, the debate continues in a new sandbox.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_negotiator_is_restarted_in_a_new_sandbox() {
     let fixture = Fixture::new().await;
@@ -356,7 +356,7 @@ impl ModelSource for Breaking {
     async fn ask(&self, _: &str, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
         self.cancel.cancel("enough");
         in_first_sandbox(&self.manager, async |sandbox| sandbox.end().await);
-        Err(ModelError::new(ErrorKind::Connection, "it broke"))
+        Err(ModelError::new(ErrorKind::Connection, "simulated error"))
     }
 }
 
@@ -387,7 +387,7 @@ async fn cancelled_debate_is_not_retried_in_another_sandbox() {
 }
 
 fn broken(kind: assize_llm::ErrorKind) -> Option<Result<String, assize_llm::ModelError>> {
-    Some(Err(assize_llm::ModelError::new(kind, "it broke")))
+    Some(Err(assize_llm::ModelError::new(kind, "simulated error")))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -403,11 +403,11 @@ async fn failed_first_answer_ends_only_its_conversation() {
         .filter(|flag| flag.kind == FlagKind::Partial)
         .map(|flag| flag.message.as_str())
         .collect();
-    assert_eq!(partial, ["i1 ended after 0 of 3 rounds: it broke"]);
+    assert_eq!(partial, ["conversation i1 ended after 0 of 3 rounds: simulated error"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn move_with_a_failed_opening_is_left_out_and_flagged() {
+async fn move_with_a_failed_opening_critique_is_not_ranked_and_flagged() {
     let fixture = Fixture::new().await;
     let model = Script::saying(|asked| match asked.key.as_str() {
         "m2/round-1/critic" => broken(assize_llm::ErrorKind::Declined),
@@ -417,7 +417,7 @@ async fn move_with_a_failed_opening_is_left_out_and_flagged() {
     assert_eq!(state.ranked.unwrap().recommended_moves, ["m1"]);
     let flag = state.flags.iter().find(|flag| flag.kind == FlagKind::NotDebated).unwrap();
     assert!(flag.message.starts_with("m2 was not debated"), "{}", flag.message);
-    // If no debate can be opened, the run fails.
+    // If the opening critiques of all debates fail, the run fails.
     let silent = Script::saying(|asked| match asked.key.ends_with("/round-1/critic") {
         true => broken(assize_llm::ErrorKind::Declined),
         false => one_move(asked),
@@ -426,7 +426,8 @@ async fn move_with_a_failed_opening_is_left_out_and_flagged() {
     assert!(error.to_string().contains("failed calls affect 2 of 2 moves"), "{error}");
 }
 
-/// A judge of each of the two moves fails for good: the run fails, and a resumed run repeats those calls.
+/// The call of one judge of each of the two moves fails permanently: the run fails, and a resumed run repeats these
+/// calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_scores_are_requested_again_on_resume() {
     let fixture = Fixture::new().await;
@@ -448,7 +449,7 @@ async fn failed_scores_are_requested_again_on_resume() {
     let state = run(&healthy).await.unwrap();
     assert_eq!(state.policy_scores.len(), 2);
     assert!(state.policy_scores.iter().all(|verdict| verdict.affected_by().is_none()));
-    // Only the failed judges are compared: the others may or may not have finished.
+    // Only calls of the failed judges are checked. Calls of other judges may have been in progress when the run failed.
     let again: Vec<String> = (healthy.asked.lock().unwrap().iter())
         .map(|asked| asked.key.clone())
         .filter(|key| key.contains("/i2/"))

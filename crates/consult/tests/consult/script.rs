@@ -14,13 +14,15 @@ use serde_json::{Value, json};
 pub(crate) enum Part {
     Synthesis,
     Inference(&'static str),
-    /// Index of the analyst, and whether the request is repeated.
+    /// Proposal of moves: index of the analyst, and whether the request is repeated.
     Proposal(usize, bool),
-    /// Role and move.
+    /// Entry in a debate: role and move id.
     Speech(String, String),
+    /// Scores of a debate: judge and move id.
     Score(String, String),
 }
 
+/// A call that the scripted model received.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) part: Part,
@@ -31,7 +33,7 @@ pub(crate) struct Asked {
 type Lines = dyn Fn(&Asked) -> Option<Result<String, ModelError>> + Send + Sync;
 
 pub(crate) struct Script {
-    /// Answers that differ from the usual ones.
+    /// Returns the answer to a call; `None` for the usual answer.
     lines: Box<Lines>,
     pub(crate) asked: Mutex<Vec<Asked>>,
     delay: fn(usize) -> Duration,
@@ -82,7 +84,7 @@ fn recognize(request: &ModelRequest) -> Part {
     if tail.starts_with("No data is at hand") {
         return Part::Synthesis;
     }
-    // The transcript of a repeated request contains the first one.
+    // The transcript of a repeated request contains the first request.
     let question = first.as_deref().unwrap_or(tail);
     for (persona, name) in [(&personas.financial, "F1"), (&personas.trend, "F2")] {
         if tail.starts_with(persona) || question.starts_with(persona) {
@@ -95,7 +97,7 @@ fn recognize(request: &ModelRequest) -> Part {
     if let Some(index) = first.as_deref().and_then(analyst) {
         return Part::Proposal(index, true);
     }
-    // The transcript of a repeated request contains the first one.
+    // The transcript of a repeated request contains the first request.
     let before = prompt.transcript.iter().rev().nth(1).map(|turn| json!(turn)["text"].to_string());
     let is = |id: &&str| {
         let mark = format!("You are {id},");
@@ -111,7 +113,7 @@ fn recognize(request: &ModelRequest) -> Part {
     }
 }
 
-/// Usual answer to a call.
+/// Usual answer of the scripted model to a call.
 pub(crate) fn usual(part: &Part) -> String {
     match part {
         Part::Synthesis => "Revenue grew 25 % to $1.3 billion.".to_owned(),
@@ -127,7 +129,7 @@ pub(crate) fn usual(part: &Part) -> String {
         Part::Proposal(analyst, _) => proposal(*analyst, 3),
         Part::Speech(who, of) => format!("{who} speaks about {of}."),
         Part::Score(who, of) => {
-            // Scores differ by move and, a little, by judge.
+            // The scores differ by move and slightly by judge.
             let number: u32 = of.trim_start_matches('m').parse().unwrap();
             let judge: u32 = who.trim_start_matches('D').parse().unwrap();
             json!({

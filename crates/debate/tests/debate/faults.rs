@@ -1,4 +1,4 @@
-//! Debates with failing calls, unreadable scores and overflowing context windows.
+//! Tests of debates with failing calls, scores that cannot be parsed, and exceeded context windows.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use assize_llm::{ErrorKind, ModelError, ModelResponse, Provenance, StopReason};
 use crate::{Asked, Part, Scripted, bakery, debate, plain, plain_debate, response, said};
 
 fn fails(kind: ErrorKind) -> Result<ModelResponse, ModelError> {
-    Err(ModelError::new(kind, "no luck today"))
+    Err(ModelError::new(kind, "simulated error"))
 }
 
-/// The plain script with a different answer to one call.
+/// Script that answers like `plain`, except for one call.
 fn except(
     what: Part,
     round: u32,
@@ -28,9 +28,9 @@ async fn conversation_with_a_failed_answer_is_scored_as_partial() {
     let model = Scripted::new(except(Part::Answer("D2"), 5, || fails(ErrorKind::Overloaded)));
     let verdict = plain_debate(&model, 10).await;
     let partial = &verdict.partial[&LogName::I2];
-    assert_eq!((partial.completed_rounds, partial.error.as_str()), (4, "no luck today"));
+    assert_eq!((partial.completed_rounds, partial.error.as_str()), (4, "simulated error"));
     assert_eq!(verdict.partial.len(), 1);
-    // The critique of round 5 is kept, and the judge sees it.
+    // The critique of round 5 stays in the conversation, and the judge's prompt contains it.
     assert_eq!(verdict.conversation_logs[&LogName::I2].len(), 9);
     assert_eq!(verdict.conversation_logs[&LogName::I1].len(), 20);
     assert_eq!(verdict.total_score, 90);
@@ -40,7 +40,7 @@ async fn conversation_with_a_failed_answer_is_scored_as_partial() {
 }
 
 #[tokio::test]
-async fn failed_critique_ends_one_conversation() {
+async fn failed_critique_ends_only_its_conversation() {
     let model = Scripted::new(|asked| match (&asked.what, asked.with, asked.round) {
         (Part::Critic, Some("D3"), 2) => fails(ErrorKind::Timeout),
         _ => plain(asked),
@@ -52,7 +52,7 @@ async fn failed_critique_ends_one_conversation() {
 }
 
 #[tokio::test]
-async fn declined_answer_ends_one_conversation() {
+async fn declined_answer_ends_only_its_conversation() {
     let model = Scripted::new(except(Part::Answer("D1"), 3, || {
         Ok(ModelResponse { stop: StopReason::Refused, ..response("I cannot help with that.") })
     }));
@@ -73,7 +73,7 @@ async fn truncated_answer_is_kept_and_marked() {
     assert!(verdict.partial.is_empty());
 }
 
-/// Model that fails D2's answer in round 3 with an error of this kind.
+/// Model whose call for D2's answer in round 3 fails with an error of this kind.
 fn d2_fails_with(kind: ErrorKind) -> Arc<Scripted> {
     Scripted::new(move |asked| match &asked.what {
         Part::Answer("D2") if asked.round == 3 => fails(kind),
@@ -103,7 +103,7 @@ async fn permanent_failure_of_any_kind_makes_one_conversation_partial() {
         assert_eq!(verdict.partial.len(), 1, "{kind:?}");
         assert_eq!(verdict.partial[&LogName::I2].completed_rounds, 2, "{kind:?}");
         assert_eq!(verdict.total_score, 90, "{kind:?}");
-        assert_eq!(verdict.affected_by(), Some("no luck today"));
+        assert_eq!(verdict.affected_by(), Some("simulated error"));
         assert_eq!(verdict.is_no_verdict(), None);
     }
 }
@@ -128,15 +128,15 @@ async fn wrong_key_exhausted_budget_and_cancellation_end_the_run() {
 }
 
 #[tokio::test]
-async fn failed_opening_ends_the_run() {
+async fn failed_opening_critique_ends_the_run() {
     let model = Scripted::new(except(Part::Critic, 1, || fails(ErrorKind::Overloaded)));
     let run = debate(&model, DebateOptions::default(), bakery(10), RunOptions::default()).await;
-    assert_eq!(run.unwrap_err().to_string(), "`critic_round_1` failed: no luck today");
+    assert_eq!(run.unwrap_err().to_string(), "`critic_round_1` failed: simulated error");
     assert_eq!(model.calls(), 1);
 }
 
 #[tokio::test]
-async fn declined_opening_is_retried_on_resume() {
+async fn declined_opening_critique_is_requested_again_on_resume() {
     let journal = Arc::new(MemoryJournal::new());
     let run = || RunOptions::with_journal(journal.clone());
     let declines = Scripted::new(except(Part::Critic, 1, || {
@@ -150,7 +150,7 @@ async fn declined_opening_is_retried_on_resume() {
 }
 
 #[tokio::test]
-async fn failed_judge_scores_neutral_and_is_marked() {
+async fn judge_whose_call_fails_scores_neutral_and_is_marked() {
     for kind in [ErrorKind::Server, ErrorKind::RateLimited, ErrorKind::Deadline] {
         let model = Scripted::new(move |asked| match &asked.what {
             Part::Score("D3") => fails(kind),
@@ -159,10 +159,10 @@ async fn failed_judge_scores_neutral_and_is_marked() {
         let verdict = plain_debate(&model, 1).await;
         let score = &verdict.scores_by_agent["D3"];
         assert_eq!((score.card.scores(), &score.provenance), ([5; 4], &Provenance::Defaulted));
-        assert_eq!(score.failed.as_deref(), Some("no luck today"));
+        assert_eq!(score.failed.as_deref(), Some("simulated error"));
         assert_eq!(
             score.doubt().unwrap(),
-            "NEUTRAL, 5 for each metric: the judge's call failed: no luck today"
+            "NEUTRAL, 5 for each metric: the judge's call failed: simulated error"
         );
         assert_eq!(verdict.total_score, 20 + 60);
         assert_eq!(verdict.unasked().collect::<Vec<_>>(), ["D3"]);
@@ -170,7 +170,7 @@ async fn failed_judge_scores_neutral_and_is_marked() {
     }
 }
 
-/// The first answer cannot be parsed, and the second call fails.
+/// The first answer of a judge cannot be parsed, and the repeated call fails.
 #[tokio::test]
 async fn judge_whose_second_call_fails_scores_neutral_and_is_marked() {
     for kind in [ErrorKind::Server, ErrorKind::Deadline] {
@@ -185,7 +185,7 @@ async fn judge_whose_second_call_fails_scores_neutral_and_is_marked() {
         let verdict = plain_debate(&model, 1).await;
         let score = &verdict.scores_by_agent["D3"];
         assert_eq!(score.card.scores(), [5; 4], "{kind:?}");
-        assert_eq!(score.failed.as_deref(), Some("no luck today"), "{kind:?}");
+        assert_eq!(score.failed.as_deref(), Some("simulated error"), "{kind:?}");
     }
 }
 
@@ -204,7 +204,7 @@ async fn debate_without_completed_rounds_or_judges_has_no_verdict() {
     let none = plain_debate(&without_judges, 3).await.is_no_verdict().unwrap();
     assert_eq!(
         none.to_string(),
-        "the calls of 2 of 3 judges failed, so there is no verdict: no luck today"
+        "the calls of 2 of 3 judges failed, so there is no verdict: simulated error"
     );
 }
 
@@ -220,7 +220,7 @@ async fn scores_in_prose_are_extracted_and_marked() {
     assert_eq!((score.card.scores(), &score.provenance), ([9, 3, 4, 7], &Provenance::Extracted));
     assert_eq!(verdict.doubtful().collect::<Vec<_>>(), ["D1"]);
     assert_eq!(verdict.total_score, 23 + 60);
-    assert_eq!(verdict.spent.calls, 8, "D1 is asked twice");
+    assert_eq!(verdict.spent.calls, 8, "the scores of D1 take two calls");
 }
 
 #[tokio::test]
@@ -233,9 +233,9 @@ async fn unparsable_scores_are_neutral_and_marked() {
     assert_eq!(verdict.total_score, 20 + 60);
 }
 
-/// Readable metrics are kept; an unreadable one counts as a neutral 5.
+/// Metrics that can be parsed are kept. A metric that cannot be parsed counts as a neutral 5.
 #[tokio::test]
-async fn unparsable_metric_is_neutral_and_named() {
+async fn unparsable_metric_scores_neutral_and_is_listed_as_assumed() {
     const CARD: &str = r#"{"reasoning": "So.", "impact": 11, "feasibility": 8, "risk_adjusted_return": 7,
         "strategic_alignment": 2}"#;
     let model = Scripted::new(except(Part::Score("D2"), 1, || Ok(response(CARD))));
@@ -246,10 +246,10 @@ async fn unparsable_metric_is_neutral_and_named() {
     let doubt = score.doubt().unwrap();
     assert_eq!(doubt, "extracted by pattern, NOT in the requested format; 5 is assumed for impact");
     assert_eq!(verdict.doubtful().collect::<Vec<_>>(), ["D2"]);
-    assert_eq!(verdict.spent.calls, 8, "D2 is asked twice");
+    assert_eq!(verdict.spent.calls, 8, "the scores of D2 take two calls");
 }
 
-/// Script with long answers, so that ten rounds exceed the context window.
+/// Script with long entries, so that ten rounds exceed the context window.
 fn long(asked: &Asked) -> Result<ModelResponse, ModelError> {
     let mut answer = plain(asked)?;
     if matches!(asked.what, Part::Critic | Part::Answer(_)) {
@@ -258,7 +258,7 @@ fn long(asked: &Asked) -> Result<ModelResponse, ModelError> {
     Ok(answer)
 }
 
-/// Rounds shown in a request, in order; 0 for a summary.
+/// Numbers of the rounds that a request contains, in order; 0 stands for a summary.
 fn rounds(asked: &Asked) -> Vec<u32> {
     let mut rounds: Vec<u32> =
         said(&asked.request).into_iter().map(|(round, _)| round.unwrap_or(0)).collect();
@@ -267,7 +267,7 @@ fn rounds(asked: &Asked) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn overflowing_rounds_are_summarized_once() {
+async fn rounds_beyond_the_context_window_are_summarized_once() {
     let model = Scripted::new(long);
     let options =
         DebateOptions { context_window: Some(12_000), max_tokens: 500, ..DebateOptions::default() };
@@ -279,7 +279,7 @@ async fn overflowing_rounds_are_summarized_once() {
         .collect();
     let shown: Vec<Vec<u32>> = own.iter().map(|asked| rounds(asked)).collect();
     let summarized = shown.iter().position(|rounds| rounds.contains(&0)).unwrap();
-    // Round 1, the summary and the last three rounds; after that the request only grows.
+    // The request contains round 1, the summary and the last three rounds. Later requests only add entries.
     let last = own[summarized].round - u32::from(own[summarized].what == Part::Critic);
     assert_eq!(shown[summarized], [1, 0, last - 2, last - 1, last]);
     for pair in shown[summarized..].windows(2) {
@@ -287,14 +287,14 @@ async fn overflowing_rounds_are_summarized_once() {
     }
     let summary = &verdict.summaries[&LogName::I1];
     assert_eq!((summary.up_to_round, summary.extracted), (last - 3, false));
-    // One summary per conversation, and the logs are still complete.
+    // There is one summary per conversation, and the recorded conversations are still complete.
     assert_eq!(asked.iter().filter(|asked| asked.what == Part::Summary).count(), 3);
     assert_eq!(verdict.conversation_logs[&LogName::I1].len(), 20);
 }
 
 #[tokio::test]
 async fn context_overflow_is_retried_with_a_summary() {
-    // The provider accepts six rounds of conversation.
+    // The provider accepts at most six rounds of conversation.
     let model = Scripted::new(|asked| match said(&asked.request).len() {
         13.. => fails(ErrorKind::ContextOverflow),
         _ => plain(asked),
@@ -307,7 +307,7 @@ async fn context_overflow_is_retried_with_a_summary() {
 }
 
 #[tokio::test]
-async fn failed_summary_is_replaced_by_first_lines() {
+async fn failed_summary_is_replaced_by_the_first_lines_of_entries() {
     let model = Scripted::new(|asked| match &asked.what {
         Part::Summary => fails(ErrorKind::Overloaded),
         _ => long(asked),
@@ -322,7 +322,7 @@ async fn failed_summary_is_replaced_by_first_lines() {
 }
 
 #[tokio::test]
-async fn overflow_without_rounds_to_summarize_ends_the_conversation() {
+async fn context_overflow_without_rounds_to_summarize_ends_the_conversation() {
     let model = Scripted::new(|asked| match (&asked.what, said(&asked.request).len()) {
         (Part::Critic, 4..) => fails(ErrorKind::ContextOverflow),
         _ => plain(asked),
@@ -334,7 +334,7 @@ async fn overflow_without_rounds_to_summarize_ends_the_conversation() {
 }
 
 #[tokio::test]
-async fn judge_overflow_is_retried_with_a_summary() {
+async fn context_overflow_of_a_judge_is_retried_with_a_summary() {
     let model = Scripted::new(|asked| match (&asked.what, said(&asked.request).len()) {
         (Part::Score(_), 12..) => fails(ErrorKind::ContextOverflow),
         _ => plain(asked),

@@ -1,4 +1,4 @@
-//! Debates that are interrupted, resumed and forked.
+//! Tests of debates that are interrupted, resumed or forked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,13 +36,14 @@ async fn interrupted_debate_resumes_to_the_same_verdict() {
     };
     assert_eq!(verdict, expected);
     assert!(interruptions >= 7, "{interruptions}");
-    // Each attempt completes two steps and is interrupted with three calls in flight.
+    // Each execution completes two steps and is interrupted with three calls in flight.
     assert!(model.calls() <= 61 + 3 * interruptions, "{} calls", model.calls());
 }
 
-/// A resumed run repeats the calls that failed for good, and no others.
+/// A resumed run repeats the calls that failed permanently and makes the calls that depend on them. It repeats no
+/// other call.
 #[tokio::test]
-async fn failed_call_is_retried_on_resume() {
+async fn failed_calls_are_repeated_on_resume() {
     let journal = Arc::new(MemoryJournal::new());
     let run = || RunOptions::with_journal(journal.clone());
     let broken = Scripted::new(|asked: &Asked| match &asked.what {
@@ -55,7 +56,8 @@ async fn failed_call_is_retried_on_resume() {
     let verdict = debate(&fixed, DebateOptions::default(), bakery(4), run()).await.unwrap();
     assert!(verdict.partial.is_empty(), "{:?}", verdict.partial);
     assert_eq!(verdict.conversation_logs[&LogName::I1].len(), 8);
-    // The failed answer, the two rounds after it, the score of that conversation, and the failed score.
+    // The resumed run requests the failed answer, the two rounds after it, the scores of that conversation, and the
+    // failed scores.
     let asked: Vec<(Part, u32)> =
         fixed.asked().into_iter().map(|asked| (asked.what, asked.round)).collect();
     assert_eq!(asked.len(), 1 + 4 + 2, "{asked:?}");
@@ -65,7 +67,7 @@ async fn failed_call_is_retried_on_resume() {
 }
 
 #[tokio::test]
-async fn fork_reuses_calls_before_its_round() {
+async fn debate_fork_reuses_calls_before_its_round() {
     let journal = Arc::new(MemoryJournal::new());
     let model = Scripted::new(plain);
     debate(&model, DebateOptions::default(), bakery(10), RunOptions::with_journal(journal.clone()))
@@ -90,7 +92,7 @@ async fn fork_reuses_calls_before_its_round() {
 }
 
 #[tokio::test]
-async fn fork_with_more_rounds_calls_only_for_those_and_the_scores() {
+async fn fork_with_more_rounds_makes_only_the_calls_of_new_rounds_and_the_scores() {
     let journal = Arc::new(MemoryJournal::new());
     let model = Scripted::new(plain);
     let run = RunOptions::with_journal(journal.clone());
@@ -104,7 +106,7 @@ async fn fork_with_more_rounds_calls_only_for_those_and_the_scores() {
 }
 
 #[tokio::test]
-async fn changed_move_is_rejected_on_resume() {
+async fn resume_with_a_changed_move_is_rejected() {
     let journal = Arc::new(MemoryJournal::new());
     let run = || RunOptions::with_journal(journal.clone());
     debate(&Scripted::new(plain), DebateOptions::default(), bakery(2), run()).await.unwrap();
@@ -113,6 +115,6 @@ async fn changed_move_is_rejected_on_resume() {
         debate(&Scripted::new(plain), DebateOptions::default(), changed, run()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "request of effect `round-1/critic` differs from the one recorded in this run"
+        "the request of effect `round-1/critic` differs from the request recorded in this run"
     );
 }

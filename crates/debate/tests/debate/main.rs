@@ -1,4 +1,4 @@
-//! Debates with a scripted model.
+//! Tests of debates with a scripted model.
 
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
@@ -28,11 +28,11 @@ pub(crate) enum Part {
     Summary,
 }
 
-/// A call the model received: its purpose, and its conversation and round.
+/// A call that the scripted model received: its purpose, conversation, round and request.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) what: Part,
-    /// The decision maker addressed by the critic, except in the opening.
+    /// Decision maker whom the critic addresses; `None` in the opening critique and in calls of decision makers.
     pub(crate) with: Option<&'static str>,
     /// Round of the entry to be generated.
     pub(crate) round: u32,
@@ -91,7 +91,7 @@ impl Model for Scripted {
 }
 
 fn recognize(request: &ModelRequest) -> Asked {
-    // A repeated request for scores has the first one in its transcript.
+    // The transcript of a repeated request for scores contains the first request.
     let tail = match request.prompt.transcript.iter().rev().nth(1) {
         Some(TranscriptTurn::User { text }) if text.starts_with("You are D") => text.as_ref(),
         _ => request.prompt.tail.as_str(),
@@ -109,14 +109,14 @@ fn recognize(request: &ModelRequest) -> Asked {
     Asked { what, with, round, request: request.clone() }
 }
 
-/// Turns of the conversation in a request: the round, if it is an entry, and the text.
+/// Returns the turns of the conversation in a request: the text, and the round if the turn is an entry.
 pub(crate) fn said(request: &ModelRequest) -> Vec<(Option<u32>, String)> {
     let round = |text: &str| text.strip_prefix("[Round ")?.split_once(']')?.0.parse().ok();
     let turns = request.prompt.transcript.iter();
     turns
         .filter_map(|turn| match turn {
             TranscriptTurn::User { text } => Some((round(text), text.to_string())),
-            // The first of two answers to a request for scores.
+            // This turn is the first answer to a request for scores that is repeated.
             TranscriptTurn::Assistant { .. } => None,
             TranscriptTurn::Tool(_) => panic!("unexpected tool turn"),
         })
@@ -142,7 +142,7 @@ pub(crate) fn response(text: impl Into<String>) -> ModelResponse {
 pub(crate) const SCORES: &str = r#"{"reasoning": "It held.", "impact": 8, "feasibility": 7,
     "risk_adjusted_return": 6, "strategic_alignment": 9}"#;
 
-/// Script in which every role names itself and its round, and every judge gives 30.
+/// Script in which every role names itself and its round, and every judge gives a total of 30 points.
 pub(crate) fn plain(asked: &Asked) -> Result<ModelResponse, ModelError> {
     Ok(response(match (&asked.what, asked.with) {
         (Part::Score(_), _) => SCORES.to_owned(),

@@ -1,21 +1,22 @@
-//! Parses file blocks in answers of models that call no tools.
+//! Parses file blocks: the files that a model without tools writes in the text of its answer.
 
-/// A file proposed in an answer.
+/// A file that a model proposes in the text of its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileBlock {
     pub path: String,
     pub content: String,
 }
 
-/// A block without an end, or with an ambiguous end.
+/// Error for a file block whose end is missing or ambiguous.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the end of the file block of `{0}` is ambiguous or missing")]
 pub struct UnclosedBlock(String);
 
-/// Parses the file blocks of an answer: a line `FILE: path`, then the whole file between two fences.
+/// Parses the file blocks of an answer. A file block is a line `FILE: path`, followed by the whole file between two
+/// Markdown code fences.
 ///
 /// # Errors
-/// If the end of a block is missing or ambiguous.
+/// If the end of a file block is missing or ambiguous.
 pub fn file_blocks(answer: &str) -> Result<Vec<FileBlock>, UnclosedBlock> {
     let mut blocks = Vec::new();
     let mut path: Option<String> = None;
@@ -23,7 +24,7 @@ pub fn file_blocks(answer: &str) -> Result<Vec<FileBlock>, UnclosedBlock> {
     for line in answer.split_inclusive('\n') {
         let bare = line.trim_end();
         if let Some((fence, content)) = &mut open {
-            // A longer fence, or a fence with text, belongs to the file.
+            // Only a line that equals the opening fence ends the block. All other lines belong to the file.
             if bare != fence {
                 content.push_str(line);
                 continue;
@@ -39,7 +40,7 @@ pub fn file_blocks(answer: &str) -> Result<Vec<FileBlock>, UnclosedBlock> {
         if matches!(mark, '`' | '~') && fence.len() >= 3 {
             match (&path, blocks.last()) {
                 (Some(_), _) => open = Some((fence, String::new())),
-                // The previous block may have ended too early, at a fence inside its file.
+                // A fence without a path: the previous block may have ended too early, at a fence inside its file.
                 (None, Some(FileBlock { path, .. })) => return Err(UnclosedBlock(path.clone())),
                 (None, None) => {}
             }
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_found_among_other_text() {
+    fn file_blocks_are_found_among_other_text() {
         let answer = "Here it is.\n```\nno name\n```\n\nFILE: src/a.py\n```python\nx = 1\n```\n\n**FILE: `b.md`**\n````md\n```\ncode\n```\n````\nFile: c\n~~~\ny\n~~~\nDone. ```not a file```\n";
         let block =
             |path: &str, content: &str| FileBlock { path: path.into(), content: content.into() };
@@ -77,7 +78,7 @@ mod tests {
             assert_eq!(file_blocks(none).unwrap(), [], "{none}");
         }
         assert!(file_blocks("FILE: a\n```\nnever closed").is_err());
-        // A fence inside the file ends the block too early, so the content is ambiguous.
+        // A fence inside the file ends the block too early, so the end of the block is ambiguous.
         assert!(file_blocks("FILE: a.md\n```\n# A\n```sh\nmake\n```\nmore\n```\n").is_err());
         let indented = file_blocks("FILE: a.py\n```\n'''\n    ```\n'''\n```\n").unwrap();
         assert_eq!(indented[0].content, "'''\n    ```\n'''\n");
@@ -85,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn block_preserves_any_file_content(content in "[a-z`~ \n#:]{0,200}") {
+        fn file_block_parsing_preserves_any_content(content in "[a-z`~ \n#:]{0,200}") {
             let content = format!("{content}\n");
             let longest = content.lines().map(|line| line.trim().len()).max().unwrap_or(0).max(3);
             let fence = "`".repeat(longest + 1);
@@ -96,7 +97,7 @@ mod tests {
         }
 
         #[test]
-        fn any_answer_is_parsed_without_a_panic(answer in "\\PC{0,400}") {
+        fn file_block_parsing_never_panics(answer in "\\PC{0,400}") {
             let _ = file_blocks(&answer);
         }
     }

@@ -1,11 +1,11 @@
-//! Task, mode and limits of an agent.
+//! Input of the agent: the task, the mode and the limits.
 
 use assize_gate::TaskId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, VariantNames};
 
-/// How the agent proposes changes.
+/// How the agent proposes changes to files.
 #[derive(
     Debug,
     Clone,
@@ -27,7 +27,7 @@ pub enum WorkMode {
     Tools,
     /// The model writes file blocks in its answers.
     Text,
-    /// Tools, or text if the model calls none.
+    /// The agent starts with tools, and changes to text if the model calls no tools.
     Auto,
 }
 
@@ -35,22 +35,26 @@ impl WorkMode {
     pub const NAMES: &'static [&'static str] = WorkMode::VARIANTS;
 }
 
-/// A task and its limits.
+/// Task of the agent, with its limits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkTask {
+    /// Description of the task in natural language.
     pub task: String,
     pub task_id: TaskId,
     pub mode: WorkMode,
-    /// Files shown to an agent without tools.
+    /// Paths of the files that are shown to a model without tools.
     pub files: Vec<String>,
     /// Maximum number of model calls.
     pub max_steps: u32,
-    /// Maximum number of rejections.
+    /// Number of rejected submissions after which the run ends.
     pub max_rejections: u32,
     pub temperature: f64,
+    /// Maximum number of output tokens per model call.
     pub max_tokens: u32,
 }
 
-/// Default limits of model calls and of rejections.
+/// Default maximum number of model calls per run.
 pub const MAX_STEPS: u32 = 40;
+
+/// Default number of rejected submissions after which a run ends.
 pub const MAX_REJECTIONS: u32 = 5;

@@ -1,4 +1,4 @@
-//! Job of file edits by a model: planned, executed behind the gate, and reported.
+//! Job in which a model edits files of a workspace, and the gate checks every change (`assize work`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,51 +23,55 @@ use super::{Agent, WorkMode, WorkOutcome, WorkReport, WorkState, WorkTask, graph
 use crate::settings::{desk, policy, verifier};
 use crate::{DraftError, DraftOptions, DraftService};
 
-/// Artifact with the patch proposed in text mode.
+/// Name of the run artifact that contains the patch proposed in text mode.
 pub const PATCH: &str = "proposed.patch";
 
-/// How long the agent waits for a verdict.
+/// Maximum time that the agent waits for a verdict on a submission.
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Options of a new run.
+/// Options of a new run in which a model edits files.
 #[derive(Debug, Clone)]
 pub struct WorkOptions {
     pub workspace: PathBuf,
-    /// The task; if absent, the goal of the contract.
+    /// Task in natural language; if absent, the goal of the workspace's contract is the task.
     pub task: Option<String>,
     pub task_id: Option<String>,
     pub mode: WorkMode,
-    /// Files to show to an agent without tools.
+    /// Paths of files to show to a model without tools.
     pub files: Vec<String>,
+    /// Maximum number of model calls.
     pub max_steps: u32,
+    /// Number of rejected submissions after which the run ends.
     pub max_rejections: u32,
 }
 
-/// Input of a run, from which it can be resumed.
+/// Stored input of a run in which a model edits files; the run can be resumed from this input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkInput {
-    /// The API returns the workspace's name instead, or null if it has none.
+    /// Path of the workspace. The API returns the name of the workspace instead, or null if it has no name.
     #[schemars(with = "Option<String>")]
     pub workspace: PathBuf,
     pub work: WorkTask,
-    /// Policy of the gate when the run began.
+    /// Policy of the gate when the run started.
     policy: Policy,
-    /// Requested isolation; it also applies when the run is resumed, unless another is requested then.
+    /// Requested isolation. It also applies when the run is resumed, unless another isolation is requested then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<String>,
     pub provider: String,
     pub model: String,
 }
 
-/// A new task or a stored run.
+/// Plan of a run in which a model edits files.
 #[derive(Debug)]
 pub enum WorkPlan {
+    /// A new run with these options.
     Asked(WorkOptions),
+    /// A stored run that is resumed.
     Stored(Box<WorkInput>),
 }
 
 impl WorkPlan {
-    /// Plans a new task.
+    /// Plans a new run.
     pub fn fresh(ask: WorkOptions) -> Result<WorkPlan, Failure> {
         if ask.task.as_deref().is_some_and(|task| task.trim().is_empty()) {
             return Err(usage("the task is empty"));
@@ -78,7 +82,10 @@ impl WorkPlan {
     /// Plans to resume a stored run.
     pub fn restored(run: &Run) -> Result<WorkPlan, Failure> {
         serde_json::from_value(run.input.clone()).map(WorkPlan::Stored).map_err(|error| {
-            let message = format!("`{}` was stored by another version of assize: {error}", run.id);
+            let message = format!(
+                "cannot read the input of `{}`: another version of assize wrote it: {error}",
+                run.id
+            );
             Failure::new(FailureKind::Environment, message)
         })
     }
@@ -88,7 +95,7 @@ fn usage(message: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Usage, message)
 }
 
-/// A plan with the services that its job needs.
+/// A plan with the services that the job needs.
 #[derive(Debug)]
 pub struct WorkRequest {
     pub plan: WorkPlan,
@@ -97,18 +104,18 @@ pub struct WorkRequest {
     pub store: Arc<dyn Store>,
 }
 
-/// Job of file edits by a model, behind the gate.
+/// Job in which a model edits files, and the gate checks every change.
 #[derive(Debug)]
 pub struct WorkJob {
     pub input: WorkInput,
     pub gateway: Arc<Gateway>,
     drafts: Arc<DraftService>,
-    /// Unified diff that text mode proposed and a reviewer decides on.
+    /// Unified diff that the model proposed in text mode; a reviewer must decide on it.
     pub proposed_patch: Option<String>,
 }
 
 impl WorkJob {
-    /// Stores the patch that text mode proposed as an artifact of the run.
+    /// Stores the escalated changes that the model proposed in text mode as a patch, an artifact of the run.
     async fn store_patch(
         &mut self,
         worked: &WorkReport,
@@ -123,7 +130,7 @@ impl WorkJob {
             match self.drafts.patch(handed.submission).await {
                 Ok(diff) => patch.push_str(&diff),
                 Err(DraftError::Store(error)) => return Err(error),
-                // The diff remains available from the submission.
+                // Without the patch, the submission itself still shows the diff.
                 Err(error) => {
                     let submission = handed.submission;
                     tracing::warn!(submission, %error, "cannot create the patch of a submission");
@@ -142,7 +149,7 @@ impl WorkJob {
 #[async_trait]
 impl Job for WorkJob {
     const KIND: RunKind = RunKind::Work;
-    // The files are on this machine, so the job runs here, even in a cluster.
+    // The files of the workspace are on this machine, so this process executes the job, even in a cluster.
     const LOCAL_ONLY: bool = true;
     type Request = WorkRequest;
     type Local = ();
@@ -213,7 +220,7 @@ impl Job for WorkJob {
         let cancel = options.cancel.clone();
         options.step_limit = self.input.work.max_steps * 3 + 10;
         let outcome = graph.run(WorkState::new(self.input.work.clone()), options).await;
-        // Submissions of other agents may still be verified.
+        // Wait for submissions of other agents that this process is still verifying.
         tokio::select! {
             () = self.drafts.finish_deciding() => {}
             _ = cancel.cancelled() => {}
@@ -237,8 +244,8 @@ impl Job for WorkJob {
     }
 }
 
-/// Rejects a plan that the contract or the on/off switch does not allow. While the draft tools are off, only text mode
-/// works, and automatic mode starts with it.
+/// Checks whether the contract of the workspace and the on/off switch of the draft tools allow a plan. While the draft
+/// tools are off, only text mode is allowed, and automatic mode is replaced by text mode.
 async fn check_workspace(service: &DraftService, plan: &mut WorkPlan) -> Result<(), Failure> {
     let contract = service.contract()?;
     let off = service.state().await?.off;
@@ -261,15 +268,15 @@ async fn check_workspace(service: &DraftService, plan: &mut WorkPlan) -> Result<
         && only != typed
     {
         let message = format!("the contract is for the task `{only}`, not `{typed}`");
-        return Err(usage(message).hint("omit the task id"));
+        return Err(usage(message).hint("omit the task id, or change the contract"));
     }
     if ask.task.is_none() && contract.and_then(|contract| contract.goal).is_none() {
-        return Err(usage("no task given, and no contract with a goal"));
+        return Err(usage("no task given, and the workspace has no contract with a goal"));
     }
     Ok(())
 }
 
-/// Input of a new run.
+/// Creates the input of a new run.
 async fn fresh(
     ask: WorkOptions,
     policy: Policy,
@@ -291,7 +298,7 @@ async fn fresh(
                 files.push(named);
             }
         }
-        // Fail before the run starts if a file cannot be shown.
+        // Fail before the run starts if a file cannot be shown to the model.
         for path in &files {
             service.file("person", path).await?;
         }

@@ -1,9 +1,9 @@
-//! Our own agent: a model with the draft tools and read access to the workspace.
+//! The agent of Assize itself: a model with the draft tools and with read access to the workspace.
 //!
 //! The agent alternates model calls and tool calls until its drafts are accepted, a reviewer must decide, or a limit
 //! is reached. Every model call and every tool call is an effect under a key such as `step-3/think`, so that a killed
-//! run resumes where it stopped. For models that call no tools there is text mode: file blocks in their answers are
-//! proposed as changes and pass the same gate.
+//! run resumes where it stopped. Text mode is for models that call no tools: the file blocks in their answers are
+//! submitted as proposals, which pass the same gate.
 
 mod blocks;
 mod input;

@@ -19,12 +19,12 @@ use crate::propose::{FileProposal, ProposedContent, SeenFile};
 use crate::service::{DraftError, DraftService};
 use crate::tools::{self, DraftToolError};
 
-/// Truncated answers after which the run fails, because the next one would be truncated too.
+/// Number of truncated answers after which the run fails, because further answers would be truncated, too.
 const MAX_TRUNCATED: u32 = 3;
 
 type Updates = Result<Vec<WorkUpdate>, NodeError>;
 
-/// Stored result of a tool call.
+/// Result of a tool call, as stored in the journal of the run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct ToolOutput {
     content: Value,
@@ -32,7 +32,8 @@ struct ToolOutput {
 }
 
 impl ToolOutput {
-    /// An error is also a result, unless the model can do nothing about it.
+    /// Converts the outcome of a tool call. An error becomes a result for the model, unless the model cannot correct
+    /// it: errors of the store and of the contract.
     fn of(called: Result<Value, DraftToolError>) -> Result<ToolOutput, ToolFailure> {
         let told = match called {
             Ok(content) => return Ok(ToolOutput { content, failed: false }),
@@ -56,29 +57,29 @@ impl ToolOutput {
     }
 }
 
-/// A tool call that failed through no fault of the model.
+/// Error of a tool call that the model cannot correct.
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
 #[error("{0}")]
 struct ToolFailure(String);
 
-/// Agent of one run in a workspace.
+/// Agent of one run: a model that edits files of a workspace.
 pub struct Agent {
     service: Arc<DraftService>,
     model: Arc<dyn Model>,
-    /// Actor name in the log.
+    /// Name of the agent in the audit log.
     name: String,
-    /// Id of the run, the prefix of idempotency keys.
+    /// Id of the run; it is the prefix of the idempotency keys.
     run: String,
 }
 
 impl std::fmt::Debug for Agent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Agent").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
 impl Agent {
-    /// Creates the agent of a run; `model_name` is the model's name in the log.
+    /// Creates the agent of a run; `model_name` is the name of the model in the audit log.
     pub fn new(
         service: Arc<DraftService>,
         model: Arc<dyn Model>,
@@ -90,7 +91,7 @@ impl Agent {
     }
 }
 
-/// Builds the agent's graph.
+/// Builds the graph of the agent.
 pub fn graph(worker: Arc<Agent>) -> Result<Graph<WorkState>, InvalidGraph> {
     let [looks, thinks, acts] = std::array::from_fn(|_| worker.clone());
     Graph::builder("work")
@@ -114,7 +115,7 @@ pub fn graph(worker: Arc<Agent>) -> Result<Graph<WorkState>, InvalidGraph> {
 }
 
 impl Agent {
-    /// Reads the files to show to an agent without tools.
+    /// Reads the files that are shown to a model without tools.
     async fn look(self: Arc<Self>, context: Context<WorkState>) -> Updates {
         let state = context.state();
         if state.mode != WorkMode::Text || state.files.is_some() {
@@ -124,7 +125,7 @@ impl Agent {
         for path in &state.work.files {
             let key = format!("file-{}", files.len() + 1);
             let read = async {
-                // A file that does not exist yet can still be proposed.
+                // A missing file is not an error, because the model can propose it as a new file.
                 let text = self.service.file(&self.name, path).await;
                 text.map(|text| (path.clone(), text))
                     .map_err(|error| ToolFailure(error.to_string()))
@@ -134,7 +135,7 @@ impl Agent {
         Ok(vec![WorkUpdate::Looked(Arc::new(files))])
     }
 
-    /// Asks the model for the next step.
+    /// Requests the next step from the model.
     async fn think(self: Arc<Self>, context: Context<WorkState>) -> Updates {
         let state = context.state();
         let key = format!("step-{}/think", state.steps + 1);
@@ -152,7 +153,7 @@ impl Agent {
         Ok(vec![WorkUpdate::Spent(asking.spent()), WorkUpdate::Said(said)])
     }
 
-    /// Executes the model's answer.
+    /// Executes the last answer of the model: calls tools, or submits file blocks.
     async fn act(self: Arc<Self>, context: Context<WorkState>) -> Updates {
         let state = context.state();
         let said = &state.said;
@@ -161,7 +162,7 @@ impl Agent {
             turns.push(TranscriptTurn::User { text: prompt::BEGIN.into() });
         }
         let calls = if state.mode == WorkMode::Text { Vec::new() } else { said.calls.clone() };
-        // The arguments of a truncated call are incomplete.
+        // No tool call of a truncated answer is executed, because its arguments may be incomplete.
         if said.stop == StopReason::MaxTokens {
             if state.cut_off + 1 >= MAX_TRUNCATED {
                 return Err(too_long(state.work.max_tokens).into());
@@ -199,7 +200,7 @@ impl Agent {
         Ok(updates)
     }
 
-    /// Calls a tool, once per run.
+    /// Calls a tool as an effect, so that a resumed run does not repeat the call.
     async fn call(
         &self,
         context: &Context<WorkState>,
@@ -211,7 +212,7 @@ impl Agent {
             Value::Null => json!({}),
             given => given.clone(),
         };
-        // There is only one task, whatever id the model uses.
+        // The run has only one task, so the task id in the model's arguments is replaced.
         if [tools::REQUEST, tools::SUBMIT].contains(&call.name.as_str()) && arguments.is_object() {
             arguments["task_id"] = json!(state.work.task_id);
         }
@@ -247,7 +248,7 @@ impl Agent {
         Ok((output, handed))
     }
 
-    /// Submits the file blocks of an answer together.
+    /// Submits all file blocks of the last answer together.
     async fn submit_blocks(
         &self,
         context: &Context<WorkState>,
@@ -287,7 +288,7 @@ impl Agent {
         Ok(updates)
     }
 
-    /// Proposes the files of an answer, once per run.
+    /// Submits a proposal with the files of an answer as an effect, so that a resumed run does not repeat it.
     async fn propose(
         &self,
         context: &Context<WorkState>,
@@ -342,7 +343,7 @@ fn too_long(most: u32) -> ModelError {
         .with_hint("allow longer answers with `--max-output-tokens`, or use smaller files")
 }
 
-/// Handles an answer without tool calls: the agent is done, is reminded, or continues in text mode.
+/// Handles an answer without tool calls: ends the run, reminds the model to submit, or changes to text mode.
 fn without_calls(context: &Context<WorkState>, mut turns: Vec<TranscriptTurn>) -> Vec<WorkUpdate> {
     let state = context.state();
     let rejected = state.handed.last().is_some_and(|last| last.verdict == "rejected");
@@ -364,12 +365,12 @@ fn fall_back(context: &Context<WorkState>, why: &str, spent: CallTotals) -> Vec<
     vec![WorkUpdate::Spent(spent), WorkUpdate::Said(ModelAnswer::default()), WorkUpdate::FellBack]
 }
 
-/// Parses a submission from a tool result.
+/// Parses the submission that a tool result reports.
 fn handed(output: &ToolOutput) -> Option<ReportedSubmission> {
     ReportedSubmission::deserialize(&output.content).ok().filter(|_| !output.failed)
 }
 
-/// Events of a submission.
+/// Creates the run events of a submission and its verdict.
 fn messages(told: &Value, task: &str) -> Vec<GraphEvent> {
     let (task_id, submission) = (task.to_owned(), told["submission"].clone());
     let ready = RunEvent::DraftReady {
@@ -387,7 +388,7 @@ fn messages(told: &Value, task: &str) -> Vec<GraphEvent> {
     [Some(ready), decided].into_iter().flatten().map(GraphEvent::from).collect()
 }
 
-/// Emits the final event.
+/// Emits the last event of the run.
 async fn finish(context: Context<WorkState>) -> Updates {
     let worked = WorkReport::from(context.state());
     context.emit(RunEvent::WorkFinished {

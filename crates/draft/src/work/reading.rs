@@ -1,4 +1,4 @@
-//! Read tools of our own agent: list and read files of the workspace.
+//! Read tools of Assize's own agent: list and read files of the workspace.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::transaction::Transaction;
 pub(crate) const LIST: &str = "list_files";
 pub(crate) const READ: &str = "read_file";
 
-/// Maximum number of files listed.
+/// Maximum number of files that the tool `list_files` returns.
 const MAX_FILES: usize = 1000;
 
-/// Folders of generated or installed files.
+/// Names of folders with generated or installed files, which are not listed.
 const GENERATED: [&str; 6] = ["node_modules", "target", "__pycache__", ".venv", "dist", "build"];
 
-/// Whether to list a file or enter a folder.
+/// Whether a file is listed, or the files of a folder are listed.
 fn is_listed(path: &WorkspacePath, kind: PathKind) -> bool {
     match kind {
         PathKind::File => true,
@@ -43,7 +43,7 @@ struct ReadFile {
     path: String,
 }
 
-/// The tools offered to the model.
+/// Returns the definitions of all tools that the model may call.
 pub(crate) fn offered() -> Vec<Offered> {
     let tool = |name: &str, description: &str, parameters: Value| Offered {
         name: name.to_owned(),
@@ -65,7 +65,7 @@ pub(crate) fn offered() -> Vec<Offered> {
 }
 
 impl DraftService {
-    /// Calls a read tool.
+    /// Executes a call of a read tool.
     pub(crate) async fn look(
         self: &Arc<Self>,
         by: &str,
@@ -88,7 +88,7 @@ impl DraftService {
     /// Reads a file of the workspace as text; `None` if it does not exist.
     ///
     /// # Errors
-    /// If it is hidden from agents or not text.
+    /// If the file is hidden from agents or is not text.
     pub async fn file(
         self: &Arc<Self>,
         by: &str,
@@ -97,7 +97,7 @@ impl DraftService {
         self.begin().await?.file(by, path).await
     }
 
-    /// Files that a task mentions by path, or by a name that only one file has.
+    /// Returns the files that the text of a task mentions by path, or by a file name that only one file has.
     pub async fn files_named_in(self: &Arc<Self>, task: &str) -> Result<Vec<String>, DraftError> {
         let (_, places) = self.begin().await?.policy()?;
         let include =
@@ -139,7 +139,7 @@ impl Transaction {
                 }
             },
         };
-        // Release the lock: listing many files takes long.
+        // Release the workspace lock, because listing many files takes long.
         drop(self);
         let include = |path: &WorkspacePath, kind: PathKind| {
             let text = path.to_string();

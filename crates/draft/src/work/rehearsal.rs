@@ -1,5 +1,5 @@
-//! Scripted answers of the rehearsal model as an agent: one task, with a mistake on the way, to demonstrate the whole
-//! cycle without a real model.
+//! Scripted answers of the rehearsal model for one agent task. The first answer contains a mistake, to demonstrate the
+//! whole draft workflow (rejection, correction, acceptance) without a real model.
 
 use assize_llm::{ErrorKind, ModelError, ModelRequest, ToolResult, TranscriptTurn};
 use serde_json::{Value, json};
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use super::reading;
 use crate::tools;
 
-/// The task that the rehearsal model can do.
+/// The only task for which the rehearsal model has scripted answers.
 pub const TASK: &str = "Add --version flag to watchdog.py";
 
-/// The file of the task.
+/// Name of the file that the scripted task changes.
 const FILE: &str = "watchdog.py";
 
-/// Whether a task is the scripted one.
+/// Whether the rehearsal model has scripted answers for a task.
 pub fn knows(task: &str) -> bool {
     task.trim().trim_end_matches('.').eq_ignore_ascii_case(TASK)
 }
 
-/// Error for any other task.
+/// Creates the error for a task without scripted answers.
 pub fn unknown() -> ModelError {
     ModelError::new(
         ErrorKind::BadRequest,
@@ -27,14 +27,14 @@ pub fn unknown() -> ModelError {
     .with_hint("select a real model with `--provider`, or set an API key")
 }
 
-/// A scripted answer: text or a tool call.
+/// A scripted answer of the rehearsal model: text or a tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ScriptedAnswer {
     Words(String),
     Call(&'static str, Value),
 }
 
-/// Next answer of the rehearsal model; `None` if the request is not from this agent.
+/// Returns the next scripted answer; `None` if the request does not come from Assize's own agent.
 pub fn answer(request: &ModelRequest) -> Option<Result<ScriptedAnswer, ModelError>> {
     let rules = request.prompt.blocks.iter().find(|block| block.name == "rules")?;
     let task = request.prompt.blocks.iter().find(|block| block.name == "task")?;
@@ -80,7 +80,7 @@ fn in_tool_mode(transcript: &[TranscriptTurn]) -> ScriptedAnswer {
     };
     let draft = of(tools::REQUEST).map(|asked| asked["draft_path"].clone()).unwrap_or_default();
     match last.name.as_str() {
-        _ if last.failed => ScriptedAnswer::Words(format!("I cannot go on: {}", last.content)),
+        _ if last.failed => ScriptedAnswer::Words(format!("I cannot continue: {}", last.content)),
         reading::LIST => {
             ScriptedAnswer::Call(tools::REQUEST, json!({"source_path": path, "task_id": "version"}))
         }
@@ -99,14 +99,14 @@ fn in_tool_mode(transcript: &[TranscriptTurn]) -> ScriptedAnswer {
         }
         _ => ScriptedAnswer::Words(match result["verdict"].as_str() {
             Some("accepted") => format!("{path} has a --version flag now."),
-            _ => format!("The change to {path} is handed in; a reviewer decides now."),
+            _ => format!("The change to {path} is submitted; a reviewer decides now."),
         }),
     }
 }
 
-/// Answer in text mode.
+/// Returns the scripted answer in text mode.
 fn in_text_mode(files: &str, rejected: bool) -> ScriptedAnswer {
-    // The path, then the fence around the content.
+    // Each file in the prompt is a line with its path, followed by its content between two fences.
     let mut lines = files.lines();
     let path = lines.find_map(|line| {
         let path = line.strip_prefix('`')?.split('`').next()?;
@@ -124,7 +124,8 @@ fn in_text_mode(files: &str, rejected: bool) -> ScriptedAnswer {
     ))
 }
 
-/// Adds the flag to the file. The first attempt reads the version from a machine-specific path.
+/// Adds the `--version` flag to the content of the file. Unless `careful`, the new code reads the version from a
+/// machine-specific path, which the gate rejects.
 fn changed(content: &str, careful: bool) -> String {
     let version = match careful {
         true => "VERSION = \"1.0.0\"",

@@ -1,4 +1,4 @@
-//! State of the agent's graph, and its report.
+//! State of the agent's graph, and the report of its run.
 
 use std::sync::Arc;
 
@@ -10,38 +10,42 @@ use serde::{Deserialize, Serialize};
 
 use super::input::{WorkMode, WorkTask};
 
-/// A submission as reported to the agent.
+/// A submission and its status, as reported to the agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WorkSubmission")]
 pub struct ReportedSubmission {
     /// Number of the submission in its workspace.
     pub submission: u64,
-    /// `accepted`, `rejected`, `escalated` or `pending`.
+    /// Status of the submission: `accepted`, `rejected`, `escalated`, `pending` or `undone`.
     pub verdict: String,
     pub files: Vec<String>,
     pub reasons: Vec<Reason>,
 }
 
-/// Files shown to an agent without tools, by path; `None` for a file that does not exist.
+/// Paths and contents of the files shown to a model without tools; `None` for a file that does not exist.
 pub(crate) type ShownFiles = Arc<Vec<(String, Option<String>)>>;
 
-/// State of an agent.
+/// State of the agent in one run.
 #[derive(Debug, Clone)]
 pub struct WorkState {
     pub work: Arc<WorkTask>,
-    /// Current mode.
+    /// Current mode: tools or text.
     pub mode: WorkMode,
     /// Files shown in text mode; `None` until they are read.
     pub files: Option<ShownFiles>,
+    /// Conversation with the model so far.
     pub transcript: Vec<TranscriptTurn>,
+    /// Number of model calls so far.
     pub steps: u32,
+    /// Submissions so far.
     pub handed: Vec<ReportedSubmission>,
-    /// Whether the agent was reminded to submit something.
+    /// Whether the model was reminded to submit something.
     pub reminded: bool,
-    /// Number of truncated answers.
+    /// Number of truncated answers so far.
     pub cut_off: u32,
+    /// Tokens and cost of all model calls so far.
     pub spent: CallTotals,
-    /// The last answer.
+    /// The last answer of the model.
     pub said: ModelAnswer,
     /// Whether the agent has finished.
     pub done: bool,
@@ -55,12 +59,14 @@ pub struct ModelAnswer {
     pub stop: StopReason,
 }
 
-/// Next node after an action.
+/// The node of the agent's graph that runs next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NextNode {
+    /// Request the next step from the model.
     Think,
-    /// Show files to the agent, which continues without tools.
+    /// Read the files to show to the model, which continues without tools.
     Look,
+    /// End the run.
     Finish,
 }
 
@@ -86,7 +92,7 @@ impl WorkState {
         u32::try_from(rejected.count()).unwrap_or(u32::MAX)
     }
 
-    /// Whether a limit is reached.
+    /// Whether the limit on model calls or on rejected submissions is reached.
     pub(crate) fn is_spent(&self) -> bool {
         self.steps >= self.work.max_steps || self.rejections() >= self.work.max_rejections
     }
@@ -100,19 +106,26 @@ impl WorkState {
     }
 }
 
-/// A state update.
+/// An update of the agent's state.
 #[derive(Debug, Clone)]
 pub enum WorkUpdate {
+    /// The files for text mode were read.
     Looked(ShownFiles),
+    /// The model answered.
     Said(ModelAnswer),
+    /// Turns to append to the conversation.
     Turns(Vec<TranscriptTurn>),
+    /// The agent submitted changes.
     Handed(ReportedSubmission),
+    /// Tokens and cost of a model call, to be added to the total.
     Spent(CallTotals),
     /// The answer was truncated.
     CutOff,
-    /// The agent continues without tools.
+    /// The agent changed from tools to text mode.
     FellBack,
+    /// The model was reminded to submit something.
     Reminded,
+    /// The agent has finished.
     Done,
 }
 
@@ -129,7 +142,7 @@ impl State for WorkState {
             }
             WorkUpdate::Turns(turns) => self.transcript.extend(turns),
             WorkUpdate::Handed(handed) => {
-                // A repeated submit reports the same submission.
+                // A repeated submit call reports the same submission again, so the newer report replaces the older.
                 self.handed.retain(|one| one.submission != handed.submission);
                 self.handed.push(handed);
             }
@@ -146,7 +159,7 @@ impl State for WorkState {
     }
 }
 
-/// Outcome of an agent's work.
+/// Outcome of a run in which a model edits files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkOutcome {
@@ -156,38 +169,40 @@ pub enum WorkOutcome {
     Escalated,
     /// A submission is still being verified.
     Pending,
-    /// A last submission was rejected or undone.
+    /// The last submission of at least one file was rejected or undone.
     Rejected,
     /// Nothing was submitted.
     Nothing,
 }
 
-/// Stored report of a run.
+/// Stored report of a run in which a model edits files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkReport {
     pub outcome: WorkOutcome,
     pub task_id: String,
     pub submissions: Vec<ReportedSubmission>,
+    /// Number of model calls.
     pub steps: u32,
-    /// Whether the agent stopped at a limit.
+    /// Whether the run ended at the limit on model calls or on rejected submissions.
     pub limit_reached: bool,
-    /// Mode at the end.
+    /// Mode of the agent when the run ended.
     pub mode: WorkMode,
-    /// Text of the last answer.
+    /// Text of the model's last answer.
     pub said: String,
+    /// Tokens and cost of all model calls.
     pub spent: CallTotals,
 }
 
 impl From<&WorkState> for WorkReport {
     fn from(state: &WorkState) -> WorkReport {
-        // The last verdict on each file counts.
+        // Only the last verdict on each file determines the outcome.
         let mut last: std::collections::BTreeMap<&str, &str> = std::collections::BTreeMap::new();
         for handed in &state.handed {
             for file in &handed.files {
                 last.insert(file, &handed.verdict);
             }
         }
-        // An undone change counts as rejected, because it is not in the file.
+        // An undone change counts as rejected, because the file does not contain it any more.
         let any = |verdict: &str| last.values().any(|v| *v == verdict);
         let outcome = match () {
             () if state.handed.is_empty() => WorkOutcome::Nothing,

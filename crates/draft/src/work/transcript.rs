@@ -1,4 +1,4 @@
-//! Transcript of a run of file edits, as text.
+//! Formats the transcript of a run in which a model edits files.
 
 use std::fmt::Write as _;
 
@@ -6,12 +6,12 @@ use assize_graph::{EffectOutcome, EffectRecord};
 use assize_llm::ModelResponse;
 use serde_json::Value;
 
-/// Formats the answers and tool results of each step.
+/// Formats the model's answers and the tool results of each step of a run as text.
 pub fn transcript(records: &[EffectRecord]) -> String {
     let mut text = String::new();
     for record in records {
         let key = record.key.to_string();
-        // Skip the engine's internal records.
+        // Skip the internal records of the graph engine.
         if !key.starts_with("step-") && !key.starts_with("file-") {
             continue;
         }
@@ -31,7 +31,7 @@ pub fn transcript(records: &[EffectRecord]) -> String {
     text
 }
 
-/// Formats a value for people: multi-line text keeps its line breaks.
+/// Formats a JSON value for users. Multi-line text keeps its line breaks.
 fn readable(value: &Value) -> String {
     let field = |(name, value): (&String, &Value)| match value {
         Value::String(text) if text.contains('\n') => format!("{name}:\n{}", text.trim_end()),

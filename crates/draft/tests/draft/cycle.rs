@@ -1,4 +1,4 @@
-//! The whole cycle of a draft: request, write, read, submit, decide.
+//! Tests of the whole draft workflow: request, write, read, submit, decide.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,7 @@ use assize_types::Fingerprint;
 
 use crate::fixture::{AGENT, Fixture, TASK, WATCHDOG, number, rules, small_files, submit};
 
-/// The example of the documentation.
+/// Follows the example in the documentation.
 #[tokio::test]
 async fn accepted_draft_changes_the_file_and_is_deleted() {
     let fixture = Fixture::new();
@@ -50,7 +50,7 @@ async fn accepted_draft_changes_the_file_and_is_deleted() {
 }
 
 #[tokio::test]
-async fn absolute_and_relative_paths_and_names_find_the_same_draft() {
+async fn draft_is_found_by_absolute_path_relative_path_or_name() {
     let fixture = Fixture::new();
     let full = fixture.repo("src/watchdog.py").canonicalize().unwrap();
     let draft = fixture.request(full.to_str().unwrap()).await.unwrap().draft_path;
@@ -66,7 +66,7 @@ async fn absolute_and_relative_paths_and_names_find_the_same_draft() {
         fixture.service.write(AGENT, path, "x = 1\n").await.unwrap();
         assert_eq!(fixture.service.read(AGENT, path).await.unwrap().content, "x = 1\n");
     }
-    // Requesting an open draft again changes nothing.
+    // A second request for an open draft does not change the draft.
     let again = fixture.request("src/watchdog.py").await.unwrap();
     assert_eq!(again.draft_path, draft);
     assert!(again.note.unwrap().contains("is kept"));
@@ -74,7 +74,7 @@ async fn absolute_and_relative_paths_and_names_find_the_same_draft() {
 }
 
 #[tokio::test]
-async fn new_file_in_a_missing_folder_is_created_and_undone() {
+async fn draft_of_a_new_file_in_a_missing_folder_is_applied_and_undone() {
     let fixture = Fixture::new();
     let requested = fixture.request("docs/guide/start.md").await.unwrap();
     assert!(requested.new_file && requested.note.unwrap().contains("proposes it as a new file"));
@@ -103,7 +103,7 @@ async fn drafts_of_files_with_the_same_name_are_distinct() {
     assert_eq!(fixture.service.read(AGENT, &one).await.unwrap().content, "a = 1\n");
     let message = fixture.submit(&two, "a/main.py").await.unwrap_err().to_string();
     assert!(message.contains("a draft of `b/main.py`, not of `a/main.py`"), "{message}");
-    // Another task has separate drafts, and long names fit.
+    // Another task has separate drafts, and the draft name of a file with a long name is shortened.
     let other = fixture.service.request(AGENT, "a/main.py", "other").await.unwrap().draft_path;
     assert_eq!(other, "_handoff/drafts/main.py.other.draft");
     let long = format!("{}.py", "x".repeat(240));
@@ -186,7 +186,7 @@ async fn preexisting_findings_are_ignored() {
 }
 
 #[tokio::test]
-async fn unusual_files_and_task_ids_get_clear_errors() {
+async fn unsupported_files_and_invalid_task_ids_return_specific_errors() {
     let fixture = Fixture::new();
     fixture.put("latin.txt", b"caf\xe9\n");
     fixture.put("image.png", b"\x89PNG\0\0");
@@ -196,12 +196,12 @@ async fn unusual_files_and_task_ids_get_clear_errors() {
     for (path, why) in [
         ("latin.txt", "is not UTF-8 text"),
         ("image.png", "is not UTF-8 text"),
-        ("src", "it is a folder; name a file in it"),
+        ("src", "the path is a folder; name a file in this folder"),
         ("src/watchdog.py/x", "no such file"),
     ] {
         match fixture.request(path).await {
             Err(error) => assert!(error.to_string().contains(why), "{path}: {error}"),
-            // A path below a file is detected only when it is applied.
+            // A path below a file is an error only when the draft is applied.
             Ok(new) => assert!(new.new_file, "{path}"),
         }
     }
@@ -239,10 +239,10 @@ async fn verdict_message_is_delivered_once_with_the_next_response() {
     let message = fixture.request("src/watchdog.py").await.unwrap_err().to_string();
     assert!(message.contains("waits for a decision"), "{message}");
     fixture.service.accept("ann", number(&submitted), assize_draft::Force::No).await.unwrap();
-    // Another task does not get the message.
+    // The agent of another task does not get the message.
     let other = fixture.service.request(AGENT, "src/watchdog.py", "other").await.unwrap();
     assert!(other.messages.is_empty());
-    // Another process delivers it too, but only once.
+    // Another process can deliver the message, and it is delivered only once.
     let service = fixture.another();
     let next = service.request(AGENT, "README.md", TASK).await.unwrap();
     assert_eq!(next.messages.len(), 1);
@@ -277,7 +277,7 @@ async fn concurrent_agents_in_two_processes_change_different_files() {
 }
 
 #[tokio::test]
-async fn unwritten_new_file_is_not_submitted_with_other_drafts() {
+async fn unwritten_draft_of_a_new_file_is_not_submitted_with_other_drafts() {
     let fixture = Fixture::new();
     fixture.request("new.py").await.unwrap();
     let draft = fixture.request("src/watchdog.py").await.unwrap().draft_path;
@@ -297,7 +297,7 @@ async fn unwritten_new_file_is_not_submitted_with_other_drafts() {
 
 /// Messages are delivered only with successful responses.
 #[tokio::test]
-async fn failed_call_does_not_lose_a_message() {
+async fn failed_tool_call_does_not_lose_undelivered_messages() {
     let fixture =
         Fixture::under(Policy { review: assize_config::Review::Always, ..Policy::default() });
     let one = fixture.propose("one.py", "x = 1\n").await;

@@ -1,9 +1,9 @@
-//! The documentation of contracts matches the code.
+//! Tests that the documentation of task contracts matches the code.
 
 use assize_gate::Contract;
 use assize_llm::Schema;
 
-/// Run `ASSIZE_TEST_WRITE=1 cargo test -p assize-draft --test draft docs` to rewrite the file.
+/// Run `ASSIZE_TEST_WRITE=1 cargo test -p assize-draft --test draft docs` to rewrite the schema file.
 #[test]
 fn contract_schema_file_is_up_to_date() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/task-contract.schema.json");
@@ -13,7 +13,7 @@ fn contract_schema_file_is_up_to_date() {
     }
     assert!(
         std::fs::read_to_string(path).unwrap_or_default() == schema,
-        "rewrite the schema file with ASSIZE_TEST_WRITE=1"
+        "docs/task-contract.schema.json is out of date: rewrite it with ASSIZE_TEST_WRITE=1"
     );
 }
 

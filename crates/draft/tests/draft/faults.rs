@@ -1,4 +1,4 @@
-//! Crashes at any moment: a submission is applied completely or not at all.
+//! Tests of crashes at any moment and of I/O errors: a submission is applied completely or not at all.
 
 #![expect(clippy::print_stdout, reason = "the killed child process prints that it is ready")]
 
@@ -23,7 +23,7 @@ const CHILD: &str = "ASSIZE_TEST_DRAFT_CHILD";
 /// Line that the child process prints once it is ready.
 const READY: &str = "child is working";
 
-/// Not a test: the child process to kill. It changes two files again and again.
+/// Not a test: code of the child process that another test kills. It changes two files again and again.
 #[tokio::test(flavor = "multi_thread")]
 async fn child_process_to_kill() {
     let Ok(folder) = std::env::var(CHILD) else { return };
@@ -35,7 +35,7 @@ async fn child_process_to_kill() {
     let options = DraftOptions { policy: small_files(), ..DraftOptions::default() };
     let service = DraftService::open(&folder.join("repo"), &state, store, options).unwrap();
     let kill = fs::read_to_string(folder.join("kill")).unwrap();
-    // Compiling the gate's patterns takes most of the start-up time.
+    // Compile the gate's patterns before reporting ready, because this takes most of the start-up time.
     SecretScanner::get().unwrap();
     PathScanner::get().unwrap();
     println!("{READY}");
@@ -66,16 +66,17 @@ async fn child_process_to_kill() {
 async fn process_killed_at_any_moment_applies_all_or_nothing() {
     let kills: usize =
         std::env::var("ASSIZE_TEST_KILLS").map_or(15, |kills| kills.parse().unwrap());
-    // Most of the time is spent waiting for the random moment, so three workspaces run in parallel.
+    // The test mostly waits for random moments, so it uses three workspaces in parallel.
     let workspaces = [(); 3].map(|()| tokio::spawn(kill_repeatedly(kills.div_ceil(3))));
     let mut applied = 0;
     for workspace in workspaces {
         applied += workspace.await.unwrap();
     }
-    assert!(applied > 0, "nothing was ever applied");
+    assert!(applied > 0, "no submission was applied before a kill");
 }
 
-/// Kills `kills` processes at work in a new workspace; returns the number of applied submissions.
+/// Starts and kills `kills` processes, one after the other, in a new workspace; returns the number of applied
+/// submissions.
 async fn kill_repeatedly(kills: usize) -> usize {
     let fixture = Fixture::new();
     for name in ["one.py", "two.py"] {
@@ -93,14 +94,14 @@ async fn kill_repeatedly(kills: usize) -> usize {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap().contains(READY)));
-        // Wait for a random time.
+        // Wait for a random time before the kill.
         tokio::time::sleep(Duration::from_micros(fastrand::u64(1_000..200_000))).await;
         child.kill().unwrap();
         child.wait().unwrap();
         let service = fixture.another();
         service.begin_to_decide_what_is_left().await.unwrap();
         service.finish_deciding().await;
-        // The next transaction finishes what was begun.
+        // The next transaction finishes the change that the killed process had started.
         service.switch("ann", true).await.unwrap();
         let (one, two) = (fixture.text("one.py"), fixture.text("two.py"));
         assert_eq!(one, two, "after kill {kill}");
@@ -122,15 +123,15 @@ async fn kill_repeatedly(kills: usize) -> usize {
     applied
 }
 
-/// A recorded intent of which nothing, half or everything was done, also with a user's edit afterwards, ends as
-/// applied completely or not at all.
+/// A process died after it had recorded the intent and changed none, one or both of two files. The next process applies
+/// the change completely or not at all, even if a user has edited a file since.
 #[tokio::test]
 async fn recorded_intent_is_finished_by_the_next_process() {
     for (done, edited) in [(0, ""), (1, ""), (2, ""), (2, "one.py"), (0, "two.py"), (1, "two.py")] {
         let fixture = Fixture::new();
         fixture.put("one.py", "x = 1\n");
         fixture.put("two.py", "y = 1\n");
-        // A waiting submission, so that its copies exist.
+        // Create a waiting submission, so that copies of its file contents are stored.
         let always =
             assize_gate::Policy { review: assize_config::Review::Always, ..Default::default() };
         let service =
@@ -147,7 +148,8 @@ async fn recorded_intent_is_finished_by_the_next_process() {
             all_drafts: true,
         };
         let id = number(&service.submit(AGENT, submit).await.unwrap());
-        // State left by a process that died after its intent: files staged, and `done` of them exchanged.
+        // Create the state that a process leaves if it dies after recording the intent: both new contents are staged,
+        // and `done` of them are exchanged with the files.
         let state = service.state().await.unwrap();
         let files = state.submissions[&id].files.clone();
         let replacing: Vec<assize_workspace::FileReplacement> = files
@@ -199,7 +201,7 @@ async fn recorded_intent_is_finished_by_the_next_process() {
             |one: &str, two: &str| assert_eq!(texts, (one.to_owned(), two.to_owned()), "{done}");
         match edited {
             "two.py" => {
-                // The user edited the file before it was applied: nothing is applied and a reviewer decides.
+                // The user edited the file before the change was applied: no file is changed, and a reviewer decides.
                 assert_eq!(stage, SubmissionStage::Escalated, "{done}");
                 are("x = 1\n", "edited = 3\n");
                 continue;
@@ -235,7 +237,7 @@ async fn change_that_cannot_be_applied_escalates_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn unwritable_workspace_log_prevents_changes() {
+async fn unwritable_log_file_prevents_changes() {
     let fixture = Fixture::new();
     let draft = fixture.request("src/watchdog.py").await.unwrap().draft_path;
     fixture.service.write(AGENT, &draft, &format!("{WATCHDOG}# end\n")).await.unwrap();
@@ -245,7 +247,7 @@ async fn unwritable_workspace_log_prevents_changes() {
     assert!(message.contains("transition.ndjson"), "{message}");
     assert_eq!(fixture.text("src/watchdog.py"), WATCHDOG);
     fs::remove_dir(fixture.repo("_handoff/transition.ndjson")).unwrap();
-    // Once the obstacle is gone, the same process continues and the log is complete.
+    // After the folder in place of the log file is removed, the same process succeeds and the log file is complete.
     assert_eq!(
         fixture.submit(&draft, "src/watchdog.py").await.unwrap().verdict,
         SubmissionStatus::Accepted

@@ -25,7 +25,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// A service whose policy allows short files to be replaced almost entirely.
+    /// Creates a workspace with a service whose policy allows all lines of a file to be replaced.
     pub(crate) fn new() -> Fixture {
         Fixture::under(small_files())
     }
@@ -57,7 +57,7 @@ impl Fixture {
         DraftService::open(&folder.path().join("repo"), &state, store, options).unwrap()
     }
 
-    /// Another service for the same workspace, like that of another process.
+    /// Opens another service for the same workspace, as another process would.
     pub(crate) fn another(&self) -> Arc<DraftService> {
         self.another_with(DraftOptions { policy: small_files(), ..DraftOptions::default() })
     }
@@ -107,7 +107,7 @@ impl Fixture {
     }
 }
 
-/// The default policy, without a limit on the share of replaced lines.
+/// Returns the default policy, without a limit on the share of deleted or replaced lines.
 pub(crate) fn small_files() -> Policy {
     Policy { max_deletion: 1.0, ..Policy::default() }
 }
@@ -122,17 +122,17 @@ pub(crate) fn submit<'a>(draft_path: &'a str, original_path: &'a str) -> SubmitR
     }
 }
 
-/// Rules of the reasons against a submission.
+/// Returns the rule names of all reasons in the response to a submit call.
 pub(crate) fn rules(submitted: &SubmitResponse) -> Vec<&str> {
     submitted.reasons.iter().map(|reason| reason.rule.as_str()).collect()
 }
 
-/// The number of a submission.
+/// Returns the number of the submission in the response to a submit call.
 pub(crate) fn number(submitted: &SubmitResponse) -> u64 {
     submitted.submission
 }
 
-/// Number of random cases: `few`, or a share of `PROPTEST_CASES` if that is more.
+/// Returns the proptest configuration: `few` cases, or `PROPTEST_CASES` divided by `share` if that is more.
 pub(crate) fn cases(few: u32, share: u32) -> proptest::test_runner::Config {
     let requested =
         std::env::var("PROPTEST_CASES").ok().and_then(|count| count.parse::<u32>().ok());

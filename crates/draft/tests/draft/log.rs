@@ -1,4 +1,4 @@
-//! Tampering with the log is detected, and truncated logs are completed.
+//! Tests that changes of the log file in the workspace are detected, and that a truncated log file is completed.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use assize_run::{AuditQuery, AuditVerdict};
 use crate::fixture::{Fixture, WATCHDOG};
 
 #[tokio::test]
-async fn every_change_of_the_workspace_log_is_detected() {
+async fn log_comparison_detects_every_change_of_the_log_file() {
     let fixture = Fixture::new();
     for round in 0..3 {
         fixture.propose("src/watchdog.py", &format!("{WATCHDOG}# {round}\n")).await;
@@ -47,7 +47,7 @@ async fn every_change_of_the_workspace_log_is_detected() {
 }
 
 #[tokio::test]
-async fn truncated_log_is_completed_and_the_completion_is_recorded() {
+async fn truncated_log_file_is_completed_and_the_repair_is_recorded() {
     let fixture = Fixture::new();
     fixture.propose("src/watchdog.py", &format!("{WATCHDOG}# 1\n")).await;
     let path = fixture.repo("_handoff/transition.ndjson");
@@ -59,23 +59,23 @@ async fn truncated_log_is_completed_and_the_completion_is_recorded() {
     let entries = next.entries().await.unwrap();
     let completed = DraftStep::LogCompleted { lines_there: 3, lines_added: 1 };
     assert!(entries.iter().any(|entry| DraftStep::of(entry).unwrap() == completed), "{entries:?}");
-    // A changed line is still reported after new lines are added.
+    // The comparison still reports a changed line after new lines are appended.
     let whole = fs::read_to_string(&path).unwrap();
     fs::write(&path, whole.replacen("a change", "b change", 1)).unwrap();
     fixture.another().request("worker", "README.md", "t").await.unwrap();
     assert_eq!(fixture.service.compare_logs().await.unwrap(), LogComparison::Changed { line: 2 });
 }
 
-/// If a user deletes the log while a process runs, it is restored from the store.
+/// If a user deletes the log file while a process runs, the process restores the log file from the store.
 #[tokio::test]
-async fn deleted_log_is_restored_from_the_store() {
+async fn deleted_log_file_is_restored_from_the_store() {
     let fixture = Fixture::new();
     fixture.propose("src/watchdog.py", &format!("{WATCHDOG}# 1\n")).await;
     fs::remove_dir_all(fixture.repo("_handoff")).unwrap();
     let accepted = fixture.propose("src/watchdog.py", &format!("{WATCHDOG}# 2\n")).await;
     assert_eq!(accepted.verdict, assize_draft::SubmissionStatus::Accepted);
     assert_eq!(fixture.service.compare_logs().await.unwrap(), LogComparison::Same);
-    // The same after a half-written line, with another process in between.
+    // The log file is also restored after a half-written line, with another process in between.
     let path = fixture.repo("_handoff/transition.ndjson");
     let whole = fs::read_to_string(&path).unwrap();
     fs::write(&path, &whole[..whole.len() - 7]).unwrap();
@@ -86,7 +86,7 @@ async fn deleted_log_is_restored_from_the_store() {
 }
 
 #[tokio::test]
-async fn log_of_a_moved_folder_is_set_aside() {
+async fn log_file_of_a_moved_workspace_is_renamed() {
     let fixture = Fixture::new();
     fixture.propose("src/watchdog.py", &format!("{WATCHDOG}# 1\n")).await;
     fs::rename(fixture.repo(""), fixture.folder.path().join("moved")).unwrap();
@@ -102,20 +102,20 @@ async fn log_of_a_moved_folder_is_set_aside() {
     let first = DraftStep::of(&moved.entries().await.unwrap()[0]).unwrap();
     let DraftStep::LogSetAside { name } = first else { panic!("{first:?}") };
     assert!(fixture.folder.path().join("moved/_handoff").join(name).exists());
-    // Entries of several folders form one chain.
+    // The audit log entries of both folders form one hash chain.
     let log = fixture.store.audit_log(AuditQuery::default()).await.unwrap();
     let head = fixture.store.audit_head().await.unwrap();
     assert!(matches!(AuditVerdict::of(&log, head), AuditVerdict::Intact { .. }));
 }
 
 #[tokio::test]
-async fn cancelled_calls_keep_the_log_intact() {
+async fn cancelled_tool_calls_leave_the_audit_log_intact() {
     let fixture = Fixture::new();
     for max_polls in 0..40 {
         let arguments = serde_json::json!({"source_path": "src/watchdog.py", "task_id": format!("t{max_polls}")});
         let call = tools::call(&fixture.service, "worker x", tools::REQUEST, &arguments);
         let mut call = std::pin::pin!(call);
-        // Cancelled after `max_polls` polls, wherever the call is then.
+        // Cancel the call after `max_polls` polls, at any point of its execution.
         let mut polls = 0;
         std::future::poll_fn(|context| {
             polls += 1;

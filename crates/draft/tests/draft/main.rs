@@ -1,6 +1,6 @@
 //! Integration tests of the draft workflow: request, write, submit, decide, apply, undo.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod cycle;
 mod docs;

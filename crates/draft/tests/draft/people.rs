@@ -1,4 +1,4 @@
-//! Decisions of reviewers, undo, and cleanup.
+//! Tests of reviewers' decisions, undo, and cleanup.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn always() -> Fixture {
 }
 
 #[tokio::test]
-async fn reviewer_accepts_undoes_and_rejects() {
+async fn reviewer_can_accept_undo_and_reject_submissions() {
     let fixture = always();
     let changed = format!("{WATCHDOG}# end\n");
     let escalated = fixture.propose("src/watchdog.py", &changed).await;
@@ -44,7 +44,7 @@ async fn reviewer_accepts_undoes_and_rejects() {
 }
 
 #[tokio::test]
-async fn changed_original_is_a_conflict_and_is_kept_for_undo() {
+async fn accepting_a_changed_file_needs_force_and_undo_restores_it() {
     let fixture = Fixture::new();
     let draft = fixture.request("src/watchdog.py").await.unwrap().draft_path;
     fixture.service.write(AGENT, &draft, &format!("{WATCHDOG}# theirs\n")).await.unwrap();
@@ -64,16 +64,16 @@ async fn changed_original_is_a_conflict_and_is_kept_for_undo() {
     assert_eq!(fixture.text("src/watchdog.py"), mine);
     fixture.service.accept("ann", id, Force::Yes).await.unwrap();
     assert_eq!(fixture.text("src/watchdog.py"), format!("{WATCHDOG}# theirs\n"));
-    // The overwritten content was kept.
+    // Undo restores the content that the forced acceptance overwrote.
     fixture.service.undo("ann", id).await.unwrap();
     assert_eq!(fixture.text("src/watchdog.py"), mine);
-    // The agent can start from the current content.
+    // A new draft starts from the current content of the file.
     let again = fixture.request("src/watchdog.py").await.unwrap();
     assert_eq!(fixture.service.read(AGENT, &again.draft_path).await.unwrap().content, mine);
 }
 
 #[tokio::test]
-async fn requested_draft_of_a_changed_file_starts_again() {
+async fn draft_requested_again_for_a_changed_file_starts_from_the_new_content() {
     let fixture = Fixture::new();
     let draft = fixture.request("src/watchdog.py").await.unwrap().draft_path;
     fixture.service.write(AGENT, &draft, "x = 1\n").await.unwrap();
@@ -89,7 +89,7 @@ async fn requested_draft_of_a_changed_file_starts_again() {
 }
 
 #[tokio::test]
-async fn undo_of_a_file_changed_since_is_a_conflict() {
+async fn undo_of_a_file_changed_after_acceptance_is_a_conflict() {
     let fixture = Fixture::new();
     let accepted = fixture.propose("src/watchdog.py", &format!("{WATCHDOG}# end\n")).await;
     fixture.put("src/watchdog.py", "later\n");
@@ -103,7 +103,7 @@ async fn undo_of_a_file_changed_since_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn sweep_removes_old_settled_submissions_but_not_waiting_ones() {
+async fn sweep_deletes_contents_of_old_decided_submissions_but_not_of_waiting_ones() {
     let fixture = Fixture::new();
     let accepted = fixture.propose("src/watchdog.py", &format!("{WATCHDOG}# end\n")).await;
     fixture.put("Cargo.lock", "a\n");
@@ -117,7 +117,7 @@ async fn sweep_removes_old_settled_submissions_but_not_waiting_ones() {
     assert_eq!((cleared.submissions, cleared.drafts), (1, 1));
     assert!(cleared.copies > 0);
     let message = fixture.service.undo("ann", number(&accepted)).await.unwrap_err().to_string();
-    assert!(message.contains("are not kept any more"), "{message}");
+    assert!(message.contains("the old file contents were deleted"), "{message}");
     fixture.service.accept("ann", number(&waiting), Force::No).await.unwrap();
     assert_eq!(fixture.text("Cargo.lock"), "b\n");
 }
@@ -140,7 +140,7 @@ async fn emptying_the_drafts_folder_keeps_its_subfolders() {
     fixture.put("Cargo.lock", "a\n");
     let waiting = fixture.propose("Cargo.lock", "b\n").await;
     let open = fixture.request("src/watchdog.py").await.unwrap().draft_path;
-    // A folder is in place of an open draft.
+    // Replace an open draft with a folder.
     std::fs::remove_file(fixture.repo(&open)).unwrap();
     fixture.put(&format!("{open}/mine.txt"), "mine");
     fixture.put("_handoff/drafts/a-folder/mine.txt", "mine");

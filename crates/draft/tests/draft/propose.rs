@@ -1,4 +1,4 @@
-//! Whole files that an agent without tools submits.
+//! Tests of proposals: whole files that an agent without tools submits.
 
 use assize_draft::{
     DraftError, FileProposal, ProposedContent, SeenFile, SubmissionStage, SubmissionStatus,
@@ -24,7 +24,7 @@ async fn propose(
 }
 
 #[tokio::test]
-async fn proposal_that_the_user_reverted_is_submitted_again() {
+async fn proposal_reverted_by_the_user_is_accepted_again_with_a_new_key() {
     let fixture = Fixture::new();
     let content = changed();
     let new = [ProposedContent { path: PATH, content: &content, seen: SeenFile::Text(WATCHDOG) }];
@@ -36,7 +36,7 @@ async fn proposal_that_the_user_reverted_is_submitted_again() {
     assert_eq!(fixture.text(PATH), content);
 }
 
-/// A run that is resumed after a crash sends the same request again.
+/// A run that is resumed after a crash sends the same proposal again.
 #[tokio::test]
 async fn proposal_with_the_same_key_is_submitted_once() {
     let fixture = Fixture::new();
@@ -57,7 +57,7 @@ async fn proposal_with_the_same_key_is_submitted_once() {
 }
 
 #[tokio::test]
-async fn file_deleted_or_created_since_it_was_shown_is_a_conflict() {
+async fn proposal_for_a_file_deleted_or_created_since_it_was_shown_is_a_conflict() {
     let fixture = Fixture::new();
     std::fs::remove_file(fixture.repo(PATH)).unwrap();
     let content = changed();
@@ -106,9 +106,9 @@ async fn waiting_proposal_is_not_submitted_twice() {
     assert_eq!(accepted.verdict, SubmissionStatus::Accepted);
 }
 
-/// The store may record the entry of a cancelled caller after the next caller has read the log.
+/// The store may record the log entry of a cancelled caller after the next caller has read the log.
 #[tokio::test]
-async fn late_entry_of_a_cancelled_caller_gets_its_own_number() {
+async fn late_log_entry_of_a_cancelled_caller_gets_a_new_submission_number() {
     let fixture = Fixture::new();
     let accepted = fixture.propose(PATH, &changed()).await;
     assert_eq!(accepted.submission, 1);
@@ -129,7 +129,7 @@ async fn late_entry_of_a_cancelled_caller_gets_its_own_number() {
 }
 
 #[tokio::test]
-async fn late_entry_with_a_known_key_is_the_same_submission() {
+async fn late_log_entry_with_a_known_idempotency_key_creates_no_submission() {
     let fixture = Fixture::new();
     let content = changed();
     let new = [ProposedContent { path: PATH, content: &content, seen: SeenFile::Text(WATCHDOG) }];

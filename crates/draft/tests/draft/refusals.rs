@@ -1,4 +1,4 @@
-//! Attempts of agents to escape the rules, made through the tools.
+//! Tests of tool calls in which an agent tries to break a rule: forbidden paths, secrets, links, large changes.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -14,9 +14,9 @@ use proptest::prelude::*;
 
 use crate::fixture::{AGENT, Fixture, TASK, WATCHDOG, number, rules, small_files, submit};
 
-/// The message and the log must not repeat the token.
+/// The error message and the log must not contain the secret.
 #[tokio::test]
-async fn secret_in_a_file_name_or_task_id_is_rejected_without_its_text() {
+async fn secret_in_a_file_name_or_task_id_is_rejected_without_repeating_it() {
     let fixture = Fixture::new();
     let token = ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
     let path = format!("docs/{token}.md");
@@ -38,14 +38,14 @@ async fn secret_in_a_file_name_or_task_id_is_rejected_without_its_text() {
     let log = fixture.store.audit_log(AuditQuery::default()).await.unwrap();
     let log = format!("{log:?}");
     assert!(!log.contains("R2d9"), "{log}");
-    // The agent did not choose the name of an existing file.
+    // An existing file may have such a name, because the agent did not choose it.
     fixture.put(&path, "x\n");
     fixture.service.request(AGENT, &path, TASK).await.unwrap();
 }
 
-/// The name existed before; only the value is new.
+/// The line with the name `DB_PASSWORD` existed before; only the line with its value is new.
 #[tokio::test]
-async fn new_value_below_an_old_name_is_rejected() {
+async fn password_value_added_under_an_existing_yaml_name_is_rejected() {
     let fixture = Fixture::new();
     let env = |value: &str| format!("env:\n  - name: DB_PASSWORD\n    {value}\n");
     fixture.put("deploy.yaml", env("valueFrom: {}"));
@@ -56,16 +56,16 @@ async fn new_value_below_an_old_name_is_rejected() {
     assert_eq!(submitted.verdict, SubmissionStatus::Accepted, "{submitted:?}");
 }
 
-/// Error for proposing a new file as text.
+/// Proposes a new file as text; returns the error.
 async fn propose(fixture: &Fixture, path: &str) -> DraftError {
     let contents = [ProposedContent { path, content: "x\n", seen: SeenFile::Absent }];
     let proposal = FileProposal { key: "k", task_id: TASK, summary: "", contents: &contents };
     fixture.service.propose(AGENT, proposal).await.unwrap_err()
 }
 
-/// Each path is refused and recorded in the log.
+/// Each forbidden path is refused by all tools and counted in the audit log.
 #[tokio::test]
-async fn paths_that_are_not_allowed_are_refused_and_recorded() {
+async fn forbidden_paths_are_refused_and_recorded() {
     let fixture = Fixture::new();
     symlink("../secret", fixture.repo("leaf")).unwrap();
     symlink("..", fixture.repo("up")).unwrap();
@@ -86,7 +86,7 @@ async fn paths_that_are_not_allowed_are_refused_and_recorded() {
         ("up/secret", "links are not followed"),
         ("alias/watchdog.py", "links are not followed"),
         ("magic/etc/hosts", "links are not followed"),
-        ("hard", "it has 2 hard links"),
+        ("hard", "the file has 2 hard links"),
         ("_handoff/TASK_CONTRACT.json", "is reserved for drafts"),
         ("_handoff/transition.ndjson", "is reserved for drafts"),
         ("_HANDOFF/drafts/x", "is reserved for drafts"),
@@ -152,13 +152,13 @@ async fn readable_setting_allows_a_hidden_file() {
     assert!(matches!(fixture.request(".env").await, Err(DraftError::Refused(_))));
 }
 
-/// A made-up token, in two parts so that scanners do not report this file.
+/// Returns a fake GitHub token. The code contains it in two parts, so that secret scanners do not report this file.
 fn token() -> String {
     ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat()
 }
 
 #[tokio::test]
-async fn files_with_secrets_cannot_be_requested() {
+async fn draft_request_for_a_file_with_a_secret_is_refused() {
     let fixture = Fixture::under(Policy { readable: vec!["ok.py".to_owned()], ..small_files() });
     let key = ["-----BEGIN PRIVATE", " KEY-----"].concat();
     let body = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj";
@@ -185,7 +185,7 @@ async fn files_with_secrets_cannot_be_requested() {
 }
 
 #[tokio::test]
-async fn ignored_executable_and_automatically_run_files_escalate() {
+async fn changes_to_git_ignored_executable_and_build_files_escalate() {
     let fixture = Fixture::new();
     fixture.put(".gitignore", "build/\n*.log\n!keep.log\n");
     fixture.put("sub/.gitignore", "/generated\n");
@@ -216,7 +216,7 @@ async fn ignored_executable_and_automatically_run_files_escalate() {
     }
 }
 
-/// In a workspace below the root of its repository, the repository's patterns apply too.
+/// In a workspace below the root of its git repository, the `.gitignore` patterns of the repository apply, too.
 #[tokio::test]
 async fn ignore_patterns_of_the_outer_repository_apply() {
     let fixture = Fixture::new();
@@ -230,9 +230,9 @@ async fn ignore_patterns_of_the_outer_repository_apply() {
     );
 }
 
-/// As in git, the user's lists have the lowest precedence, and a file in an ignored folder cannot be re-included.
+/// As in git, the user's ignore lists have the lowest precedence. A file in an ignored folder cannot be re-included.
 #[tokio::test]
-async fn user_ignore_lists_apply_with_the_lowest_precedence() {
+async fn git_ignore_lists_of_the_user_have_the_lowest_precedence() {
     let home = tempfile::tempdir().unwrap();
     let put = |path: &str, text: &str| {
         fs::create_dir_all(home.path().join(path).parent().unwrap()).unwrap();
@@ -256,7 +256,7 @@ async fn user_ignore_lists_apply_with_the_lowest_precedence() {
     fixture.put(".gitignore", "!c.local\n");
     fixture.put("build/.gitignore", "!run.py\n");
     for (path, ignored) in [
-        // A list named by the repository's settings cannot re-include what the user's list ignores.
+        // An ignore list that the repository's settings name cannot re-include files that the user's list ignores.
         ("a.local", true),
         ("src/b.local", true),
         ("scratch", true),
@@ -277,7 +277,7 @@ async fn user_ignore_lists_apply_with_the_lowest_precedence() {
 }
 
 #[tokio::test]
-async fn hidden_characters_escalate_with_their_position() {
+async fn invisible_character_in_a_draft_escalates_with_its_position() {
     let fixture = Fixture::new();
     let done = fixture.propose("src/a.py", "x = 1\nuser\u{200b}name = 2\n").await;
     assert_eq!((done.verdict, rules(&done)), (SubmissionStatus::Escalated, vec!["invisible-text"]));
@@ -286,17 +286,17 @@ async fn hidden_characters_escalate_with_their_position() {
 }
 
 #[tokio::test]
-async fn hidden_characters_are_reported_on_the_first_five_lines() {
+async fn invisible_characters_are_reported_for_the_first_five_lines() {
     let fixture = Fixture::new();
     let done = fixture.propose("src/a.py", &"x\u{200b} = 1\n".repeat(7)).await;
     let lines: Vec<_> = done.reasons.iter().map(|reason| reason.line).collect();
     assert_eq!(lines, (1..=5).map(Some).collect::<Vec<_>>());
     let last = &done.reasons[4].message;
-    assert!(last.ends_with("is invisible; 2 more lines like this"), "{last}");
+    assert!(last.ends_with("is invisible; 2 more lines with the same finding"), "{last}");
 }
 
 #[tokio::test]
-async fn workspace_behind_a_link_accepts_paths_through_the_link() {
+async fn workspace_opened_through_a_symlink_accepts_paths_through_the_symlink() {
     let fixture = Fixture::new();
     let link = fixture.folder.path().join("link");
     symlink(fixture.repo(""), &link).unwrap();
@@ -311,7 +311,7 @@ async fn workspace_behind_a_link_accepts_paths_through_the_link() {
 }
 
 #[tokio::test]
-async fn contract_limits_apply_and_an_invalid_contract_stops_all_work() {
+async fn contract_limits_are_enforced_and_an_invalid_contract_blocks_all_requests() {
     let fixture = Fixture::new();
     fixture.put("docs/a.md", "a\n");
     fixture.put(
@@ -363,7 +363,7 @@ async fn forged_submission_file_and_draft_are_ignored() {
 }
 
 #[tokio::test]
-async fn draft_replaced_by_a_link_is_refused() {
+async fn draft_replaced_by_a_symlink_is_refused() {
     let fixture = Fixture::new();
     let draft = fixture.request("src/watchdog.py").await.unwrap().draft_path;
     fs::remove_file(fixture.repo(&draft)).unwrap();
@@ -376,10 +376,10 @@ async fn draft_replaced_by_a_link_is_refused() {
     ] {
         assert!(matches!(refused, Err(DraftError::Refused(_))), "{refused:?}");
     }
-    // A write replaces the link.
+    // A write replaces the symbolic link.
     fixture.service.write(AGENT, &draft, "x = 1\n").await.unwrap();
     assert_eq!(fixture.text("../secret"), "SECRET");
-    // After a new request the draft exists again.
+    // After a new request, the deleted draft exists again.
     fs::remove_file(fixture.repo(&draft)).unwrap();
     fixture.request("src/watchdog.py").await.unwrap();
     assert_eq!(fixture.service.read(AGENT, &draft).await.unwrap().content, WATCHDOG);
@@ -437,7 +437,7 @@ async fn deletions_rewrites_and_large_changes_escalate() {
         (SubmissionStatus::Escalated, vec!["deletion"])
     );
     let message = &escalated.reasons[0].message;
-    assert_eq!(message, "200 of 200 lines are removed or replaced (100.0 %, at most 50.0 %)");
+    assert_eq!(message, "200 of 200 lines are removed or replaced (100.0 %; the limit is 50.0 %)");
     assert_eq!(fixture.text("many.txt"), many);
     assert_eq!(fixture.propose("ten.txt", &half).await.verdict, SubmissionStatus::Accepted);
     let long: String = (0..501).map(|number| format!("line {number}\n")).collect();
@@ -452,9 +452,9 @@ async fn deletions_rewrites_and_large_changes_escalate() {
     assert_eq!(fixture.propose("long.txt", &long).await.verdict, SubmissionStatus::Rejected);
 }
 
-/// Another thread swaps a folder for a link while drafts are applied; nothing outside changes.
+/// Another thread swaps a folder for a symbolic link while drafts are applied. No file outside the workspace changes.
 #[tokio::test(flavor = "multi_thread")]
-async fn concurrently_swapped_folders_never_redirect_a_change() {
+async fn folder_swapped_for_a_symlink_during_apply_never_redirects_the_change() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let fixture = Fixture::new();
     fs::create_dir(fixture.folder.path().join("outside")).unwrap();
@@ -505,7 +505,8 @@ async fn concurrently_swapped_folders_never_redirect_a_change() {
 
 proptest! {
     #![proptest_config(crate::fixture::cases(32, 20))]
-    /// Whatever agents request, write and submit, only accepted drafts change files, and only in the workspace.
+    /// With any requests, writes and submissions of agents, only accepted drafts change files, and only in the
+    /// workspace.
     #[test]
     fn only_accepted_drafts_change_files(
         tries in prop::collection::vec(
@@ -544,9 +545,9 @@ proptest! {
     }
 }
 
-/// However long the paths that an agent sends, the log stays small.
+/// The log stays small even if an agent sends very long paths.
 #[tokio::test]
-async fn long_paths_do_not_fill_the_log() {
+async fn long_refused_paths_are_shortened_in_the_log() {
     let fixture = Fixture::new();
     let long = "a".repeat(1 << 20);
     for _ in 0..3 {
@@ -582,7 +583,7 @@ async fn bidi_text_and_confusing_names_escalate() {
 }
 
 #[tokio::test]
-async fn moved_secret_is_ignored_but_not_in_the_summary() {
+async fn moved_secret_is_accepted_but_a_secret_in_the_summary_is_rejected() {
     let fixture = Fixture::under(Policy { readable: vec!["a.py".to_owned()], ..small_files() });
     let key = format!("token = \"{}\"", token());
     fixture.put("a.py", format!("if x:\n    {key}\ny = 1\nz = 2\n"));

@@ -1,4 +1,4 @@
-//! Counts how often a submission takes the lock and reads the log.
+//! Tests how often a submission acquires the workspace lock and reads the log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use crate::fixture::{AGENT, Fixture, TASK, WATCHDOG, small_files};
 
 const PATH: &str = "src/watchdog.py";
 
-/// Counts of the events that a transaction traces.
+/// Numbers of lock acquisitions and log reads, which transactions report as trace events.
 #[derive(Debug, Default)]
 struct Counts {
     locks: AtomicUsize,
@@ -56,13 +56,14 @@ impl Subscriber for Counter {
     fn exit(&self, _: &Id) {}
 }
 
-/// Counts only locks and reads of this test, because its runtime has one thread.
+/// Starts to count the lock acquisitions and log reads of the current thread. Each test has a runtime with one thread,
+/// so the counts do not include other tests.
 fn counting() -> (Arc<Counts>, tracing::subscriber::DefaultGuard) {
     let counts = Arc::new(Counts::default());
     (counts.clone(), tracing::subscriber::set_default(Counter(counts)))
 }
 
-/// Submits a change; returns how often that took the lock and read the log.
+/// Submits a change; returns how often the submit call acquired the workspace lock and read the log.
 async fn submit(fixture: &Fixture, counts: &Counts, round: usize) -> (usize, usize) {
     let draft = fixture.request(PATH).await.unwrap().draft_path;
     fixture.service.write(AGENT, &draft, &format!("{WATCHDOG}# {round}\n")).await.unwrap();
@@ -73,13 +74,13 @@ async fn submit(fixture: &Fixture, counts: &Counts, round: usize) -> (usize, usi
 }
 
 #[tokio::test]
-async fn submission_is_one_transaction() {
+async fn submission_without_tests_uses_one_transaction() {
     let (counts, _counting) = counting();
     let fixture = Fixture::new();
     for round in 0..3 {
         assert_eq!(submit(&fixture, &counts, round).await, (1, 1));
     }
-    // Request and write are one transaction each.
+    // A request call and a write call use one transaction each.
     let draft = fixture.request("other.py").await.unwrap().draft_path;
     assert_eq!(counts.take(), (1, 1));
     fixture.service.write(AGENT, &draft, "x = 1\n").await.unwrap();
@@ -87,7 +88,7 @@ async fn submission_is_one_transaction() {
 }
 
 #[tokio::test]
-async fn verified_submission_is_two_transactions() {
+async fn verified_submission_uses_two_transactions() {
     let (counts, _counting) = counting();
     let policy = Policy { verify: vec![VerifyCommand::command("true")], ..small_files() };
     let verifier: Option<Arc<dyn Verifier>> = Some(Arc::new(Passes));
@@ -97,9 +98,9 @@ async fn verified_submission_is_two_transactions() {
     }
 }
 
-/// Entries of another workspace in the same store cause a gap, which is read once.
+/// Log entries of another workspace in the same store cause a gap in the ids, so the log is read once more.
 #[tokio::test]
-async fn entries_of_another_workspace_cost_one_more_read() {
+async fn log_entries_of_another_workspace_cost_one_more_log_read() {
     let (counts, _counting) = counting();
     let fixture = Fixture::new();
     submit(&fixture, &counts, 0).await;

@@ -1,4 +1,4 @@
-//! Verifications: their verdicts, long-running ones, and the workspace copies they run on.
+//! Tests of verifications: verdicts, slow verifications, and the workspace copies that verification commands run on.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 
 use crate::fixture::{AGENT, Fixture, WATCHDOG, number, rules};
 
-/// Fake verifier with a fixed result; it waits for a permit and records the commands and files it saw.
+/// Fake verifier with a fixed result. It waits for a permit, and records each command and the files in its copy.
 #[derive(Debug)]
 struct FakeVerifier {
     passes: bool,
@@ -69,7 +69,7 @@ fn options(verifier: Arc<FakeVerifier>, commands: &[&str]) -> DraftOptions {
 }
 
 #[tokio::test]
-async fn contract_adds_a_verification_to_those_of_the_settings() {
+async fn verification_commands_of_the_settings_and_the_contract_both_run() {
     let verifier = FakeVerifier::new(true, 9);
     let fixture = Fixture::with(options(verifier.clone(), &["mine"]));
     fixture
@@ -83,7 +83,7 @@ async fn contract_adds_a_verification_to_those_of_the_settings() {
     let seen = verifier.seen.lock().unwrap().clone();
     let commands: Vec<&str> = seen.iter().map(|(command, _)| command.as_str()).collect();
     assert_eq!(commands, ["mine", "theirs"]);
-    // Files with secrets and installed packages are not in the copy.
+    // The workspace copy does not contain files with secrets or installed packages.
     assert_eq!(seen[0].1, ["src/watchdog.py"]);
     assert!(accepted.verified.unwrap().passed);
 }
@@ -95,16 +95,16 @@ async fn failed_verification_rejects_with_the_end_of_its_output() {
     assert_eq!((rejected.verdict, rules(&rejected)), (SubmissionStatus::Rejected, vec!["verify"]));
     assert!(rejected.reasons[0].message.contains("`mine` failed: exit code 1\nthe output"));
     assert_eq!(fixture.text("src/watchdog.py"), WATCHDOG);
-    // A change that is rejected anyway is not verified.
+    // A change that the gate's checks reject is not verified.
     let verifier = FakeVerifier::new(true, 9);
     let fixture = Fixture::with(options(verifier.clone(), &["mine"]));
     fixture.propose("a.py", "LOG = \"/home/ann/log\"\n").await;
     assert!(verifier.seen.lock().unwrap().is_empty());
 }
 
-/// The copy contains the workspace's links but does not follow them.
+/// The workspace copy of a verification contains symbolic links as links.
 #[tokio::test]
-async fn link_in_the_path_of_a_draft_is_not_followed_in_the_copy() {
+async fn verification_copy_does_not_follow_symlinks() {
     let verifier = FakeVerifier::new(true, 9);
     let fixture = Fixture::with(options(verifier.clone(), &["mine"]));
     fs::create_dir(fixture.folder.path().join("outside")).unwrap();
@@ -116,7 +116,7 @@ async fn link_in_the_path_of_a_draft_is_not_followed_in_the_copy() {
     assert_eq!(escalated.verdict, SubmissionStatus::Escalated, "{escalated:?}");
     assert_eq!(fixture.text("../outside/notes.txt"), "outside");
     assert!(verifier.seen.lock().unwrap().is_empty());
-    // A link in the workspace is copied as a link.
+    // A symbolic link in the workspace is copied as a link.
     let accepted = fixture.propose("other/notes.txt", "fine\n").await;
     assert_eq!(accepted.verdict, SubmissionStatus::Accepted, "{accepted:?}");
     assert_eq!(verifier.seen.lock().unwrap()[0].1, ["conf", "other/notes.txt", "src/watchdog.py"]);
@@ -136,7 +136,7 @@ async fn slow_verdict_is_delivered_with_a_later_response() {
     let fixture = Fixture::with(DraftOptions { patience, ..options(verifier.clone(), &["mine"]) });
     let pending = fixture.propose("src/watchdog.py", &format!("{WATCHDOG}# end\n")).await;
     assert_eq!(pending.verdict, SubmissionStatus::Pending, "{pending:?}");
-    // Meanwhile no reviewer can decide, and submitting again returns the same status.
+    // During the verification, no reviewer can decide, and a second submit call returns the same status.
     let message = fixture.another().accept("ann", number(&pending), Force::No).await.unwrap_err();
     assert!(message.to_string().contains("is being verified"), "{message}");
     let again =
@@ -152,7 +152,7 @@ async fn slow_verdict_is_delivered_with_a_later_response() {
     let next = fixture.request("README.md").await.unwrap();
     let kinds: Vec<MessageKind> = next.messages.iter().map(|message| message.kind).collect();
     assert_eq!(kinds, [MessageKind::DraftAccepted]);
-    // Delivered only once.
+    // The message is delivered only once.
     assert!(fixture.service.read(AGENT, &next.draft_path).await.unwrap().messages.is_empty());
 }
 
@@ -197,13 +197,13 @@ fn orphaned_submission_escalates_under_a_changed_policy() {
             service.state().await.unwrap().submissions[&id].clone()
         })
     };
-    // While the first process is verifying, no other process decides.
+    // While the first process is verifying the submission, no other process decides on it.
     assert_eq!(decide(&fixture.another()).stage, SubmissionStage::Submitted);
     drop(first);
     let left = decide(&fixture.another());
     assert_eq!((left.stage, left.reasons[0].rule.as_str()), (SubmissionStage::Escalated, "policy"));
     assert_eq!(fixture.text("src/watchdog.py"), WATCHDOG);
-    // A reviewer can still accept or reject it.
+    // A reviewer can still accept the submission.
     let second = runtime();
     second.block_on(fixture.another().accept("ann", id, Force::No)).unwrap();
     assert_eq!(fixture.text("src/watchdog.py"), changed);

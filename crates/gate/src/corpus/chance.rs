@@ -1,13 +1,15 @@
-//! Expands the random parts of a corpus, the same in every run.
+//! Expansion of the markers in a corpus. A marker is replaced by random or encoded text, which is the same in every
+//! execution.
 //!
-//! The corpora contain no real keys: `{hex:32}` becomes 32 hexadecimal digits, and so on for each kind below; `{-}`
-//! becomes nothing, and hides even a key prefix from scanners; `{<<text>>}` becomes the expanded text in base64, and
-//! `{hex<<text>>}` and so on use other encodings.
+//! The corpora contain no real keys, but markers. `{hex:32}` is replaced by 32 random hexadecimal digits; other words
+//! instead of `hex` select other kinds of characters. `{-}` is removed; it splits the prefix of a key, so that secret
+//! scanners do not report the corpus. `{<<text>>}` is replaced by the text in base64, and `{hex<<text>>}` and others by
+//! the text in other encodings.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-/// Expands all markers of a line; the line number is the seed.
+/// Expands all markers of a line. The line number is the seed of the random numbers.
 pub(super) fn drawn(line: &str, number: usize) -> String {
     let mut rng = fastrand::Rng::with_seed(number as u64);
     let text = replace(line, |rest| {
@@ -25,7 +27,8 @@ pub(super) fn drawn(line: &str, number: usize) -> String {
     })
 }
 
-/// Replaces markers. `by` gets the text after a `{` and returns the replacement and the length of the marker.
+/// Replaces the markers in a text. The function `by` gets the text after a `{`, and returns the replacement and the
+/// length of the marker after the `{`. It returns `None` if there is no marker.
 fn replace(text: &str, mut by: impl FnMut(&str) -> Option<(String, usize)>) -> String {
     let (mut done, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once('{') {
@@ -44,7 +47,7 @@ fn replace(text: &str, mut by: impl FnMut(&str) -> Option<(String, usize)>) -> S
     done + rest
 }
 
-/// Encodes a text.
+/// Encodes a text in the encoding that a marker names; `None` for an unknown encoding.
 fn encoded(encoding: &str, text: &str) -> Option<String> {
     let each = |form: fn(u8) -> String| text.bytes().map(form).collect::<String>();
     Some(match encoding {
@@ -71,7 +74,8 @@ fn base32(text: &str) -> String {
     bits.chunks(5).map(digit).collect()
 }
 
-/// `count` random characters of a kind; `None` for an unknown kind, such as a format field.
+/// Returns `count` random characters of the kind that a marker names; `None` for an unknown kind. Text in braces with
+/// an unknown kind, such as a format field, is not a marker.
 fn random_chars(rng: &mut fastrand::Rng, kind: &str, count: usize) -> Option<String> {
     const LOWER: &str = "abcdefghijklmnopqrstuvwxyz";
     let upper = LOWER.to_uppercase();
@@ -88,7 +92,7 @@ fn random_chars(rng: &mut fastrand::Rng, kind: &str, count: usize) -> Option<Str
         "alnum" => format!("{LOWER}{upper}{digits}"),
         "b64" => format!("{LOWER}{upper}{digits}+/"),
         "url" => format!("{LOWER}{upper}{digits}_-"),
-        // As people and password managers create them: a few punctuation characters among the rest.
+        // Passwords as people and password managers create them: mostly letters and digits, with some punctuation.
         "pass" => format!("{LOWER}{upper}{digits}{digits}!#%^&*-+?_"),
         "pkcs8" | "pkcs1" | "sec1" => {
             let start: &[u8] = match kind {
@@ -118,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markers_are_expanded_and_other_braces_are_kept() {
+    fn corpus_markers_are_expanded_and_other_braces_are_kept() {
         assert_eq!(drawn("a {-}b {x} {{{digits:1}", 7).len(), "a b {x} {{1".len());
         assert_eq!(drawn("{hex:4}", 1), drawn("{hex:4}", 1));
         assert_ne!(drawn("{hex:16}", 1), drawn("{hex:16}", 2));

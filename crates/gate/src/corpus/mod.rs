@@ -1,7 +1,8 @@
-//! Labelled corpora for measuring the gate, used by the tests of this crate and by `assize attack --gate`.
+//! Labelled corpora that measure the decisions of the gate. The tests of this crate and `assize attack --gate` use
+//! them.
 //!
-//! The first lines of each list in `corpus/` describe its format. A `~ ` before a line of `keys.txt` or `plain.txt`
-//! marks a known error of the gate.
+//! The first lines of each file in `corpus/` describe the format of the file. A `~ ` before a line of `keys.txt` or
+//! `plain.txt` marks a case that the gate is known to decide wrongly.
 
 mod chance;
 
@@ -16,56 +17,56 @@ const TEXTS: &str = include_str!("../../corpus/texts.txt");
 const FORGED: &str = include_str!("../../corpus/forged.txt");
 const PROJECT: &str = include_str!("../../corpus/project.txt");
 
-/// Label of lines and texts without a secret.
+/// Label of corpus lines and texts that contain no secret.
 pub const NO_SECRET: &str = "plain";
 
-/// Content of the files of `files.txt`: it runs a command in every file format.
+/// Content for every path of `files.txt`. It defines a command in each supported file format.
 const RUNS_SOMETHING: &str = r#"{"scripts": {"a": "b"}, "tasks": {"a": "b"}, "build-system": {"a": "b"}, "package": {"build": "b"}}"#;
 
-/// File of a line of `keys.txt` or `plain.txt` that names none.
+/// File path of the lines of `keys.txt` and `plain.txt` that name no file.
 const PROGRAM: &str = "a.py";
 
-/// A corpus line that cannot be parsed.
+/// Error for a corpus line or section that cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{list}:{number}: does not have the format of the list")]
+#[error("{list}:{number}: invalid corpus entry: it does not have the format of this list")]
 pub struct InvalidCorpusLine {
     list: &'static str,
     number: usize,
 }
 
-/// A labelled file, line or text.
+/// A labelled case of a corpus: a file, a line or a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CorpusCase {
-    /// Name of the list that contains the case.
+    /// Name of the corpus file that contains the case.
     pub list: &'static str,
-    /// Line number in the list, from 1.
+    /// Line number of the case in the corpus file, counted from 1.
     pub number: usize,
-    /// Index among the cases of the list, from 0.
+    /// Index of the case among the cases of the corpus file, counted from 0.
     pub index: usize,
-    /// Expected class, as defined by the list.
+    /// Label of the case: the decision or rule that the gate should return. The corpus file defines the labels.
     pub label: &'static str,
-    /// File that contains the text.
+    /// Path of the file that the text belongs to.
     pub path: &'static str,
     pub text: String,
-    /// Whether the gate is known to misjudge the case.
+    /// Whether the gate is known to decide this case wrongly.
     pub known: bool,
 }
 
-/// A change to a project that forges its test results, or a control.
+/// A change to a project that forges the test results of the project, or a harmless change as a control.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forgery {
-    /// Number of the change in the list, from 1.
+    /// Number of the change in `forged.txt`, counted from 1.
     pub number: usize,
-    /// Test runners to try the change with.
+    /// Names of the test runners to try the change with.
     pub runners: Vec<&'static str>,
     pub path: &'static str,
-    /// Expected verdict of the gate; `missed` if it accepts a forged result.
+    /// Expected verdict of the gate; `missed` if the gate is known to accept the forged result.
     pub verdict: &'static str,
     pub title: &'static str,
     pub text: &'static str,
 }
 
-/// The paths of `files.txt`, each with the same content.
+/// Returns the paths of `files.txt`, each with the same content.
 pub fn files() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
     cases("files.txt", FILES, |line, _| {
         let (label, path) = line.split_once(" | ")?;
@@ -73,7 +74,8 @@ pub fn files() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
     })
 }
 
-/// The lines of `hidden.txt`, labelled with the rule and the column of the character, or `- 0`.
+/// Returns the lines of `hidden.txt`. Each is labelled with the rule and the column of its hidden character, or with
+/// `- 0` if it has none.
 pub fn hidden() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
     cases("hidden.txt", HIDDEN, |line, _| {
         let (label, rest) = line.split_once(" | ")?;
@@ -82,7 +84,7 @@ pub fn hidden() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
     })
 }
 
-/// The lines of `paths.txt`.
+/// Returns the lines of `paths.txt`, each labelled with the expected decision.
 pub fn paths() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
     cases("paths.txt", PATHS, |line, _| {
         let (label, rest) = line.split_once(" | ")?;
@@ -91,8 +93,8 @@ pub fn paths() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
     })
 }
 
-/// The lines of `keys.txt` and `plain.txt` and the texts of `texts.txt`, labelled with a rule, `-` for any rule, or
-/// [`NO_SECRET`].
+/// Returns the lines of `keys.txt` and `plain.txt` and the texts of `texts.txt`. Each is labelled with the name of the
+/// rule that should find a secret in it, with `-` for any rule, or with [`NO_SECRET`].
 pub fn secrets() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
     let in_file = |line: &'static str| {
         line.strip_prefix('@').and_then(|line| line.split_once(" | ")).unwrap_or((PROGRAM, line))
@@ -110,7 +112,7 @@ pub fn secrets() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
     Ok(all)
 }
 
-/// The texts of `texts.txt`.
+/// Returns the texts of `texts.txt`, with their markers expanded.
 fn texts() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
     let mut all: Vec<CorpusCase> = Vec::new();
     for (number, line) in lines(TEXTS) {
@@ -131,12 +133,12 @@ fn texts() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
     Ok(all)
 }
 
-/// Unexpanded lines of the secret lists, which contain no secrets.
+/// Returns the lines of the corpus files for secrets without expanding their markers. They contain no real secrets.
 pub fn undrawn() -> impl Iterator<Item = &'static str> {
     KEYS.lines().chain(PLAIN.lines()).chain(TEXTS.lines())
 }
 
-/// The changes of `forged.txt`.
+/// Returns the changes of `forged.txt`.
 pub fn forgeries() -> Result<Vec<Forgery>, InvalidCorpusLine> {
     let read = |(index, section): (usize, &'static str)| {
         let bad = InvalidCorpusLine { list: "forged.txt", number: index + 1 };
@@ -150,7 +152,7 @@ pub fn forgeries() -> Result<Vec<Forgery>, InvalidCorpusLine> {
     sections(FORGED).enumerate().map(read).collect()
 }
 
-/// Files that a test runner needs of the project that `forged.txt` changes.
+/// Returns the files of the project that `forged.txt` changes, as far as a test runner needs them.
 pub fn project(runner: &str) -> Result<Vec<(&'static str, String)>, InvalidCorpusLine> {
     let mut files = Vec::new();
     for (index, section) in sections(PROJECT).enumerate() {
@@ -164,21 +166,21 @@ pub fn project(runner: &str) -> Result<Vec<(&'static str, String)>, InvalidCorpu
     Ok(files)
 }
 
-/// The sections of a list, which begin with `== `.
+/// Returns the sections of a corpus file. Each section begins with `== `.
 fn sections(list: &'static str) -> impl Iterator<Item = &'static str> {
     list.split("\n== ").skip(1)
 }
 
-/// The lines of a list without comments, with their numbers.
+/// Returns the lines of a corpus file without the comments, each with its line number.
 fn lines(list: &'static str) -> impl Iterator<Item = (usize, &'static str)> {
     let numbered = list.lines().enumerate().filter(|(_, line)| !line.starts_with("%%"));
     numbered.map(|(index, line)| (index + 1, line))
 }
 
-/// Label, path and text of a case.
+/// Label, path and text of a corpus case.
 type Parts = (&'static str, &'static str, String);
 
-/// Parses a list with one case per line.
+/// Parses a corpus file with one case per line.
 fn cases(
     list: &'static str,
     text: &'static str,
@@ -195,7 +197,7 @@ fn cases(
     lines(text).enumerate().map(case).collect()
 }
 
-/// Replaces each `\u{…}` of a line by its character.
+/// Replaces each escape `\u{…}` in a line by its character.
 fn unescape(text: &str) -> Option<String> {
     let mut parts = text.split("\\u{");
     let mut line = parts.next().unwrap_or_default().to_owned();
@@ -224,11 +226,13 @@ mod tests {
     }
 
     #[test]
-    fn invalid_line_is_reported_with_its_number() {
+    fn invalid_corpus_line_is_reported_with_its_number() {
         let read = |line: &'static str, _| {
             line.split_once(" | ").map(|(label, path)| (label, path, String::new()))
         };
         let error = cases("files.txt", "%% a comment\nordinary | a\nordinary", read).unwrap_err();
-        assert_eq!(error.to_string(), "files.txt:3: does not have the format of the list");
+        let expected =
+            "files.txt:3: invalid corpus entry: it does not have the format of this list";
+        assert_eq!(error.to_string(), expected);
     }
 }

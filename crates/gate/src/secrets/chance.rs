@@ -1,4 +1,4 @@
-//! Decides whether a text is random, a chosen password, or a placeholder.
+//! Classification of values: decides whether a text is random, a password chosen by a person, or a placeholder.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,8 @@ use regex::Regex;
 
 use crate::pattern::{InvalidPattern, compile};
 
-/// Words of placeholders and well-known passwords. A text is judged by the characters that remain without them.
+/// Matches words of placeholders and well-known passwords. A text is judged by the characters that remain when these
+/// words are removed.
 const WORDS: &str = r"(?ix) examples? | sample | dummy | placeholder | change | redacted | filtered | hidden | masked | fake
     | todo | fixme | x{4,} | \*{3,} | \.{3,} | …+ | •+ | testing | tests? | mock | stub | invalid | wrong | valid
     | your | insert | replace | enter | here | this | secret | passwords? | passwort | passwd | passphrase | pass
@@ -15,34 +16,35 @@ const WORDS: &str = r"(?ix) examples? | sample | dummy | placeholder | change | 
     | production | develop(?:ment)? | local(?:host)? | not | real | access | client | jwt | private | hunter2
     | letmein | qwerty | minio | none | null | undefined | with | goes | please | some | auth | bearer | basic";
 
-/// Placeholders that stand for a secret: a template field or a piece of code.
+/// Matches texts that are used instead of a secret: template fields, references, file names and pieces of code.
 const STAND_IN: &str = r"(?x) ^[<\[].*[>\]]$ | \$[({] | \$[A-Z][A-Z_]{3} | \{\{ | \}\} | ^\{?[\w.]*\}$ | EXAMPLE(?:KEY)?$
     | ^(?:[srp]k_test|pk_live)_ | \(\? | \[\^ | \\[dwsrnt] | :// | %3A%2F%2F | \bsha(?:1|256|384|512)[:-]
     | ^[.*]{0,2}/ | ^~/ | \.(?:pem|key|pub|crt|cer|p12|jks|json|ya?ml|toml|ini|env|txt|md|html?|sh|py|rs|go|js|ts)$
     | ^(?:os|process|env|self|this|config|settings|args|options|vault|secrets|var|local|data)[.:]\w";
 
-/// Alternatives, as in validation rules: `string|null`, `required|min:8`.
+/// Matches alternatives, as in validation rules: `string|null`, `required|min:8`.
 const ALTERNATIVES: &str = r"^\w+(?::[\w,]+)?(?:\|\w+(?::[\w,]+)?)+$";
 
-/// Further prefixes of longer placeholders.
+/// Matches further beginnings of placeholders and code, in addition to [`STAND_IN`].
 const STAND_IN_START: &str = r"^[$%{:),;\]] | ^\.\$ | ^[A-Za-z_]\w*\(";
 
-/// References in place of a password: a variable (`$NAME`, `$this->name`, `:name`), a format directive (`%s`,
-/// `%(name)s`, `%NAME%`), a template (`{name}`, `<name>`), a call or an item (`env(NAME)`, `env[NAME]`), a password
-/// hash (`$2y$…`), a message key (`errors.password.weak`).
+/// Matches references that are used instead of a literal password: a variable (`$NAME`, `$this->name`, `:name`), a
+/// format directive (`%s`, `%(name)s`, `%NAME%`), a template field (`{name}`, `<name>`), a call or an item
+/// (`env(NAME)`, `env[NAME]`), a password hash (`$2y$…`), or the key of a message (`errors.password.weak`).
 const REFERENCE: &str = r"^\$[A-Za-z_]\w*(?:(?:->|::|\.)\w+)*$ | ^:[A-Za-z_]\w*$
     | ^%(?:\(|\{|\S+%$|[\d.-]*[sdvqr]$) | \{[A-Za-z_][\w.!:]*\} | ^\{ | <[^<>]*> | ^[A-Za-z_][\w.:]*!?(?:\(.*\)|\[.*\])$
     | ^\$[\w-]+\$ | ^[a-z_]+(?:\.[a-z_]+){2,}$";
 
-/// Minimum length of a literal password, with and without a digit.
+/// Minimum length of a literal password that has a digit, in bytes.
 const MIN_PASSWORD: usize = 3;
+/// Minimum length of a literal password without a digit, in bytes.
 const MIN_WORD_PASSWORD: usize = 4;
 
-/// Number of consecutive consonants that no word has.
+/// Minimum number of consecutive consonants that shows that a text is random, because no word has so many.
 const MIN_CONSONANTS: usize = 6;
 
-/// Words that make a password's value a placeholder, the name of another field, or a form setting. A value is a
-/// password if letters or digits remain without these words.
+/// Matches words that occur in values assigned to a password that are placeholders, names of other fields, or form
+/// settings. A value is a password if letters or digits remain when these words are removed.
 const NOT_PASSWORD: &str = r"(?ix) examples? | sample | dummy | placeholders? | change(?:d|me)? | redacted | filtered | hidden | masked
     | fake | visible | todo | fixme | x{3,} | testing | tests? | mock | stub | invalid | incorrect | wrong | valid | insert | replace
     | enter | secret | passwords? | passwort | passwd | passphrase | passcode | pass | pwd | tokens? | keys? | value | usernames?
@@ -51,21 +53,22 @@ const NOT_PASSWORD: &str = r"(?ix) examples? | sample | dummy | placeholders? | 
     | \b(?:a|all|any|api|be|current|db|empty|false|goes|here|in|is|max|me|min|my|name|new|no|none|not|null|off|old|on|one|our
       |plain|please|real|right|set|show|some|str|text|that|the|this|to|true|two|type|with|yes|your|256|512|1)\b";
 
-/// Placeholder words: a lower-case value with one of them is not a password.
+/// Matches placeholder words. A lower-case value that contains one of them is not a password.
 const PLACEHOLDER: &str = r"fake|dummy|placeholder|redacted|example|sample";
 
-/// Words of test data: a value with one of them is a password only if letters remain, not just digits.
+/// Matches words of test data. A value that contains one of them is a password only if letters remain when the words of
+/// [`NOT_PASSWORD`] are removed; digits alone are not enough.
 const FIXTURE: &str = r"(?i)example|sample|dummy|placeholder|changeme|redacted|fake|mock|stub|test";
 
-/// Parts of a regular expression, URL, template or program, which random characters seldom form.
+/// Matches parts of a regular expression, a URL, a template or a program. Random texts seldom contain them.
 const PATTERN: &str =
     r"\[\^?\w-\w|\(\?[:=!]|\\[dws]|\.\*|://|\{\{|\$\{\w+[}:]|<%|/>|</|%s|\(\)|, |; |=> ";
 
-/// Default passwords of service images.
+/// Default passwords in the container images of common services.
 pub(super) const SERVICE_DEFAULTS: [&str; 9] =
     ["postgres", "mysql", "root", "admin", "guest", "minioadmin", "rabbitmq", "mongo", "redis"];
 
-/// Classifies text as secret or not by its characters.
+/// Classifier that decides from the characters of a value whether the value is a secret.
 #[derive(Debug)]
 pub(super) struct SecretClassifier {
     words: Regex,
@@ -92,12 +95,13 @@ impl SecretClassifier {
         })
     }
 
-    /// Removes placeholder words and separators.
+    /// Returns a text without its placeholder words and separators.
     fn rest(&self, text: &str) -> String {
         self.words.replace_all(text, "").replace(['_', '-', '.', '/', ':', ' '], "")
     }
 
-    /// Whether a text in the format of a key is a real key, not mostly placeholder words.
+    /// Whether a text that has the format of a key is a real key. It is not if it is a reference, consists mostly of
+    /// placeholder words, or has too little variation.
     pub(super) fn fills_a_form(&self, text: &str) -> bool {
         let rest = self.rest(text);
         !self.stand_in.is_match(text)
@@ -107,12 +111,13 @@ impl SecretClassifier {
             && entropy(&rest) >= 2.5
     }
 
-    /// Whether a text is random.
+    /// Whether a text is random and not a path.
     pub(super) fn drawn(&self, text: &str) -> bool {
         self.is_random(text, 4) && !is_path(text)
     }
 
-    /// Whether a text is random, with a change of character class at least every `at_most` characters.
+    /// Whether a text is random. Among letters and digits, the character class must change on average at least once
+    /// every `at_most` characters.
     fn is_random(&self, text: &str, at_most: usize) -> bool {
         let rest = self.rest(text);
         self.fills_a_form(text)
@@ -122,7 +127,7 @@ impl SecretClassifier {
             && breaks(&rest) * at_most >= rest.len()
     }
 
-    /// Whether a text is random although it has few digits: it has more consecutive consonants than any word.
+    /// Whether a text is random although it has few digits, because it has more consecutive consonants than any word.
     pub(super) fn unspeakable(&self, text: &str) -> bool {
         let rest = self.rest(text);
         let vowel = |char: char| "aeiouyAEIOUY".contains(char);
@@ -130,8 +135,8 @@ impl SecretClassifier {
         self.is_random(text, 8) && parts.any(|part| part.len() >= MIN_CONSONANTS)
     }
 
-    /// Whether a text of letters, digits and punctuation is random, like Django's `SECRET_KEY` and WordPress salts.
-    /// Braces and dollar signs in it are not a template.
+    /// Whether a text of letters, digits and punctuation is random, like the `SECRET_KEY` of Django and the salts of
+    /// WordPress. Braces and dollar signs in such a text do not make it a template.
     pub(super) fn scrambled(&self, text: &str) -> bool {
         let text = text.strip_prefix("django-insecure-").unwrap_or(text);
         let count = |is: fn(&u8) -> bool| text.bytes().filter(is).count();
@@ -152,7 +157,7 @@ impl SecretClassifier {
             && !self.pattern.is_match(text)
     }
 
-    /// Whether a text may be a password that a person chose.
+    /// Whether a text may be a password chosen by a person.
     pub(super) fn picked(&self, text: &str) -> bool {
         let rest = self.rest(text);
         let inner = rest.trim_end_matches(['!', '?', '*', '=', '+', '\\']);
@@ -171,13 +176,14 @@ impl SecretClassifier {
                 || mixed(&rest))
     }
 
-    /// Whether a text next to a user name is a password; no other value occurs there.
+    /// Whether a text is a password, if it is in a position where only a password is expected, such as next to a user
+    /// name.
     pub(super) fn is_password(&self, text: &str) -> bool {
         !self.stand_in.is_match(text) && self.rest(text).len() >= 6 && order(text) < 0.5
     }
 
-    /// Whether a literal assigned to a password is a real password, even a well-known one: neither a placeholder nor a
-    /// reference to another value. It has at least four characters, or three with a digit.
+    /// Whether a literal assigned to a password is a real password, which may be a well-known one. It is not if it is a
+    /// placeholder or a reference to another value. It must have at least four characters, or three if one is a digit.
     pub(super) fn is_literal_password(&self, text: &str) -> bool {
         let spaced = text.replace(['_', '-', '.'], " ");
         let rest = self.not_password.replace_all(&spaced, "");
@@ -187,20 +193,22 @@ impl SecretClassifier {
         };
         let reference = self.reference.is_match(text)
             || self.alternatives.is_match(text)
-            // A selector, an alias, a tag or a path; with these endings, a label or a folder.
+            // A text with one of these beginnings is a selector, an alias, a tag or a path. A text with one of the
+            // endings below is a label or a folder.
             || text.starts_with(['#', '.', '@', '&', '*', '!', '/', '\\', '|'])
             || text.ends_with([':', '?', '…', '/']);
         let digit = text.bytes().any(|byte| byte.is_ascii_digit());
         let long_enough = text.len() >= if digit { MIN_PASSWORD } else { MIN_WORD_PASSWORD };
         let small = |byte: u8| byte.is_ascii_lowercase() || b"_-. ".contains(&byte);
         let placeholder = self.placeholder.is_match(text) && text.bytes().all(small);
-        // A word in another alphabet is a form label.
+        // A text that is not ASCII is taken for the label of a form field and not for a password.
         !reference && !placeholder && long_enough && text.is_ascii() && rest.chars().any(counts)
     }
 }
 
-/// Share of neighbouring characters that are equal or consecutive, as in `aaaa` and `abcd`. In a longer text also of
-/// every second character, as in `a1b2c3d4e5f6`. From 0 to 1.
+/// Share of neighbouring characters that are equal or consecutive, as in `aaaa` and `abcd`, from 0 to 1. For texts of
+/// at least 12 bytes, also compares each character with the second next one, as in `a1b2c3d4e5f6`, and returns the
+/// larger share.
 fn order(text: &str) -> f64 {
     let bytes = text.as_bytes();
     let share = |step: usize| {
@@ -211,15 +219,15 @@ fn order(text: &str) -> f64 {
     if bytes.len() < 12 { share(1) } else { share(1).max(share(2)) }
 }
 
-/// Whether a text is a path: several components, one of them a word. Base64 has slashes but hardly ever a word between
-/// them.
+/// Whether a text is a path: it has several components, and at least one of them is a word. Base64 text also contains
+/// slashes, but hardly ever a word between them.
 fn is_path(text: &str) -> bool {
     let is_word =
         |part: &str| part.len() >= 5 && part.bytes().all(|byte| byte.is_ascii_lowercase());
     text.matches('/').count() >= 2 && text.split('/').any(is_word)
 }
 
-/// Character class: lower case, upper case, digit, other.
+/// Class of a character: 0 for lower case, 1 for upper case, 2 for a digit, 3 for any other character.
 fn class(byte: u8) -> u8 {
     match byte {
         b'a'..=b'z' => 0,
@@ -229,7 +237,8 @@ fn class(byte: u8) -> u8 {
     }
 }
 
-/// Number of changes of character class that do not begin a word: digits among letters, capitals after lower case.
+/// Number of changes between letters and digits and from lower to upper case. The change from a capital to lower case
+/// is not counted, because words begin like this.
 fn breaks(text: &str) -> usize {
     let follow = |pair: &&[u8]| {
         let (left, right) = (class(pair[0]), class(pair[1]));
@@ -238,7 +247,7 @@ fn breaks(text: &str) -> usize {
     text.as_bytes().windows(2).filter(follow).count()
 }
 
-/// Whether a text mixes upper and lower case, but not as in `camelCase`.
+/// Whether a text mixes upper and lower case in another way than `camelCase`.
 fn mixed(text: &str) -> bool {
     let is = |is: fn(&u8) -> bool| text.bytes().filter(is).count();
     let (capitals, small) = (is(u8::is_ascii_uppercase), is(u8::is_ascii_lowercase));

@@ -1,5 +1,5 @@
-//! Normalises text before matching: removes invisible characters, resolves escapes, and decodes base64, base32 and
-//! hexadecimal text once.
+//! Normalisation of text before it is searched for secrets: removes invisible characters, resolves escapes, and decodes
+//! base64, base32 and hexadecimal text once.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use regex::{Captures, Regex};
 
 use crate::pattern::{InvalidPattern, compile};
 
-/// Accepts base64 without padding and with stray bits at the end.
+/// Base64 decoder that accepts text without padding and with stray bits at the end.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -19,11 +19,12 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Minimum lengths of encoded text: base64, and the other encodings.
+/// Minimum length of base64 text in a line, in characters. Values that are decoded on their own need half of it.
 const MIN_BASE64: usize = 24;
+/// Minimum length of base32 and hexadecimal text, in characters.
 const MIN_ENCODED: usize = 32;
 
-/// Decodes and normalises text.
+/// Decoder that normalises text and decodes its encoded parts.
 #[derive(Debug)]
 pub(super) struct TextDecoder {
     encoded: Regex,
@@ -31,11 +32,11 @@ pub(super) struct TextDecoder {
     encrypted: Regex,
 }
 
-/// Decoded content.
+/// Content of an encoded part of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
     Text(String),
-    /// A private key in binary form.
+    /// The decoded bytes are a private key in binary form.
     Key,
 }
 
@@ -51,7 +52,7 @@ impl TextDecoder {
         })
     }
 
-    /// Removes invisible characters and values that are already encrypted.
+    /// Returns a line without invisible characters, and with encrypted values replaced by `<encrypted>`.
     pub(super) fn visible<'a>(&self, line: &'a str) -> Cow<'a, str> {
         let shown = match line.is_ascii() || !line.contains(is_invisible) {
             true => Cow::Borrowed(line),
@@ -63,7 +64,7 @@ impl TextDecoder {
         }
     }
 
-    /// Resolves escapes of visible ASCII characters; `None` if there are none.
+    /// Returns a line with the escapes of visible ASCII characters resolved; `None` if it has no such escapes.
     pub(super) fn unescaped(&self, line: &str) -> Option<String> {
         if !line.contains(['\\', '%']) && !line.contains("&#") {
             return None;
@@ -81,7 +82,7 @@ impl TextDecoder {
         (text != line).then(|| text.into_owned())
     }
 
-    /// Decodes all encoded parts of a line.
+    /// Decodes all parts of a line that may be encoded. Returns those that decode to text or to a private key.
     pub(super) fn decoded(&self, line: &str) -> Vec<Decoded> {
         let mut all = Vec::new();
         for piece in self.encoded.find_iter(line) {
@@ -99,12 +100,12 @@ impl TextDecoder {
     }
 }
 
-/// Decodes base64 in either alphabet to text.
+/// Decodes base64, in the standard or the URL-safe alphabet, to text; `None` if the decoded bytes are not UTF-8.
 pub(super) fn base64_text(text: &str) -> Option<String> {
     String::from_utf8(base64(text.trim_end_matches('='))?).ok()
 }
 
-/// Whether a character has no width, so that it can be hidden inside a key.
+/// Whether a character has no width when displayed, so that an author can hide it inside a key.
 fn is_invisible(char: char) -> bool {
     text::is_invisible(char)
         || matches!(char, '\u{180b}'..='\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
@@ -148,7 +149,7 @@ fn base32(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Converts bytes to text, including UTF-16 as Windows encodes it; `None` if they are not text.
+/// Converts bytes in UTF-8, or ASCII characters in UTF-16 (little-endian), to text; `None` if the bytes are not text.
 fn readable(bytes: Vec<u8>) -> Option<String> {
     let wide = bytes.len() >= 8 && bytes.iter().skip(1).step_by(2).all(|byte| *byte == 0);
     let bytes = if wide { bytes.into_iter().step_by(2).collect() } else { bytes };
@@ -156,7 +157,8 @@ fn readable(bytes: Vec<u8>) -> Option<String> {
     text.chars().all(|char| !char.is_control() || char.is_whitespace()).then_some(text)
 }
 
-/// Whether bytes are a private key: DER (PKCS#8, PKCS#1, SEC1, PKCS#12), an OpenSSH key or a Java key store.
+/// Whether bytes are a private key: in DER format (PKCS#8, PKCS#1, SEC1, PKCS#12), in OpenSSH format, or in a Java key
+/// store.
 fn is_private_key(bytes: &[u8]) -> bool {
     if bytes.starts_with(b"openssh-key-v1\0") || bytes.starts_with(&[0xfe, 0xed, 0xfe, 0xed]) {
         return true;
@@ -167,7 +169,7 @@ fn is_private_key(bytes: &[u8]) -> bool {
     let Some((length, inner)) = rest.split_first() else { return false };
     let long = usize::from(length.saturating_sub(0x80));
     let Some(inner) = (long <= 3).then(|| inner.get(long..)).flatten() else { return false };
-    // A version followed by an algorithm, a large number, or the key.
+    // In DER, a private key starts with a version number, followed by an algorithm, a large number, or the key itself.
     let versions: [&[u8]; 5] = [
         &[2, 1, 0, 0x30],
         &[2, 1, 0, 2, 0x82],
@@ -185,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn private_key_in_der_is_recognised_and_certificate_is_not() {
+    fn private_key_in_der_format_is_recognised_and_other_der_data_is_not() {
         for start in [
             &[0x30, 0x82, 4, 0xbd, 2, 1, 0, 0x30, 0x0d][..],
             &[0x30, 0x82, 4, 0xa4, 2, 1, 0, 2, 0x82, 1, 1],
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_decoded_from_each_encoding() {
+    fn decoder_decodes_each_encoding_and_escape() {
         let decoder = TextDecoder::compile().unwrap();
         let text = "a text of some length";
         let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();

@@ -1,8 +1,8 @@
-//! Secrets without a known format, found by the name in front of them: `db_password = "…"`, `--token …`.
+//! Finds secrets without a known format by the name before the value: `db_password = "…"`, `--token …`.
 //!
-//! A value directly after a name may be a chosen password; further along the line it must be random. A literal
-//! assigned to a password counts from four characters on, or from three with a digit, unless it is a placeholder or a
-//! reference, or the file is a test or a translation.
+//! A value directly after a name may be a password chosen by a person; a value further along the line must be random. A
+//! literal assigned to a password counts if it has at least four characters, or three if one is a digit. It does not
+//! count if it is a placeholder or a reference, or if the file is a test or a translation.
 
 use regex::Regex;
 
@@ -11,12 +11,14 @@ use super::names::{ABOUT, LONGEST, NEVER, SecretKind, kind, names_a_password, se
 use crate::file_kind::FileKind;
 use crate::pattern::{InvalidPattern, among, compile};
 
-/// Names examined in a line. A line with more is generated, and only known formats are found in the rest of it.
+/// Maximum number of names that are examined in a line. A line with more names is generated; after these names, only
+/// secrets with a known format are found in it.
 const MAX_NAMES: usize = 1000;
-/// How far after a name a value may start, and where it must have ended, in bytes.
+/// Maximum distance from the end of a name to the start of its value, in bytes.
 const MAX_DISTANCE: usize = 60;
+/// Maximum distance from the end of a name to the end of its value, in bytes.
 const MAX_END: usize = 300;
-/// Longest line, in bytes, in which a literal of letters, digits and punctuation may count as random.
+/// Maximum length of a line, in bytes, in which a literal of letters, digits and punctuation may count as random.
 const MAX_LINE: usize = 1000;
 
 /// A name that suggests a secret value.
@@ -24,23 +26,27 @@ struct Name {
     start: usize,
     end: usize,
     kind: SecretKind,
-    /// The name is unambiguous.
+    /// Whether the name unambiguously denotes a secret.
     plain: bool,
-    /// A value may follow after a space: `--password hunter3`.
+    /// Whether the value may follow after a space, as in `--password hunter3`.
     spaced: bool,
 }
 
-/// Position of a value and the rule that found it.
+/// Position of a secret value in a line, and the name of the rule that found the value.
 pub(super) struct NamedValue {
     pub start: usize,
     pub end: usize,
     pub rule: &'static str,
 }
 
+/// Rule name for a quoted secret that is assigned to a name.
 const QUOTED: &str = "assigned-secret";
+/// Rule name for a secret without quotes that is assigned to a name.
 const BARE: &str = "assigned-secret-bare";
+/// Rule name for a literal that is assigned to a password.
 const PASSWORD: &str = "assigned-password";
 
+/// Patterns that find names of secrets and the values assigned to them.
 #[derive(Debug)]
 pub(super) struct NamePatterns {
     core: Regex,
@@ -48,24 +54,27 @@ pub(super) struct NamePatterns {
     bare: Regex,
     spaced: Regex,
     near: Regex,
-    /// A type, a constant, a field access, or words with a number.
+    /// Matches values that are code: a type, a constant, a field access, or words with a number.
     code: Regex,
-    /// A literal that is assigned or compared, that is the only argument of a call, or that is in a settings file.
+    /// Matches a literal that is assigned to the name or compared with it.
     literal: Regex,
+    /// Matches a literal that is the only argument of a call.
     call: Regex,
+    /// Matches a value without quotes in a configuration file.
     setting: Regex,
-    /// Default of a shell variable: `${PASSWORD:-…}`.
+    /// Matches the default value of a shell variable: `${PASSWORD:-…}`.
     fallback: Regex,
-    /// Value of an image's environment variable, or in a `.netrc`: `ENV PASSWORD …`.
+    /// Matches the value of an environment variable in a Dockerfile (`ENV PASSWORD …`), or of a field in a `.netrc`.
     image: Regex,
-    /// Content of an XML element: `<password>…</password>`.
+    /// Matches the content of an XML element: `<password>…</password>`.
     element: Regex,
-    /// Second argument of a call that defines a setting, and the start of the call: `define('DB_PASSWORD', '…')`.
+    /// Matches the second argument of a call that defines a setting: `define('DB_PASSWORD', '…')`.
     argument: Regex,
+    /// Matches the start of a call that defines a setting: `define('`.
     defining: Regex,
-    /// A long literal, also with spaces and punctuation.
+    /// Matches a long literal, which may contain spaces and punctuation.
     long: Regex,
-    /// A literal compared with the name after it: `"…" == password`.
+    /// Matches a literal that is compared with the name after it: `"…" == password`.
     reversed: Regex,
 }
 
@@ -113,7 +122,7 @@ impl NamePatterns {
         })
     }
 
-    /// The values in a line whose names identify them as secrets.
+    /// Returns the secret values in a line that are identified as secrets by their names.
     pub(super) fn values(
         &self,
         line: &str,
@@ -134,7 +143,7 @@ impl NamePatterns {
         values
     }
 
-    /// The secret values that follow their names.
+    /// Returns the secret values in a line that follow their names.
     fn after_names(
         &self,
         line: &str,
@@ -197,7 +206,8 @@ impl NamePatterns {
             let after = captures.get(2).map_or("", |after| after.as_str());
             let part = |text: &str| match after {
                 "" => false,
-                // Code often continues after a word, and a password is seldom a plain word.
+                // A plain word before a comma or semicolon is taken for code, because a password is seldom a plain
+                // word.
                 "," | ";" => text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_'),
                 _ => true,
             };
@@ -211,7 +221,7 @@ impl NamePatterns {
         {
             return Some(value(found, BARE));
         }
-        // A longer line is minified code, in which quotes cannot be paired reliably.
+        // Lines longer than `MAX_LINE` are minified code, in which quotes cannot be paired reliably.
         if line.len() <= MAX_LINE
             && let Some(captures) = self.long.captures(rest)
             && let Some(found) = captures.get(1).or(captures.get(2))
@@ -225,16 +235,16 @@ impl NamePatterns {
         let between_words = words(between);
         let other = between.len() > MAX_DISTANCE
             || between.contains(';')
-            // A checksum of a Go module.
+            // The value is the checksum of a Go module.
             || between.ends_with("h1:")
             || between_words.iter().any(|word| among(word, NEVER))
-            // The nearest name decides: in `password(credentialsId: '…')` the value is an id.
+            // The name nearest to the value decides: in `password(credentialsId: '…')`, the value is an id.
             || between_words.last().is_some_and(|word| among(word, ABOUT))
             || is_truncated(near.as_str());
         (!other && chance.drawn(value_only(near.as_str()))).then(|| value(near, QUOTED))
     }
 
-    /// Finds a literal assigned to a password, even a short one.
+    /// Finds a literal password that is assigned to the name of a password. The literal may be short.
     fn password_of(
         &self,
         line: &str,
@@ -267,14 +277,14 @@ impl NamePatterns {
         let found = found.or_else(|| group(&self.fallback)).or_else(image);
         let found = found.or_else(defined).or_else(element)?;
         let text = found.as_str();
-        // CI settings also contain service defaults, such as `POSTGRES_PASSWORD: postgres`.
+        // CI configuration files also contain default passwords of services, such as `POSTGRES_PASSWORD: postgres`.
         let of_service = || {
             let own = own.to_lowercase();
             let short = text == "postgres" && own.starts_with("pg");
             kind == FileKind::Config && (own.starts_with(text) || short)
         };
         let is_default = SERVICE_DEFAULTS.contains(&text) && (services || of_service());
-        // `PWD` also names the working directory.
+        // `PWD` is ambiguous, because it is also the variable of the working directory.
         let vague = own.eq_ignore_ascii_case("pwd") && !text.bytes().any(|b| b.is_ascii_digit());
         (chance.is_literal_password(text) && !is_default && !vague).then(|| NamedValue {
             start: name.end + found.start(),
@@ -284,12 +294,13 @@ impl NamePatterns {
     }
 }
 
-/// The part of the line after a name in which a value may be.
+/// Returns the part of a line after a name in which the value of the name may be.
 fn after_name(line: &str, from: usize) -> &str {
     &line[from..line.floor_char_boundary(from + MAX_END)]
 }
 
-/// Finds the next name. `None` at the end of the line; `Some(None)` if the name does not suggest a secret.
+/// Finds the next name in a line. Returns `None` at the end of the line, and `Some(None)` if the name does not suggest
+/// a secret.
 fn next_name(core: &Regex, line: &str, from: &mut usize) -> Option<Option<Name>> {
     let found = core.find_at(line, *from)?;
     let part = |byte: &&u8| byte.is_ascii_alphanumeric() || b"_-.".contains(byte);
@@ -305,7 +316,7 @@ fn next_name(core: &Regex, line: &str, from: &mut usize) -> Option<Option<Name>>
     if text == "passwd" && line[..start].ends_with("/etc/") {
         return Some(None);
     }
-    // Looks only at the end of the prefix, because a line may have a megabyte and a thousand names.
+    // Only the end of the text before the name is examined, because a line may have a megabyte and a thousand names.
     let before = line[..start].trim_end();
     let follows = |command: &str| {
         let rest = before.strip_suffix(command);
@@ -316,7 +327,7 @@ fn next_name(core: &Regex, line: &str, from: &mut usize) -> Option<Option<Name>>
         || follows("setx")
         || text == "requirepass"
         || line.trim_start().starts_with("machine ");
-    // `pass` is also a verb, so it must be assigned to.
+    // `pass` is also a verb, so it counts as a name only if a value is assigned to it.
     let assigned =
         line[end..].trim_start_matches(['"', '\'', '`', ']', ' ']).starts_with(['=', ':', '!']);
     let element = line[..start].ends_with('<');
@@ -326,7 +337,7 @@ fn next_name(core: &Regex, line: &str, from: &mut usize) -> Option<Option<Name>>
     Some(Some(Name { start, end, kind, plain, spaced }))
 }
 
-/// Cuts off what follows a value: URL parameters, an escaped line break, or a full stop.
+/// Returns a value without the text after it: URL parameters, an escaped line break, or a full stop.
 fn value_only(text: &str) -> &str {
     let text = ["\\n", "\\r", "\\t"]
         .iter()
@@ -342,7 +353,7 @@ fn value_only(text: &str) -> &str {
     text[..end].trim_end_matches(['\\', '.'])
 }
 
-/// Whether a value is only shown in part: `eyJhbGci...`.
+/// Whether a value is abbreviated with an ellipsis: `eyJhbGci...`.
 fn is_truncated(text: &str) -> bool {
     text.ends_with("...") || text.ends_with('…')
 }

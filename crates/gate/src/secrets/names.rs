@@ -1,18 +1,19 @@
-//! Classifies names by the value they suggest: a password, a secret, a key, or none of these.
+//! Classification of names of variables and fields by the value they suggest: a password, a secret, a key, or none of
+//! these.
 
 use crate::pattern::among;
 
-/// Maximum length of a name in bytes.
+/// Maximum length of a name, in bytes.
 pub(super) const LONGEST: usize = 64;
 
-/// Kind of value that a name suggests.
+/// Kind of secret value that a name suggests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SecretKind {
-    /// Usually chosen by people.
+    /// A password, which is usually chosen by a person.
     Password,
-    /// Sometimes chosen by people, but seldom short.
+    /// A secret, which is sometimes chosen by a person but seldom short.
     Secret,
-    /// Usually generated.
+    /// A key or token, which is usually generated.
     Key,
 }
 
@@ -26,7 +27,8 @@ pub(super) fn may_name(text: &str) -> bool {
     PARTS.iter().any(|part| end.contains(part))
 }
 
-/// Whether a name is that of a password, not of a message, a form field or an action.
+/// Whether a name denotes the value of a password. Returns false for names of messages, form fields and actions, such
+/// as `password_hint` or `reset_password`.
 pub(super) fn names_a_password(name: &str, before: &str) -> bool {
     const OTHER: &str = "error errors message messages msg label labels hint hints placeholder placeholders title \
         titles i18n translation translations column columns schema rule rules validation show hide toggle forgot \
@@ -42,8 +44,9 @@ pub(super) fn names_a_password(name: &str, before: &str) -> bool {
     !pass && !own.iter().chain(&words(belongs_to(before))).any(|word| among(word, OTHER))
 }
 
-/// The word before a name that qualifies it: the owner (`errors["password"]`, `errors->password`), the attribute whose
-/// value it is (`type="password"`), or the keyword of a type (`type Password =`).
+/// Returns the word before a name that qualifies the name: the object that contains it (`errors["password"]`,
+/// `errors->password`), the attribute that has it as a value (`type="password"`), or the keyword `type` (`type Password
+/// =`). Returns an empty text if there is none.
 fn belongs_to(before: &str) -> &str {
     const QUOTES: [char; 3] = ['"', '\'', '`'];
     let unquoted = before.trim_end_matches(QUOTES);
@@ -58,7 +61,7 @@ fn belongs_to(before: &str) -> &str {
     longest.last().map_or("", |(start, _)| &rest[start..])
 }
 
-/// Whether a method of this name sets a password.
+/// Whether a method with this name sets a password.
 pub(super) fn sets(name: &str) -> bool {
     let method = name.rsplit(['.', ':', '>']).next().unwrap_or_default();
     let words = words(method);
@@ -66,7 +69,7 @@ pub(super) fn sets(name: &str) -> bool {
     matches!(words.as_slice(), ["set" | "with", "password" | "passwd"] | ["password" | "passwd"])
 }
 
-/// Splits a name into lower-case words: `dbPassword`, `DB_PASSWORD` and `db.password` give the same words.
+/// Splits a name into lower-case words. `dbPassword`, `DB_PASSWORD` and `db.password` result in the same words.
 pub(super) fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = ' ';
@@ -87,28 +90,29 @@ pub(super) fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// Words that rule out a secret.
+/// Words in a name whose value is never a secret.
 pub(super) const NEVER: &str = "public pub hash hashed digest checksum sha md integrity site fingerprint cache \
     primary foreign partition etag commit arn";
 
-/// Words for an attribute of a secret, not its value.
+/// Words after the word for a secret that denote an attribute of the secret and not its value, as in `token_url`.
 pub(super) const ABOUT: &str = "id ids url uri endpoint path file arn regex pattern type name header field label \
     version selector policy";
 
-/// Words that may follow the word for a secret.
+/// Words that may follow the word for a secret while the name still denotes the secret, as in `password_prod`.
 const SUFFIXES: &str =
     "key base value b prod production dev staging live default old new str bytes plain string";
 
-/// Words before `key` that make it a secret key.
+/// Words before `key` that make the name unambiguously the name of a secret key, as in `api_key`.
 const KEY_PREFIXES: &str = "api access auth private secret encryption signing sign jwt aes master admin license \
     subscription account hmac session crypto cipher webhook deploy client";
 
-/// Classifies a name by its words; the flag is true if the name is unambiguous.
+/// Classifies a name by its words. The returned `bool` is true if the name unambiguously denotes a secret. `None` if
+/// the name does not suggest a secret.
 pub(super) fn kind(words: &[String]) -> Option<(SecretKind, bool)> {
     if words.iter().any(|word| among(word, NEVER)) {
         return None;
     }
-    // CSRF tokens are valid for one page of one session only.
+    // CSRF tokens are not secrets, because each is valid for one page of one session only.
     let is_csrf = |word: &String| matches!(word.as_str(), "csrf" | "xsrf" | "authenticity");
     if words.iter().any(is_csrf) && words.last().is_some_and(|word| word == "token") {
         return None;

@@ -1,35 +1,35 @@
-//! Parses the key formats in `data/secrets.txt`.
+//! Rules for known key formats, parsed from `data/secrets.txt`.
 
 use crate::pattern::InvalidPattern;
 
-/// Text of the rules.
+/// Text of the rules for known key formats.
 const DATA: &str = include_str!("../../data/secrets.txt");
 
-/// What proves that a match is a secret.
+/// Evidence that is required to report a match of a rule as a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// The match alone: it occurs nowhere else.
+    /// The match alone is enough, because the format occurs only in secrets.
     Words,
-    /// The format, unless it contains a placeholder.
+    /// The matched value must be random, and not contain a placeholder.
     Form,
-    /// The position; the value may be chosen by a person and need not be random.
+    /// The value is where a password is expected. It may be chosen by a person and need not be random.
     Picked,
 }
 
-/// Rule for one format of secrets.
+/// Rule for one known format of secrets.
 #[derive(Debug)]
 pub(super) struct SecretRule {
     pub id: &'static str,
     pub what: &'static str,
-    /// Keywords separated by spaces; the pattern can only match texts that contain one.
+    /// Keywords separated by spaces. The pattern is tried only on texts that contain at least one of them.
     pub keywords: &'static str,
     pub pattern: &'static str,
     pub proof: Proof,
-    /// No letter or digit may be adjacent to the match, because the format alone is too common.
+    /// Whether the match must not be next to a letter or digit, because the format is common within longer texts.
     pub apart: bool,
 }
 
-/// All rules, in order.
+/// Parses all rules for known key formats, in their order in the file.
 pub(super) fn all() -> impl Iterator<Item = Result<SecretRule, InvalidPattern>> {
     let lines = DATA.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| {

@@ -1,5 +1,5 @@
-//! Joins secrets that span several lines into one line: concatenated literals, names and values on neighbouring lines,
-//! XML elements, private keys.
+//! Joins text that spans several lines into one line, so that secrets in it are found: concatenated literals, names and
+//! values on neighbouring lines, XML elements and private keys.
 
 use std::ops::Range;
 
@@ -9,37 +9,43 @@ use super::names;
 use crate::file_kind::FileKind;
 use crate::pattern::{InvalidPattern, compile};
 
-/// Limits of one statement: lines and bytes.
+/// Maximum number of lines that are joined into one statement.
 const MAX_LINES: usize = 30;
+/// Maximum length of the text of one statement, in bytes.
 const MAX_BYTES: usize = 16 << 10;
-/// JSON Web Keys examined per text.
+/// Maximum number of JSON Web Keys that are examined per text.
 const MAX_WEB_KEYS: usize = 200;
 
-/// Several neighbouring lines, joined into one.
+/// Text of several neighbouring lines, joined into one line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Statement {
-    /// Range of the lines, counted from 0.
+    /// Range of the joined lines, counted from 0.
     pub lines: Range<usize>,
     pub text: String,
-    /// Rule and description, if the whole text is a secret.
+    /// Rule name and description of the secret, if the whole text is a secret.
     pub is: Option<(&'static str, &'static str)>,
 }
 
-/// Patterns that find statements.
+/// Patterns that find the lines of a text that are joined into statements.
 #[derive(Debug)]
 pub(super) struct StatementPatterns {
-    /// From the end of one literal to the beginning of the next.
+    /// Matches the text between two concatenated literals, including the quotes.
     joint: Regex,
-    /// A name whose value follows on the next line.
+    /// Matches a line that ends after a name, if the value of the name follows on the next line.
     open: Regex,
-    /// `name: NAME` followed by `value: VALUE`, and in reverse order, also as attributes and elements.
+    /// Matches `name: NAME` followed by `value: VALUE`.
     pair: Regex,
+    /// Matches `value: VALUE` followed by `name: NAME`.
     reversed_pair: Regex,
+    /// Matches an XML element or attribute with a name, followed by an element with the value.
     elements: Regex,
-    /// `<name>value</name>`, also across lines.
+    /// Matches `<name>value</name>`, also across lines.
     element: Regex,
+    /// Matches the field `kty` of a JSON Web Key.
     key_type: Regex,
+    /// Matches the private fields `d` and `k` of a JSON Web Key.
     key_value: Regex,
+    /// Matches a field with a value in a Kubernetes `Secret`, or a line of a longer value.
     field: Regex,
 }
 
@@ -75,7 +81,7 @@ impl StatementPatterns {
         })
     }
 
-    /// All statements of a text.
+    /// Joins the lines of a text that belong together, and returns the joined statements.
     pub(super) fn all(&self, source: &SourceText<'_>, kind: FileKind) -> Vec<Statement> {
         let mut all = Vec::new();
         self.literals(source, &mut all);
@@ -88,7 +94,7 @@ impl StatementPatterns {
         all
     }
 
-    /// Literals that a program concatenates: `"abc" + "def"`, and `"abc" "def"`.
+    /// Adds statements for literals that a program concatenates: `"abc" + "def"`, and `"abc" "def"`.
     fn literals(&self, source: &SourceText<'_>, all: &mut Vec<Statement>) {
         let text = source.text;
         let part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-+/=".contains(&byte);
@@ -128,7 +134,7 @@ impl StatementPatterns {
         flush(&mut gaps, all);
     }
 
-    /// Names whose value is on the next line, or in a folded or literal YAML block.
+    /// Adds statements for names whose value is on the next line, or in a folded or literal YAML block.
     fn next_lines(&self, source: &SourceText<'_>, kind: FileKind, all: &mut Vec<Statement>) {
         let bare = matches!(kind, FileKind::Config | FileKind::Compose);
         for (index, line) in source.lines.iter().enumerate() {
@@ -163,7 +169,7 @@ impl StatementPatterns {
         }
     }
 
-    /// Names and values in separate fields, as in the environment of a Kubernetes container.
+    /// Adds statements for names and values in separate fields, as in the environment of a Kubernetes container.
     fn pairs(&self, source: &SourceText<'_>, all: &mut Vec<Statement>) {
         let text = source.text;
         if !text.contains("alue") {
@@ -185,7 +191,7 @@ impl StatementPatterns {
         }
     }
 
-    /// XML elements.
+    /// Adds statements for XML elements with a name and a value.
     fn elements(&self, source: &SourceText<'_>, all: &mut Vec<Statement>) {
         let text = source.text;
         if !text.contains("</") {
@@ -204,7 +210,7 @@ impl StatementPatterns {
         }
     }
 
-    /// Private JSON Web Keys: asymmetric keys with a private exponent, and symmetric keys.
+    /// Adds statements for private JSON Web Keys: asymmetric keys with their private field, and symmetric keys.
     fn web_keys(&self, source: &SourceText<'_>, all: &mut Vec<Statement>) {
         let text = source.text;
         for captures in self.key_type.captures_iter(text).take(MAX_WEB_KEYS) {
@@ -230,7 +236,7 @@ impl StatementPatterns {
         }
     }
 
-    /// Values of a Kubernetes `Secret`.
+    /// Adds statements for the values of a Kubernetes `Secret`.
     fn cluster_secrets(&self, source: &SourceText<'_>, all: &mut Vec<Statement>) {
         let is_kind = |line: &&str| {
             line.strip_prefix("kind:").is_some_and(|kind| {
@@ -262,7 +268,7 @@ impl StatementPatterns {
     }
 }
 
-/// Lines joined by a backslash.
+/// Adds statements for lines that a backslash at the end of the line joins.
 fn continued(source: &SourceText<'_>, all: &mut Vec<Statement>) {
     let is_continued = |line: &&str| line.ends_with('\\') && !line.ends_with("\\\\");
     let mut index = 0;
@@ -289,7 +295,8 @@ fn continued(source: &SourceText<'_>, all: &mut Vec<Statement>) {
     }
 }
 
-/// Bodies of PEM private keys: line ranges from after the header to the end, counted from 0.
+/// Returns the line ranges of the bodies of PEM private keys, counted from 0. A body starts after the header line and
+/// ends with the last line that can belong to the key.
 pub(super) fn key_bodies(lines: &[&str]) -> Vec<Range<usize>> {
     let mut bodies = Vec::new();
     let mut index = 0;
@@ -318,7 +325,8 @@ const MIN_KEY_CHARS: usize = 40;
 /// Maximum number of lines in a private key.
 const MAX_KEY_LINES: usize = 200;
 
-/// Whether a PEM header may be followed by a real key. If the body ends and is shorter than a key, it is an example.
+/// Whether the lines after a PEM header may be a real private key. If the end of the key is found and the body is
+/// shorter than a key, the key is an example.
 pub(super) fn may_hold_key(body: &[&str]) -> bool {
     let part = |char: char| char.is_ascii_alphanumeric() || "+/=".contains(char);
     let length = |line: &&str| -> usize {
@@ -329,13 +337,13 @@ pub(super) fn may_hold_key(body: &[&str]) -> bool {
     let end = body.iter().take(MAX_KEY_LINES).position(|line| line.contains("-----END "));
     end.is_none_or(|end| {
         let lines = || body[..end].iter().filter(varied);
-        // A key may be split into groups of a few characters; it is still longer than an example.
+        // A key may be split into groups of a few characters. It is still longer than an example.
         let all: usize = lines().map(|line| line.chars().filter(|char| part(*char)).count()).sum();
         all >= 4 * MIN_KEY_CHARS || lines().map(length).sum::<usize>() >= MIN_KEY_CHARS
     })
 }
 
-/// A text split into lines.
+/// A text, split into lines.
 pub(super) struct SourceText<'a> {
     pub text: &'a str,
     pub lines: Vec<&'a str>,
@@ -349,19 +357,19 @@ impl<'a> SourceText<'a> {
         SourceText { text, lines: text.lines().collect(), starts }
     }
 
-    /// Line that contains a byte offset, counted from 0.
+    /// Number of the line that contains a byte offset, counted from 0.
     fn line_of(&self, at: usize) -> usize {
         self.starts.partition_point(|start| *start <= at).saturating_sub(1)
     }
 
-    /// Byte range of a range of lines.
+    /// Byte range of a range of lines in the text.
     fn bytes_of(&self, lines: &Range<usize>) -> Range<usize> {
         let start = self.starts.get(lines.start).copied().unwrap_or(self.text.len());
         start..self.starts.get(lines.end).copied().unwrap_or(self.text.len())
     }
 }
 
-/// Range of a match without surrounding white space.
+/// Byte range of a match without the white space at its beginning and end.
 fn trimmed(found: regex::Match<'_>) -> Range<usize> {
     let text = found.as_str();
     let start = found.start() + text.len() - text.trim_start().len();

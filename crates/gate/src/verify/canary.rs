@@ -1,5 +1,6 @@
-//! Canary tests: tests that must fail. The host adds them to the files that a test runner ran, with names built from
-//! words of the real tests. Code that forges its own test result makes them pass too, or makes them disappear.
+//! Canary tests: tests that must fail. The gate adds them to the test files that a test runner executed, with names
+//! built from words of the real tests. Code that forges the results of its tests makes the canary tests pass too, or
+//! removes them from the report.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -7,29 +8,30 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::report::{ReportedTest, RunnerReport, TestOutcome};
 use super::runner::TestRunner;
 
-/// Maximum number of files with a canary. Runners may use a process or module per file, and each can be forged alone.
+/// Maximum number of test files that get a canary test. Many files get one, because runners may execute each file in a
+/// separate process or module, and code may forge the results of a single file.
 const MAX_CANARIES: usize = 300;
 
-/// Words for names if the real tests have too few.
+/// Words for the names of canary tests, in addition to the words in the names of the real tests.
 const WORDS: [&str; 12] = [
     "value", "input", "result", "empty", "order", "limit", "total", "first", "state", "update",
     "range", "default",
 ];
 
-/// A test that must fail.
+/// A canary test: a test that must fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Canary {
-    /// File to add the canary to, relative to the workspace; a new file for Go.
+    /// File to add the canary test to, relative to the workspace. For Go, this is a new file.
     pub file: String,
-    /// Text that the canary's name in the report contains.
+    /// Name of the canary test. The name in the test report contains this text.
     pub name: String,
-    /// Code to append to the file.
+    /// Code of the canary test, to append to the file.
     pub code: String,
-    /// Number of tests added under that name.
+    /// Number of tests that the code adds under this name.
     pub count: usize,
 }
 
-/// Locates tests in the files of the workspace.
+/// Source files of the workspace, in which the tests of a report are located.
 pub(crate) struct TestSources<'a> {
     runner: TestRunner,
     files: BTreeSet<String>,
@@ -51,7 +53,7 @@ impl<'a> TestSources<'a> {
         tests: impl IntoIterator<Item = &'t ReportedTest>,
     ) -> BTreeMap<String, Vec<&'t ReportedTest>> {
         let mut found: BTreeMap<String, Vec<&ReportedTest>> = BTreeMap::new();
-        // Many tests share a location, and finding it takes a search in Go.
+        // Locations are cached: many tests share a location, and locating a Go test searches all test files.
         let mut known: HashMap<(Option<&str>, &str), Option<String>> = HashMap::new();
         for test in tests {
             let key = (test.file.as_deref(), self.location_in_name(&test.name));
@@ -63,7 +65,8 @@ impl<'a> TestSources<'a> {
         found
     }
 
-    /// The part of a test's name that tells its location: the function in Go, the modules in Rust.
+    /// Returns the part of a test's name that identifies its location: the function in Go, the modules in Rust, and
+    /// nothing for other runners.
     fn location_in_name<'t>(&self, name: &'t str) -> &'t str {
         match self.runner {
             TestRunner::Go => name.split('/').next().unwrap_or_default(),
@@ -72,8 +75,9 @@ impl<'a> TestSources<'a> {
         }
     }
 
-    /// The workspace file that contains a test. Runners report its absolute path in the sandbox. Cargo reports the
-    /// root file of a target, next to which its modules are; Go reports the package, whose files have to be searched.
+    /// Returns the workspace file that contains a test. Most runners report the absolute path of this file in the
+    /// sandbox. Cargo reports the root file of a target; its modules are next to this file. Go reports the package; its
+    /// files have to be searched.
     fn file(&self, named: &str, location: &str) -> Option<String> {
         if self.runner == TestRunner::Go {
             return self.file_of_package(named, location);
@@ -94,8 +98,8 @@ impl<'a> TestSources<'a> {
         self.files.get(path).cloned()
     }
 
-    /// The file of a Go package that contains a function. If several do, the folder that best matches the end of the
-    /// package name wins.
+    /// Returns the test file of a Go package that contains a function. If several files contain the function, returns
+    /// the file in the folder whose path best matches the end of the package name.
     fn file_of_package(&self, package: &str, function: &str) -> Option<String> {
         let fit = |file: &&String| {
             let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -112,10 +116,10 @@ impl<'a> TestSources<'a> {
     }
 }
 
-/// Path of the workspace copy in the sandbox.
+/// Path of the workspace copy inside the sandbox.
 const WORKSPACE: &str = "/tmp/workspace/";
 
-/// Creates canaries for the test files of a report.
+/// Creates canary tests for the test files that a report names.
 pub(crate) fn canaries(
     report: &RunnerReport,
     sources: &TestSources<'_>,
@@ -145,13 +149,13 @@ pub(crate) fn canaries(
         let Some(name) = name else { continue };
         let mut code = code(runner, &name, &text, rng);
         let mut count = 1;
-        // Pytest also runs unittest tests, and either kind may be forged.
+        // Pytest also runs unittest tests. Add a canary test of each kind, because code may forge only one kind.
         if runner == TestRunner::Pytest && text.contains("TestCase") {
             code.push_str(&self::code(TestRunner::Unittest, &name, &text, rng));
             count = 2;
         }
         let file = match runner {
-            // A new file, because the existing file may lack the import or rename it.
+            // The canary test needs a new file, because the existing file may not import `testing` or may rename it.
             TestRunner::Go => file.replace("_test.go", &format!("_{:04x}_test.go", rng.u16(..))),
             _ => file,
         };
@@ -160,7 +164,7 @@ pub(crate) fn canaries(
     found
 }
 
-/// Whether a test is a function in a test file, not for example a doctest.
+/// Whether a test is a function in a test file, and not, for example, a doctest.
 fn is_function(runner: TestRunner, test: &ReportedTest) -> bool {
     match runner {
         TestRunner::Pytest => {
@@ -171,13 +175,14 @@ fn is_function(runner: TestRunner, test: &ReportedTest) -> bool {
     }
 }
 
-/// Function name of a pytest test: `test_b` for `tests/test_a.py::TestA::test_b[1]`.
+/// Returns the function name of a pytest test: `test_b` for `tests/test_a.py::TestA::test_b[1]`.
 fn function_of_pytest(test: &ReportedTest) -> Option<&str> {
     let (_, parts) = test.name.split_once("::")?;
     parts.split('[').next()?.rsplit("::").next()
 }
 
-/// A name of three or four words of the real names, in the naming style of the runner.
+/// Creates a random name for a canary test, in the naming style of the runner. It consists of three or four words,
+/// which are taken from the names of the real tests and from [`WORDS`].
 fn name(runner: TestRunner, tests: &[&ReportedTest], rng: &mut fastrand::Rng) -> String {
     let mut words: Vec<String> = WORDS.iter().map(|word| (*word).to_owned()).collect();
     for test in tests.iter().take(100) {
@@ -189,7 +194,7 @@ fn name(runner: TestRunner, tests: &[&ReportedTest], rng: &mut fastrand::Rng) ->
     let chosen: Vec<String> = (0..count).filter_map(|_| rng.choice(&words).cloned()).collect();
     match runner {
         TestRunner::Pytest => {
-            // A project may use another prefix for test functions.
+            // Use the prefix of the real tests, because a project may use another prefix than `test`.
             let first = tests.first().and_then(|test| function_of_pytest(test)?.split('_').next());
             format!("{}_{}", first.unwrap_or("test"), chosen.join("_"))
         }
@@ -202,13 +207,13 @@ fn name(runner: TestRunner, tests: &[&ReportedTest], rng: &mut fastrand::Rng) ->
     }
 }
 
-/// Capitalises a word.
+/// Converts the first letter of a word to upper case.
 fn capitalize(word: &str) -> String {
     let mut chars = word.chars();
     chars.next().map(|c| c.to_ascii_uppercase()).into_iter().chain(chars).collect()
 }
 
-/// Source code of a failing test for the runner.
+/// Returns the source code of a test that fails, for a test runner. `text` is the content of the test file.
 fn code(runner: TestRunner, name: &str, text: &str, rng: &mut fastrand::Rng) -> String {
     let (a, b) = (rng.u32(2..60), rng.u32(2..60));
     let wrong = a + b + rng.u32(1..5);
@@ -224,7 +229,7 @@ fn code(runner: TestRunner, name: &str, text: &str, rng: &mut fastrand::Rng) -> 
             "\n\nimport unittest as _{name}\n\n\nclass Test{class}(_{name}.TestCase):\n    def {name}(self):\n        \
              self.assertEqual({a} + {b}, {wrong})\n"
         ),
-        // A `require(` in the text suggests CommonJS even if some lines look like a module's.
+        // A `require(` in the text suggests a CommonJS file, even if some lines look like those of an ES module.
         TestRunner::Node if is_module && !text.contains("require(") => format!(
             "\nimport {{ test as test{a}{wrong} }} from \"node:test\";\nimport assert{a}{wrong} from \"node:assert\";\n\
              test{a}{wrong}(\"{name}\", () => {{\n  assert{a}{wrong}.strictEqual({a} + {b}, {wrong});\n}});\n"
@@ -234,7 +239,7 @@ fn code(runner: TestRunner, name: &str, text: &str, rng: &mut fastrand::Rng) -> 
              load{a}{wrong}(\"node:test\").test(\"{name}\", () => {{\n  \
              load{a}{wrong}(\"node:assert\").strictEqual({a} + {b}, {wrong});\n}});\n"
         ),
-        // These files may import only some of the otherwise global names.
+        // A file that imports `@jest/globals` may import only some of the names that are otherwise global.
         TestRunner::Jest if text.contains("@jest/globals") => {
             let import = match is_module {
                 true => format!("import * as jest{a}{wrong} from \"@jest/globals\";"),
@@ -262,8 +267,9 @@ fn code(runner: TestRunner, name: &str, text: &str, rng: &mut fastrand::Rng) -> 
     }
 }
 
-/// Compares the report of a run with canaries. Returns why the tests are not reliable, or `None`. `before` is the
-/// report of the unchanged workspace; `is_unchanged` tells whether the file of a test is known and unchanged.
+/// Checks the report of a test run with canary tests. Returns the reason why the test results are not reliable, or
+/// `None` if they are. `before` is the report of the unchanged workspace. `is_unchanged` returns whether the file of a
+/// test is known and unchanged.
 pub(crate) fn doubt(
     canaries: &[Canary],
     report: Option<&RunnerReport>,
@@ -283,16 +289,18 @@ pub(crate) fn doubt(
             .map(|test| test.outcome)
             .collect();
         if outcomes.len() < canary.count {
-            return Some("a canary test is missing from the report".to_owned());
+            return Some("a canary test is missing from the test report".to_owned());
         }
         if outcomes.iter().any(|outcome| *outcome != TestOutcome::Failed) {
-            return Some("a canary test did not fail".to_owned());
+            return Some("a canary test, which must fail, did not fail".to_owned());
         }
     }
     let own: Vec<&ReportedTest> = report.tests.iter().filter(|test| !is_canary(test)).collect();
     if let Some(test) = own.iter().find(|test| test.outcome == TestOutcome::Failed) {
         let name = assize_types::text::shorten(&test.name, 200);
-        return Some(format!("`{name}` passed in the first run and failed in the second"));
+        return Some(format!(
+            "the test `{name}` passed in the first run and failed in the second run"
+        ));
     }
     let passed = own.iter().filter(|test| test.outcome == TestOutcome::Passed).count();
     if passed == 0 {
@@ -310,7 +318,7 @@ pub(crate) fn doubt(
     });
     missing.map(|test| {
         let name = assize_types::text::shorten(&test.name, 200);
-        format!("`{name}` was not run, although its file is unchanged")
+        format!("the test `{name}` was not run, although its file is unchanged")
     })
 }
 
@@ -327,13 +335,13 @@ mod tests {
         }
     }
 
-    /// A passed test in a file.
+    /// Creates a passed test in a file.
     fn passed(file: &str, name: &str) -> ReportedTest {
         ReportedTest { name: name.to_owned(), file: Some(file.to_owned()), outcome: Passed }
     }
 
     #[test]
-    fn canaries_are_added_to_executed_files_and_resemble_their_tests() {
+    fn canary_tests_are_added_to_executed_test_files_with_names_like_the_real_tests() {
         let report = RunnerReport { tests: vec![test("t.py::test_add_small", Passed)] };
         let text = |_: &str| Some("def test_add_small(): pass\n".to_owned());
         let sources = TestSources::new(TestRunner::Pytest, ["t.py".to_owned()], &text);
@@ -344,7 +352,7 @@ mod tests {
         assert!(found[0].name.starts_with("test_") && !found[0].name.contains("canary"));
         assert!(found[0].code.contains(&format!("def {}():\n    assert ", found[0].name)));
         let again = canaries(&report, &sources, &mut rng);
-        assert_ne!(found, again, "names and numbers are random");
+        assert_ne!(found, again, "the names and numbers of canary tests must be random");
         let skipped = RunnerReport { tests: vec![test("t.py::test_add", Skipped)] };
         assert!(canaries(&skipped, &sources, &mut rng).is_empty());
         let example = RunnerReport { tests: vec![test("t.py::t.add", Passed)] };
@@ -354,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn every_test_file_gets_a_canary() {
+    fn every_test_file_gets_a_canary_test_with_a_unique_name() {
         let name = |number: usize| format!("t{number}.py");
         let test =
             |file: String| passed(&format!("{WORKSPACE}{file}"), &format!("{file}::test_add"));
@@ -366,7 +374,7 @@ mod tests {
         assert_eq!((found.len(), names.len()), (20, 20));
     }
 
-    /// The file that a test is located in.
+    /// Returns the file in which a test with this reported file and name is located.
     fn file(sources: &TestSources<'_>, file: &str, name: &str) -> Option<String> {
         sources.of([&passed(file, name)]).into_keys().next()
     }
@@ -406,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn forged_reports_are_detected() {
+    fn forged_test_reports_are_detected_with_the_reason() {
         let (canary, add) = ("t.py::test_order_total", "t.py::test_add");
         let name = "test_order_total".to_owned();
         let canaries = [Canary { file: "t.py".into(), name, code: String::new(), count: 1 }];

@@ -8,15 +8,15 @@ use super::runner::TestRunner;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TestCommand {
     pub runner: TestRunner,
-    /// `cd FOLDER && ` and variable assignments.
+    /// Text before the command: `cd FOLDER && ` and variable assignments.
     before: String,
-    /// The command and its arguments.
+    /// Words of the command and its arguments.
     words: Vec<String>,
-    /// Index of the word that is the runner; the words before it launch it, such as `npx` or `uv run`.
+    /// Index of the word that names the test runner. The words before it are a launcher, such as `npx` or `uv run`.
     at: usize,
 }
 
-/// Programs that launch others in an environment.
+/// Launchers: commands that start other programs in the environment of a project.
 const LAUNCHERS: [&[&str]; 10] = [
     &["npx", "--no-install"],
     &["npx", "--no"],
@@ -30,11 +30,11 @@ const LAUNCHERS: [&[&str]; 10] = [
     &["pdm", "run"],
 ];
 
-/// Programs that need the workspace's `node_modules`.
+/// Programs that need the folder `node_modules` of the workspace.
 const NODE_PROGRAMS: [&str; 9] =
     ["node", "npm", "npx", "yarn", "pnpm", "jest", "vitest", "tsx", "corepack"];
 
-/// Whether a command uses Node.js.
+/// Whether a command runs a program that needs Node.js packages.
 pub(super) fn is_of_node(command: &str) -> bool {
     command.split(|c: char| c.is_whitespace() || ";&|()".contains(c)).any(|word| {
         let program = word.rsplit('/').next().unwrap_or_default();
@@ -43,8 +43,9 @@ pub(super) fn is_of_node(command: &str) -> bool {
 }
 
 impl TestCommand {
-    /// Recognises a command. It must be a single command, optionally after `cd FOLDER &&`, and run whole test files. A
-    /// script of `package.json` is looked up there; `file` reads a file of the workspace.
+    /// Recognises a command that starts a known test runner; `None` for other commands. The command must be a single
+    /// command, optionally after `cd FOLDER &&`, and must run whole test files. If the command runs a script of
+    /// `package.json`, the script is recognised instead. `file` reads a file of the workspace.
     pub(crate) fn recognise(
         command: &str,
         file: &dyn Fn(&str) -> Option<String>,
@@ -66,7 +67,7 @@ impl TestCommand {
         Some(found)
     }
 
-    /// Recognises a command without shell operators.
+    /// Recognises a test command without shell operators.
     fn single(command: &str) -> Option<TestCommand> {
         let (before, words) = split(command)?;
         let starts = |launcher: &&&[&str]| {
@@ -77,9 +78,9 @@ impl TestCommand {
         Some(TestCommand { runner, before, words, at })
     }
 
-    /// Recognises `npm test` and similar commands by the script they run. If the runner accepts report arguments at
-    /// the end, `npm` passes them on. Otherwise the runner is started directly, unless there are `pre` or `post`
-    /// scripts.
+    /// Recognises `npm test` and similar commands by the script that they run. If the test runner accepts the report
+    /// arguments at the end of its command, `npm` passes these arguments on. Otherwise the test runner is started
+    /// directly, unless the script has a `pre` or `post` script.
     fn of_script(command: &str, package: &str) -> Option<TestCommand> {
         let (before, mut all) = split(command)?;
         let words: Vec<&str> = all.iter().map(String::as_str).collect();
@@ -114,7 +115,7 @@ impl TestCommand {
         if around.iter().any(Option::is_some) {
             return None;
         }
-        // Set the variables that npm sets for scripts, but only to values that need no shell quoting.
+        // Set the variables that npm sets for scripts, but only if their values need no shell quoting.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "@/._+-".contains(c);
         let mut environment = format!("npm_lifecycle_event={name} ");
         for key in ["name", "version"] {
@@ -128,7 +129,8 @@ impl TestCommand {
         Some(found)
     }
 
-    /// The command with a report of all tests. `folder` contains the report and its helper.
+    /// Returns the command with additional arguments, so that it reports all tests. `folder` is the folder in the
+    /// sandbox for the report and the helper file that writes it.
     pub(crate) fn with_report(&self, folder: &str) -> String {
         let mut words: Vec<String> = Vec::new();
         let mut dropped = false;
@@ -144,7 +146,7 @@ impl TestCommand {
         let runner_word = |after| words.iter().skip(self.at).position(|word| word == after);
         let at = more.after.and_then(runner_word);
         let at = at.map_or(words.len(), |at| self.at + at + 1);
-        // The helper takes the place of `-m unittest`.
+        // For unittest, the path of the helper file replaces the two words `-m unittest`.
         let replaced = if self.runner == TestRunner::Unittest { at - 2..at } else { at..at };
         words.splice(replaced, more.words);
         let into = more.into.map_or(String::new(), |file| format!(" > {file}"));
@@ -152,12 +154,12 @@ impl TestCommand {
     }
 }
 
-/// Whether the shell treats a character specially.
+/// Whether a character has a special meaning for the shell.
 fn is_shell_syntax(c: char) -> bool {
     ";|&<>`$(){}#\n\\'\"".contains(c)
 }
 
-/// Splits a command into variable assignments and words; `None` if it uses other shell syntax.
+/// Splits a command into variable assignments and words; `None` if the command uses other shell syntax.
 fn split(command: &str) -> Option<(String, Vec<String>)> {
     if command.contains(is_shell_syntax) {
         return None;
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn known_runners_are_recognised() {
+    fn commands_of_known_test_runners_are_recognised_and_others_are_not() {
         for (command, runner) in [
             ("pytest", TestRunner::Pytest),
             ("pytest -q tests/unit", TestRunner::Pytest),
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn report_arguments_are_added_and_other_arguments_kept() {
+    fn test_command_with_report_gets_report_arguments_and_keeps_other_arguments() {
         let with_report = |command: &str| recognise(command).unwrap().with_report("/tmp/r");
         assert_eq!(
             with_report("cd app && A=1 python3 -B -m unittest discover -s t"),
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn node_commands_are_recognised() {
+    fn commands_that_need_node_packages_are_recognised() {
         for command in ["npm ci && npm test", "cd web && npx jest", "A=1 node --test"] {
             assert!(is_of_node(command), "{command}");
         }

@@ -1,4 +1,4 @@
-//! Copies a workspace for verification.
+//! Copies of a workspace for verification.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,54 +12,59 @@ use super::verifier::VerifyError;
 use crate::globs::Globs;
 use crate::places::PathRules;
 
-/// Maximum number of files to copy.
+/// Maximum number of files in a workspace that can be copied for verification.
 const MAX_FILES: usize = 200_000;
 
-/// Options of a copy.
+/// Options for copying a workspace.
 pub(super) struct CopyOptions {
     pub workspace: PathBuf,
-    /// Parent folder and name prefix of the copy.
+    /// Folder in which the copy of the workspace is created.
     pub beside: PathBuf,
+    /// Name prefix of the folder of the copy.
     pub name: String,
+    /// Contents that replace those of the workspace files in the copy, by path.
     pub drafts: BTreeMap<String, Vec<u8>>,
     pub exclude: Globs,
     pub places: PathRules,
-    /// Maximum size of the copy in bytes.
+    /// Maximum size of all copied files, in bytes.
     pub room: u64,
 }
 
 /// A copy of a workspace.
 pub(super) struct WorkspaceCopy {
-    /// Temporary folder, deleted on drop.
+    /// Temporary folder that contains the copy. It is deleted on drop.
     pub folder: TempDir,
-    /// Fingerprint of all files in the copy.
+    /// Fingerprint of all files in the copy of the workspace.
     pub fingerprint: Fingerprint,
 }
 
 impl CopyOptions {
-    /// Copies the workspace and puts the drafts into the copy.
+    /// Copies the workspace and writes the drafts into the copy.
     pub(super) fn copy(self) -> Result<WorkspaceCopy, VerifyError> {
         let made = tempfile::Builder::new().prefix(&self.name).tempdir_in(&self.beside);
-        let folder = made.map_err(|error| failed("a folder", &error))?;
-        let into = FolderHandle::at(folder.path()).map_err(|error| failed("a folder", &error))?;
+        let not_created =
+            |error: &dyn std::fmt::Display| failed("cannot create a temporary folder", error);
+        let folder = made.map_err(|error| not_created(&error))?;
+        let into = FolderHandle::at(folder.path()).map_err(|error| not_created(&error))?;
         let fingerprint = self.visit_files(Some(&into))?;
         Ok(WorkspaceCopy { folder, fingerprint })
     }
 
-    /// Fingerprint of the files that a copy would have.
+    /// Computes the fingerprint of the files that the copy would have, without creating the copy.
     pub(super) fn fingerprint(self) -> Result<Fingerprint, VerifyError> {
         self.visit_files(None)
     }
 
-    /// Visits all files of a copy, writes them if `into` is given, and returns their fingerprint.
+    /// Visits all files of the workspace that belong to a copy. Writes them to the folder `into`, if there is one.
+    /// Returns a fingerprint of all files of the copy.
     fn visit_files(&self, into: Option<&FolderHandle>) -> Result<Fingerprint, VerifyError> {
-        let workspace =
-            Workspace::open(&self.workspace).map_err(|error| failed("its folder", &error))?;
+        let not_read = |error: &dyn std::fmt::Display| failed("cannot read its folder", error);
+        let workspace = Workspace::open(&self.workspace).map_err(|error| not_read(&error))?;
         let found = workspace.walk(MAX_FILES, &|path, kind| self.is_included(path, kind));
-        let found = found.map_err(|error| failed("its folder", &error))?;
+        let found = found.map_err(|error| not_read(&error))?;
         if found.cut {
-            let why = format!("more than {MAX_FILES} files (see `verify.exclude`)");
-            return Err(failed("its folder", &why));
+            let why = format!("more than {MAX_FILES}; exclude some of them (`verify.exclude`)");
+            return Err(failed("it has too many files", &why));
         }
         let mut room = self.room;
         let mut fingerprints = BTreeMap::new();
@@ -72,9 +77,10 @@ impl CopyOptions {
                 }
                 Err(FileError::Missing | FileError::Special) => {}
                 Err(FileError::TooLarge(_)) => {
-                    let why = "it does not fit into the verification's memory limit; exclude more \
-                               (`verify.exclude`) or raise the limit (`verify.memory_mb`)";
-                    return Err(failed("all files", &why));
+                    let why = "its files do not fit into the memory limit of the verification; \
+                               exclude more files (`verify.exclude`) or raise the limit \
+                               (`verify.memory_mb`)";
+                    return Err(failed("it is too large", &why));
                 }
                 Err(error) => return Err(failed(&path.to_string(), &error)),
             }
@@ -91,7 +97,7 @@ impl CopyOptions {
         Ok(Fingerprint::of(lines.collect::<String>()))
     }
 
-    /// Writes a draft into the copy, replacing what is there.
+    /// Writes a draft into the copy. An existing file is replaced, and its permissions are kept.
     fn put_draft(
         &self,
         path: &WorkspacePath,
@@ -99,7 +105,7 @@ impl CopyOptions {
         into: &FolderHandle,
     ) -> Result<(), FileError> {
         let (last, folders) = path.parts().split_last().ok_or(FileError::Missing)?;
-        // Opened without following links, so a link in the copy cannot redirect the draft.
+        // `within` does not follow symbolic links, so that a link in the copy cannot redirect the draft.
         let folder = into.within(folders)?;
         let mode = folder.read_with_mode(last, self.room).map_or(0o644, |(_, mode)| mode);
         folder.discard(last)?;
@@ -110,7 +116,7 @@ impl CopyOptions {
     fn is_included(&self, path: &WorkspacePath, kind: PathKind) -> bool {
         let text = path.to_string();
         let excluded = match kind {
-            // Exclude a folder only if everything in it is excluded, at any depth.
+            // A folder is skipped only if the patterns exclude all files in it, at any depth.
             PathKind::Folder => {
                 let inner = format!("{text}/\u{1}");
                 self.exclude.matches(&inner) && self.exclude.matches(&format!("{inner}/\u{1}"))
@@ -120,7 +126,8 @@ impl CopyOptions {
         !excluded && !self.places.is_hidden(path)
     }
 
-    /// Copies one file of the workspace unless it is hidden from agents. Returns its size and fingerprint.
+    /// Copies one file or symbolic link of the workspace, and returns its size and fingerprint. `None` if the file is
+    /// not copied because it contains a private key.
     fn put(
         &self,
         workspace: &Workspace,

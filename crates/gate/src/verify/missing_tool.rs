@@ -1,10 +1,13 @@
-//! Detects tools that are missing in the sandbox. Their absence is not the agent's fault.
+//! Detects that a verification command failed because a tool is missing in the sandbox. Such a failure is not the fault
+//! of the agent.
 
-/// Number of last output lines that may name a missing command; a shell that stops there prints little after it.
+/// Number of lines at the end of the output that are searched for a missing command. A shell that stops at a missing
+/// command prints only few lines after the error.
 const LAST_LINES: usize = 10;
 
-/// Command or module that a failed verification lacks, according to its output; `None` if the change may be at fault.
-/// `added` are the lines that the change adds: a missing module that they import is the change's fault.
+/// Returns the command or module that is missing in the sandbox, according to the output of a failed verification
+/// command. `None` if the change itself may have caused the failure. `added` are the lines that the change adds: if
+/// they import the missing module, the change caused the failure.
 pub(crate) fn missing_tool(output: &str, added: &str) -> Option<String> {
     let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
@@ -12,7 +15,7 @@ pub(crate) fn missing_tool(output: &str, added: &str) -> Option<String> {
     command.or_else(|| lines.iter().find_map(|line| module(line, added)))
 }
 
-/// A command that a shell, `env`, `make` or `cargo` did not find.
+/// Returns the command that a shell, `env`, `make`, `npm` or `cargo` did not find, according to a line of output.
 fn command(line: &str) -> Option<String> {
     let named = |text: &str| {
         let name = text.rsplit(": ").next()?.trim_matches(['\'', '"', '‘', '’', '`']);
@@ -21,7 +24,8 @@ fn command(line: &str) -> Option<String> {
     };
     let program = line.split(':').next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
     let shell = matches!(program, "sh" | "bash" | "dash");
-    // A shell prints the same error for a missing input file, so "No such file" counts only for these.
+    // "No such file or directory" counts only for these programs, because a shell also prints it for a missing input
+    // file.
     let runner =
         matches!(program, "env" | "make" | "xargs" | "time") || program.starts_with("make[");
     let rest = line
@@ -31,7 +35,7 @@ fn command(line: &str) -> Option<String> {
     if let Some(rest) = rest {
         return named(rest);
     }
-    // `npx` and similar tools would download the package.
+    // `npx` and similar tools try to download a missing package, which fails without a network.
     let fetched = ["npm error request to ", "npm ERR! request to "];
     if let Some(rest) = fetched.iter().find_map(|start| line.strip_prefix(start)) {
         let (address, why) = rest.split_once(" failed")?;
@@ -41,9 +45,10 @@ fn command(line: &str) -> Option<String> {
     Some(format!("cargo {}", rest.split('`').next()?))
 }
 
-/// A module that an interpreter did not find.
+/// Returns the module that Python or Node.js did not find, according to a line of output. `None` if the lines that the
+/// change adds import this module.
 fn module(line: &str, added: &str) -> Option<String> {
-    // For `python3 -m NAME` the interpreter prints the error.
+    // For `python3 -m NAME`, the interpreter prints the error without a traceback.
     if let Some((program, name)) = line.split_once(": No module named ") {
         let program = program.rsplit('/').next().unwrap_or_default();
         if program.starts_with("python") {
@@ -66,19 +71,19 @@ fn module(line: &str, added: &str) -> Option<String> {
         return (!own).then_some(name);
     }
     let name = quoted(line.strip_prefix("Error: Cannot find module ")?)?;
-    // A file of the project, not a package.
+    // A name that starts like a path is a file of the project and not a package.
     let file = name.starts_with(['.', '/']);
     let own = || imports(added).iter().any(|import| package(import) == package(&name));
     (!file && !own()).then_some(name)
 }
 
-/// The package of a module that Node loads: `@scope/name/file` is in `@scope/name`.
+/// Returns the npm package of a module that Node.js loads: `@scope/name` for the module `@scope/name/file`.
 fn package(module: &str) -> &str {
     let slashes = if module.starts_with('@') { 1 } else { 0 };
     module.match_indices('/').nth(slashes).map_or(module, |(end, _)| &module[..end])
 }
 
-/// Modules imported by lines of Python and JavaScript.
+/// Returns the modules that lines of Python or JavaScript import.
 fn imports(added: &str) -> Vec<String> {
     let comment = |line: &&str| !line.starts_with('#') && !line.starts_with("//");
     added.lines().map(str::trim_start).filter(comment).flat_map(imports_of_line).collect()
@@ -100,7 +105,7 @@ fn imports_of_line(line: &str) -> Vec<String> {
         if let Some(text) = after.strip_prefix(QUOTES) {
             found.extend(text.split(QUOTES).next().map(str::to_owned));
         } else if word == "from" {
-            // In `from a.b import c`, `c` is not a module.
+            // In `from a.b import c`, only `a.b` is certainly a module.
             let Some((module, _)) = after.split_once(" import ") else { continue };
             found.push(module.trim().to_owned());
             break;
@@ -118,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_commands_and_modules_are_recognised() {
+    fn missing_commands_and_modules_are_recognised_in_the_output() {
         for (output, tool) in [
             ("/usr/bin/python3: No module named pytest", "pytest"),
             ("/opt/layers/ab/bin/python3.11: No module named pytest", "pytest"),
@@ -145,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_the_change_are_not_missing_tools() {
+    fn failures_caused_by_the_change_are_not_reported_as_missing_tools() {
         for output in [
             "",
             "AssertionError: 1 != 2",
@@ -157,7 +162,7 @@ mod tests {
             "dash: 1: cannot open data.txt: No such file or directory",
             "error: key not found",
             "the page was not found",
-            // The change imports this module.
+            // The change imports the missing module `requestz`, so the change caused the failure.
             "ModuleNotFoundError: No module named 'requestz'",
             "Error: Cannot find module './b'\nimport requestz",
         ] {
@@ -165,9 +170,9 @@ mod tests {
         }
     }
 
-    /// Only a module that the change imports is its fault, not every module it mentions.
+    /// A change causes the failure only if its added lines import the missing module, not if they only mention it.
     #[test]
-    fn missing_module_is_blamed_on_the_change_only_if_imported() {
+    fn missing_module_is_a_missing_tool_unless_the_change_imports_it() {
         let python = |name: &str| format!("ModuleNotFoundError: No module named '{name}'");
         let node = |name: &str| format!("Error: Cannot find module '{name}'");
         for (output, added) in [
@@ -197,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_command_is_read_from_the_last_lines() {
+    fn missing_command_is_recognised_only_in_the_last_lines_of_the_output() {
         let early = format!("sh: 1: gizmo: not found\n{}", "ok\n".repeat(20));
         assert_eq!(missing_tool(&early, ""), None);
         let late =

@@ -1,7 +1,7 @@
-//! Verification: runs the project's own tests on a copy of the workspace that includes the drafts.
+//! Verification: runs the tests of the project on a copy of the workspace that includes the drafts.
 //!
-//! A known test runner is run twice, the second time with canary tests that must fail, so that a draft cannot forge
-//! the result.
+//! The tests of a known test runner are run twice. The second time, the gate adds canary tests that must fail, to
+//! detect a draft that forges the test results.
 
 mod canary;
 mod command;

@@ -1,5 +1,5 @@
-//! Parses the reports of test runners: each test with its outcome. Reports are untrusted, because the code under test
-//! can write to them.
+//! Parses the reports of test runners, which list each test with its outcome. Reports are untrusted, because the code
+//! under test can write to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::runner::TestRunner;
 
-/// Outcome of a test.
+/// Outcome of a test in a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TestOutcome {
@@ -21,12 +21,12 @@ pub(crate) enum TestOutcome {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct ReportedTest {
     pub name: String,
-    /// File that contains the test, as the runner names it.
+    /// File that contains the test, as the test runner reports it. Go reports the package instead.
     pub file: Option<String>,
     pub outcome: TestOutcome,
 }
 
-/// Identifies a test by file and name.
+/// Key that identifies a test in a report: its file and its name.
 pub(crate) type TestKey<'a> = (Option<&'a str>, &'a str);
 
 impl ReportedTest {
@@ -35,17 +35,18 @@ impl ReportedTest {
     }
 }
 
-/// Maximum number of tests in a report. The code under test can write any number, and parsing takes time on the host.
+/// Maximum number of tests in a report. The limit exists because the code under test can write any number of tests to
+/// the report, and each of them takes processing time on the host.
 const MAX_TESTS: usize = 100_000;
 
-/// Report of one test run.
+/// Parsed report of a test runner about one execution of the tests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RunnerReport {
     pub tests: Vec<ReportedTest>,
 }
 
 impl RunnerReport {
-    /// Parses the report of a runner; `None` if it is invalid, incomplete or has too many tests.
+    /// Parses the report of a test runner; `None` if the report is invalid, incomplete or has too many tests.
     pub(crate) fn read(runner: TestRunner, bytes: &[u8]) -> Option<RunnerReport> {
         let text = String::from_utf8_lossy(bytes);
         let report = match runner {
@@ -57,13 +58,13 @@ impl RunnerReport {
         report.filter(|report| report.tests.len() <= MAX_TESTS)
     }
 
-    /// The first test that failed.
+    /// Returns the first failed test of the report.
     pub(crate) fn failed(&self) -> Option<&ReportedTest> {
         self.tests.iter().find(|test| test.outcome == TestOutcome::Failed)
     }
 
-    /// Tests that only passed. A test with several outcomes does not count, because the code under test may have
-    /// written any.
+    /// Returns the tests whose only outcome is passed. A test with several outcomes does not count as passed, because
+    /// the code under test may have written one of them.
     pub(crate) fn passed(&self) -> BTreeSet<TestKey<'_>> {
         let with = |passed: bool| {
             let tests = self.tests.iter();
@@ -75,13 +76,14 @@ impl RunnerReport {
         with(true).filter(|key| !others.contains(key)).collect()
     }
 
-    /// Number of tests that ran, passed or not.
+    /// Number of tests that were executed, whether they passed or failed.
     pub(crate) fn executed(&self) -> usize {
         self.tests.iter().filter(|test| test.outcome != TestOutcome::Skipped).count()
     }
 }
 
-/// Parses the output of our own reporters: a JSON line per test, and a final line.
+/// Parses a report that one of the gate's helper files wrote: one JSON line per test, and a final line that marks the
+/// end. `None` if the final line is missing.
 fn lines(text: &str) -> Option<RunnerReport> {
     let mut tests = Vec::new();
     let mut finished = false;
@@ -95,7 +97,7 @@ fn lines(text: &str) -> Option<RunnerReport> {
     finished.then_some(RunnerReport { tests })
 }
 
-/// Parses Jest's JSON, which Vitest writes too.
+/// Parses a report in the JSON format of Jest, which Vitest also writes.
 fn jest(text: &str) -> Option<RunnerReport> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -127,7 +129,7 @@ fn jest(text: &str) -> Option<RunnerReport> {
             };
             tests.push(ReportedTest { name: test.full_name, file: Some(name.clone()), outcome });
         }
-        // The file could not be loaded.
+        // A failed file without tests could not be loaded. It counts as a failed test.
         if none && file.status == "failed" {
             tests.push(ReportedTest {
                 name: name.clone(),
@@ -139,11 +141,11 @@ fn jest(text: &str) -> Option<RunnerReport> {
     Some(RunnerReport { tests })
 }
 
-/// Prefix of the JSON lines that `cargo` prints.
+/// Beginning of the JSON lines that `cargo` prints.
 const CARGO_JSON: &str = "{\"reason\":";
 
-/// Parses the output of `cargo test`: JSON lines for the executables, `Running tests/a.rs (PROGRAM)`, then
-/// `test name ... ok` for each test.
+/// Parses the output of `cargo test`: JSON lines that name the test executables, then for each executable
+/// `Running tests/a.rs (PROGRAM)` and one line `test name ... ok` per test.
 fn cargo(text: &str) -> Option<RunnerReport> {
     let mut tests = Vec::new();
     let mut sources = BTreeMap::new();
@@ -185,7 +187,7 @@ fn last_part(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
-/// A JSON line of `go test -json`.
+/// Event in a JSON line that `go test -json` prints.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Event {
@@ -195,7 +197,8 @@ struct Event {
     output: Option<String>,
 }
 
-/// Readable output of a command, without or decoded from the report's JSON lines.
+/// Returns the output of a test command in readable form. For Cargo, the JSON lines of the report are removed. For Go,
+/// the output is decoded from the JSON lines of the report.
 pub(super) fn readable(runner: TestRunner, mut printed: Vec<u8>, report: Option<&[u8]>) -> Vec<u8> {
     match runner {
         TestRunner::Cargo => {
@@ -216,7 +219,7 @@ pub(super) fn readable(runner: TestRunner, mut printed: Vec<u8>, report: Option<
     }
 }
 
-/// Parses the output of `go test -json`: a JSON line per event.
+/// Parses the output of `go test -json`, which has one JSON line per event. `None` if a package has not ended.
 fn go(text: &str) -> Option<RunnerReport> {
     let mut tests = Vec::new();
     let mut packages: BTreeMap<String, bool> = BTreeMap::new();
@@ -255,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn test_with_two_outcomes_does_not_count_as_passed() {
+    fn reported_test_with_two_outcomes_does_not_count_as_passed() {
         let test = |name: &str, outcome| ReportedTest { name: name.into(), file: None, outcome };
         let tests = vec![
             test("a", TestOutcome::Skipped),
@@ -267,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_are_parsed_and_incomplete_reports_are_rejected() {
+    fn reports_of_each_test_runner_are_parsed_and_incomplete_reports_are_rejected() {
         let line = r#"{"name": "a", "file": "a.py", "outcome": "passed"}"#;
         let skipped = line.replace("passed", "skipped");
         let end = r#"{"finished": true}"#;

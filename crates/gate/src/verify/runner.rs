@@ -1,8 +1,8 @@
-//! Known test runners: how to recognise each and make it report every test.
+//! Known test runners: how to recognise the command of each runner, and how to make it report every test.
 
 use crate::pattern::among;
 
-/// A test runner.
+/// A known test runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TestRunner {
     Pytest,
@@ -14,33 +14,35 @@ pub(crate) enum TestRunner {
     Go,
 }
 
-/// Additions to a command that make it write a report.
+/// Additions to a test command that make the runner write a report of all tests.
 pub(super) struct ReportArguments {
-    /// Variable assignments, each followed by a space.
+    /// Variable assignments to put before the command, each followed by a space.
     pub environment: String,
-    /// Insert `words` after this word; `None` appends them.
+    /// Word of the command after which the additional words are inserted; `None` to append them.
     pub after: Option<&'static str>,
+    /// Additional words of the test command.
     pub words: Vec<String>,
-    /// File to redirect the output to.
+    /// File to redirect the output of the command to.
     pub into: Option<String>,
 }
 
-/// Keeps npm from contacting a registry.
+/// Variable assignment that prevents npm from contacting a package registry.
 const OFFLINE: &str = "npm_config_offline=true ";
 
-/// File name of the report.
+/// File name of the test report.
 pub(super) const REPORT: &str = "report";
 
-/// Options of `cargo test` that take their value from the next word.
+/// Options of `cargo test` whose value is the next word.
 const CARGO_VALUES: &str = "-p --package --exclude --features -F --test --bin --example --bench \
     --target --target-dir --manifest-path --profile -j --jobs --config --color -Z";
 
-/// Options of Rust test executables that do not select tests.
+/// Options of Rust test executables that do not select tests by name.
 const RUST_OPTIONS: [&str; 4] =
     ["--include-ignored", "--show-output", "--nocapture", "--no-capture"];
 
 impl TestRunner {
-    /// The runner that a command starts, if it runs whole test files.
+    /// Returns the test runner that a command starts; `None` if the command starts no known runner, or does not run
+    /// whole test files.
     pub(super) fn of(words: &[String]) -> Option<TestRunner> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let (first, rest) = words.split_first()?;
@@ -80,11 +82,11 @@ impl TestRunner {
         (whole && !arguments.iter().any(is_unsupported)).then_some(runner)
     }
 
-    /// Whether an argument selects tests by name.
+    /// Whether an argument of the runner selects tests by name.
     fn selects(self, word: &str) -> bool {
         match self {
             TestRunner::Pytest => word.starts_with("-k"),
-            // A class or a method of a module.
+            // A name like `tests.test_calc.CalcTest` selects a class or a method of a module.
             TestRunner::Unittest => {
                 let of_class = |part: &str| part.starts_with(|c: char| c.is_ascii_uppercase());
                 word.starts_with("-k") || !word.contains('/') && word.split('.').any(of_class)
@@ -93,7 +95,8 @@ impl TestRunner {
         }
     }
 
-    /// Arguments with which a canary test would not run or there would be no report.
+    /// Arguments of the runner that are not supported: with them, canary tests would not run, or there would be no
+    /// report.
     fn unsupported(self) -> &'static str {
         match self {
             TestRunner::Pytest => "-m --lf --last-failed --ff --sw --stepwise --co --collect-only",
@@ -115,7 +118,8 @@ impl TestRunner {
         }
     }
 
-    /// Whether to drop an argument for the report: it stops at the first failure or hides tests.
+    /// Whether an argument must be removed from the command to get a full report, because it stops the run at the first
+    /// failure or changes the format of the output.
     pub(super) fn drops(self, word: &str) -> bool {
         let name = word.split('=').next().unwrap_or_default();
         match self {
@@ -130,7 +134,8 @@ impl TestRunner {
         }
     }
 
-    /// Additions for a report. `folder` contains the report and its helper.
+    /// Returns the additions to a command that make the runner write a report. `folder` is the folder in the sandbox
+    /// for the report and the helper file.
     pub(super) fn report(self, folder: &str) -> ReportArguments {
         let report = format!("{folder}/{REPORT}");
         let asking = |after: Option<&'static str>, words: &[&str]| ReportArguments {
@@ -142,7 +147,7 @@ impl TestRunner {
         let file = format!("--outputFile={report}");
         match self {
             TestRunner::Pytest => ReportArguments {
-                // An empty component would mean the current folder.
+                // If `PYTHONPATH` is empty, no colon is added: an empty component would mean the current folder.
                 environment: format!(
                     "ASSIZE_REPORT={report} PYTHONPATH={folder}${{PYTHONPATH:+:$PYTHONPATH}} "
                 ),
@@ -160,7 +165,7 @@ impl TestRunner {
                     &format!("--test-reporter-destination={report}"),
                 ],
             ),
-            // Without a network, npx would try for a minute to download a missing runner.
+            // Without `OFFLINE`, npx would try for a minute to download a missing runner, although there is no network.
             TestRunner::Jest => ReportArguments {
                 environment: OFFLINE.to_owned(),
                 ..asking(None, &["--bail=0", "--json", &file])
@@ -173,14 +178,14 @@ impl TestRunner {
                 let format = "--message-format=json-render-diagnostics";
                 asking(Some("test"), &["--no-fail-fast", "--color=never", format])
             }
-            // The report may exceed the limit on printed output.
+            // The output is redirected to a file, because the report may exceed the output limit.
             TestRunner::Go => {
                 ReportArguments { into: Some(report), ..asking(Some("test"), &["-json"]) }
             }
         }
     }
 
-    /// Name and content of the helper file that the report needs.
+    /// Name and content of the helper file that writes the report; `None` if the runner can write a report itself.
     pub(super) fn helper(self) -> Option<(&'static str, &'static str)> {
         match self {
             TestRunner::Pytest => Some((
@@ -199,7 +204,7 @@ impl TestRunner {
     }
 }
 
-/// Whether `cargo test` arguments select no tests: any word that is not an option selects by name.
+/// Whether the arguments of `cargo test` select no tests by name. A word that is not an option selects tests.
 fn cargo_runs_all(arguments: &[&str]) -> bool {
     let mut words = arguments.iter();
     while let Some(word) = words.next() {

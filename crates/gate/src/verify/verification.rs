@@ -1,4 +1,4 @@
-//! Runs the project's tests on a change and checks whether their result is reliable.
+//! Runs the verification commands on a change, and checks whether the results of the tests are reliable.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -22,39 +22,39 @@ use crate::globs::Globs;
 use crate::policy::Policy;
 use crate::reason::{Reason, ReasonEffect};
 
-/// Bytes kept from the end of the output.
+/// Maximum number of bytes of a command's output that are kept, from the end of the output.
 const MAX_OUTPUT: usize = 8 << 10;
 
-/// Largest test file that gets a canary, in bytes.
+/// Maximum size of a test file that gets a canary test, in bytes.
 const MAX_TEST_FILE: u64 = 4 << 20;
 
-/// A changed file to verify.
+/// A file of a change that is verified.
 #[derive(Debug, Clone)]
 pub struct ChangedFile {
     pub path: String,
-    /// Empty for a new file.
+    /// Content of the file before the change; empty for a new file.
     pub before: Vec<u8>,
     pub after: Vec<u8>,
 }
 
-/// Runs the verifications of one workspace.
+/// Runs the verification commands for changes to one workspace.
 #[derive(Debug)]
 pub struct Verification {
     workspace: PathBuf,
-    /// Folder for copies of the workspace.
+    /// Folder in which copies of the workspace are created.
     scratch: PathBuf,
     verifier: Option<Arc<dyn Verifier>>,
-    /// Test reports of unchanged workspaces, by command and files.
+    /// Cached test reports of unchanged workspaces, by a fingerprint of the command and all files.
     baselines: Mutex<HashMap<Fingerprint, Arc<RunnerReport>>>,
 }
 
-/// Result of one command, and why it is unreliable, if it is.
+/// Result of one verification command, and the reason why the result is not reliable; `None` if it is reliable.
 type Judged = (VerifyResult, Option<String>);
 
-/// Verification of a change with one command.
+/// Verification of one change with one verification command.
 struct CommandRun<'a> {
     service: &'a Verification,
-    /// Name prefix of each copy.
+    /// Name prefix of the workspace copies for this verification.
     copy_name: String,
     files: &'a [ChangedFile],
     how: &'a VerifyCommand,
@@ -77,8 +77,9 @@ impl Verification {
         self.baselines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs every command of the policy until one fails. Returns the reasons against the change and the last result.
-    /// Names of copies begin with `verify-{submission}-`.
+    /// Runs the verification commands of the policy, one after the other, until one fails. Returns the reasons against
+    /// the change and the result of the last command. The names of the workspace copies begin with
+    /// `verify-{submission}-`.
     pub async fn run(
         &self,
         submission: u64,
@@ -91,7 +92,10 @@ impl Verification {
         for how in &policy.verify {
             match self.run_one(submission, files, how, policy).await {
                 Ok((done, Some(why))) => {
-                    reasons.push(escalate(format!("`{}` exited with 0, but {why}", done.command)));
+                    reasons.push(escalate(format!(
+                        "the verification command `{}` exited with 0, but {why}",
+                        done.command
+                    )));
                     return (reasons, Some(done));
                 }
                 Ok((done, None)) if done.passed => verified = Some(done),
@@ -99,7 +103,8 @@ impl Verification {
                     reasons.push(match missing_tool(&done.output, &added_lines(files)) {
                         None => failed(first, &done),
                         Some(tool) => escalate(format!(
-                            "`{}` could not be run: `{tool}` is missing in the sandbox",
+                            "the verification command `{}` could not run: `{tool}` is missing in \
+                             the sandbox",
                             done.command
                         )),
                     });
@@ -113,7 +118,7 @@ impl Verification {
         (reasons, verified)
     }
 
-    /// Runs one command of the contract or the settings.
+    /// Runs one verification command of the contract or the settings, if the settings allow its limits.
     async fn run_one(
         &self,
         submission: u64,
@@ -124,7 +129,8 @@ impl Verification {
         let most = &policy.verify_most;
         let over = |what: &str, needs: u64, most: u64, setting: &str| {
             VerifyError(format!(
-                "the command needs {needs} {what}, but only {most} are allowed (setting `{setting}`)"
+                "the verification command needs {needs} {what}, but the setting `{setting}` \
+                 allows only {most}"
             ))
         };
         if how.memory_mb > most.memory_mb {
@@ -136,25 +142,27 @@ impl Verification {
         }
         if let Some(layer) = how.layers.iter().find(|layer| !most.layers.contains(layer)) {
             return Err(VerifyError(format!(
-                "the command needs the folder `{layer}`, which is not allowed (setting `draft.verify_layers`)"
+                "the verification command needs the host folder `{layer}`, which the setting \
+                 `draft.verify_layers` does not allow"
             )));
         }
         if let Some(layer) = how.layers.iter().find(|layer| !Path::new(layer).is_dir()) {
             return Err(VerifyError(format!(
-                "the command needs the folder `{layer}`, which does not exist"
+                "the verification command needs the host folder `{layer}`, which does not exist"
             )));
         }
         let python = self.python(how, policy)?;
         let verifier = self.verifier.clone();
-        let verifier = verifier.ok_or_else(|| VerifyError("no sandbox is available".to_owned()))?;
+        let no_sandbox = || VerifyError("no sandbox is available for the command".to_owned());
+        let verifier = verifier.ok_or_else(no_sandbox)?;
         let copy_name = format!("verify-{submission}-");
         let run = CommandRun { service: self, copy_name, files, how, policy, python, verifier };
         run.judge().await
     }
 
-    /// The virtual environment of a verification. A contract may name one in the workspace or one named by the
-    /// settings. A relative path in the settings is ignored in workspaces without that folder, because the settings
-    /// apply to all.
+    /// Returns the Python virtual environment of a verification command. A contract may name a virtual environment in
+    /// the workspace, or one that the settings allow. A relative path in the settings is ignored in workspaces that do
+    /// not have this folder, because the settings apply to all workspaces.
     fn python(
         &self,
         how: &VerifyCommand,
@@ -166,20 +174,21 @@ impl Verification {
         let setting = most.python.as_ref().filter(applies);
         let Some(named) = how.python.as_ref().or(setting) else { return Ok(None) };
         let folder = full(named).canonicalize().map_err(|error| {
-            VerifyError(format!("the virtual environment `{named}` is not usable: {error}"))
+            VerifyError(format!("the virtual environment `{named}` cannot be used: {error}"))
         })?;
         let allowed =
             most.python.iter().chain(&most.layers).filter_map(|p| full(p).canonicalize().ok());
         let inside = self.workspace.canonicalize().is_ok_and(|root| folder.starts_with(root));
         if self.workspace.canonicalize().is_ok_and(|root| root.starts_with(&folder)) {
             return Err(VerifyError(format!(
-                "the virtual environment `{named}` contains the workspace, including files hidden from agents"
+                "the virtual environment `{named}` cannot be used: its folder contains the \
+                 workspace, including files that are hidden from agents"
             )));
         }
         if !inside && !allowed.into_iter().any(|allowed| folder.starts_with(allowed)) {
             return Err(VerifyError(format!(
-                "the virtual environment `{named}` is outside the workspace and not allowed \
-                 (setting `draft.verify_python`)"
+                "the virtual environment `{named}` is outside the workspace, and the setting \
+                 `draft.verify_python` does not allow it"
             )));
         }
         let by_settings = setting
@@ -190,8 +199,8 @@ impl Verification {
 }
 
 impl CommandRun<'_> {
-    /// Runs the command. A known test runner is run again with canary tests, and its tests are compared with those of
-    /// the unchanged workspace.
+    /// Runs the command and judges whether its result is reliable. The tests of a known test runner are run again with
+    /// canary tests, and are compared with the tests of the unchanged workspace.
     async fn judge(&self) -> Result<Judged, VerifyError> {
         let drafts = self.files.iter().map(|file| (file.path.clone(), file.after.clone()));
         let mut drafts: BTreeMap<String, Vec<u8>> = drafts.collect();
@@ -215,7 +224,7 @@ impl CommandRun<'_> {
         };
         if let Some(test) = report.failed() {
             let name = assize_types::text::shorten(&test.name, 200);
-            return Ok(doubted(&format!("its report lists `{name}` as failed")));
+            return Ok(doubted(&format!("the test report lists the test `{name}` as failed")));
         }
         if report.executed() == 0 {
             return Ok(doubted("no test was run"));
@@ -243,19 +252,20 @@ impl CommandRun<'_> {
             return Ok(doubted(&why));
         }
         let evidence = format!(
-            "tests run: {}; canary tests that failed as required: {}; code and tests shared a process",
+            "tests run: {}; canary tests that failed as required: {}; code and tests ran in the \
+             same process",
             report.executed(),
             canaries.len()
         );
-        // The changed workspace is the next baseline if its drafts are accepted.
+        // If the drafts are accepted, the changed workspace is the baseline of the next change.
         self.service.baselines().insert(self.baseline(&copied.fingerprint), Arc::new(report));
         Ok((self.verified(&ran, &evidence), None))
     }
 
-    /// Options to copy the workspace with the content of some files replaced.
+    /// Returns options for copying the workspace with the contents of some files replaced.
     fn copying(&self, drafts: BTreeMap<String, Vec<u8>>) -> Result<CopyOptions, VerifyError> {
         let mut exclude = self.how.exclude.clone();
-        // Node.js programs need their packages in `node_modules`.
+        // Node.js programs need their packages in `node_modules`, so the default patterns must not exclude this folder.
         if command::is_of_node(&self.how.command) && exclude == VerifyCommand::usual_exclude() {
             exclude.retain(|pattern| pattern != VerifyCommand::NODE_MODULES);
         }
@@ -270,10 +280,10 @@ impl CommandRun<'_> {
         })
     }
 
-    /// Copies the workspace with the content of some files replaced.
+    /// Copies the workspace with the contents of some files replaced.
     async fn copy(&self, drafts: BTreeMap<String, Vec<u8>>) -> Result<WorkspaceCopy, VerifyError> {
         let copying = self.copying(drafts)?;
-        // Copying many files would block the async runtime.
+        // Copying many files on the current thread would block the async runtime.
         let copied = tokio::task::spawn_blocking(move || copying.copy()).await;
         copied.map_err(|error| not_copied(&error))?
     }
@@ -289,20 +299,21 @@ impl CommandRun<'_> {
         self.verifier.run(VerifyJob { how: self.how, python, copy, command, files, report }).await
     }
 
-    /// Runs a test command with a report of all tests.
+    /// Runs a test command so that it reports all tests. Returns its outcome and the parsed report; `None` if the
+    /// report is missing or invalid.
     async fn run_tests(
         &self,
         copy: &Path,
         tests: &TestCommand,
     ) -> Result<(CommandOutcome, Option<RunnerReport>), VerifyError> {
-        // Random, so that the code under test cannot know the folder in advance.
+        // The name of the folder is random, so that the code under test cannot know it in advance.
         let folder = format!("/tmp/{:016x}", fastrand::u64(..));
         let (runner, command) = (tests.runner, tests.with_report(&folder));
-        // Writing an empty report creates the folder, which not every runner does.
+        // If there is no helper file, an empty report is written, because not every runner creates the folder.
         let (name, text) = runner.helper().unwrap_or((REPORT, ""));
         let files = vec![(format!("{folder}/{name}"), text)];
         let mut ran = self.run(copy, command, files, Some(format!("{folder}/{REPORT}"))).await?;
-        // Cargo prints its report; the other runners write a file.
+        // Cargo prints its report to the output; the other runners write a file.
         let prints = runner == TestRunner::Cargo;
         let report = if prints { Some(&ran.printed) } else { ran.report.as_ref() };
         let report = report.and_then(|bytes| RunnerReport::read(runner, bytes));
@@ -310,7 +321,7 @@ impl CommandRun<'_> {
         Ok((ran, report))
     }
 
-    /// Test report of the unchanged workspace.
+    /// Returns the test report of the unchanged workspace, from the cache or from a run of its tests.
     async fn report_before(&self, tests: &TestCommand) -> Result<Arc<RunnerReport>, VerifyError> {
         let copying = self.copying(BTreeMap::new())?;
         let unchanged = tokio::task::spawn_blocking(move || copying.fingerprint()).await;
@@ -319,14 +330,14 @@ impl CommandRun<'_> {
             return Ok(Arc::clone(known));
         }
         let copy = self.copy(BTreeMap::new()).await?;
-        // If the unchanged workspace has no tests, the change adds the first ones.
+        // A missing report counts as a report without tests: the change may add the first tests of the workspace.
         let (_, report) = self.run_tests(copy.folder.path(), tests).await?;
         let report = Arc::new(report.unwrap_or_default());
         self.service.baselines().insert(self.baseline(&copy.fingerprint), Arc::clone(&report));
         Ok(report)
     }
 
-    /// Cache key of the command and all files of a copy.
+    /// Key of the baseline cache: a fingerprint of the command and all files of a workspace copy.
     fn baseline(&self, copy: &Fingerprint) -> Fingerprint {
         Fingerprint::of(format!("{:?}\n{copy}", self.how))
     }
@@ -349,23 +360,25 @@ fn not_copied(error: &dyn std::fmt::Display) -> VerifyError {
     VerifyError(format!("the workspace could not be copied: {error}"))
 }
 
-/// Content of a test file.
+/// Reads a file of the workspace copy as text; `None` if the file is missing, too large or not UTF-8.
 fn text_of(workspace: &Workspace, file: &str) -> Option<String> {
     let path = workspace.inside(file).ok()?;
     String::from_utf8(workspace.read(&path, MAX_TEST_FILE).ok()?.bytes).ok()
 }
 
-/// The lines that a change adds, as one text.
+/// Returns all lines that a change adds, as one text.
 fn added_lines(files: &[ChangedFile]) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let added = |file: &ChangedFile| Diff::between(&text(&file.before), &text(&file.after)).added;
     files.iter().flat_map(added).map(|(_, line)| line + "\n").collect()
 }
 
-/// The reason for a failed command, with the end of its output.
+/// Creates the reason for a verification command that failed, with the end of the command's output.
 fn failed(file: &str, done: &VerifyResult) -> Reason {
     let end: Vec<&str> = done.output.lines().rev().take(20).collect();
     let end: Vec<&str> = end.into_iter().rev().collect();
-    let message = format!("`{}` failed: {}\n{}", done.command, done.outcome, end.join("\n"));
+    let VerifyResult { command, outcome, .. } = done;
+    let output = end.join("\n");
+    let message = format!("the verification command `{command}` failed: {outcome}\n{output}");
     Reason::of_file(file, ReasonEffect::Reject, "verify", message).advise("fix the failing check")
 }

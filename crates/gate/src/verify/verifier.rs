@@ -8,71 +8,71 @@ use serde::{Deserialize, Serialize};
 
 use crate::contract::VerifyCommand;
 
-/// Result of a verification.
+/// Result of running a verification command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifyResult {
     pub command: String,
     pub passed: bool,
-    /// Outcome of the command, such as `exit code 1` or `took longer than 120 s`.
+    /// Outcome of the command, such as `exit code 1` or `timed out after 120 s`.
     pub outcome: String,
-    /// The last kilobytes of output.
+    /// End of the command's output, at most 8 KiB.
     pub output: String,
-    /// Name of the isolation that the command ran in.
+    /// Name of the sandbox backend that the command ran in.
     pub isolation: String,
     pub seconds: u64,
-    /// Description of the evidence for the result.
+    /// Description of the evidence for the result, such as the number of tests that were run.
     #[serde(default)]
     pub evidence: String,
 }
 
-/// A verification that could not run, so a reviewer decides.
+/// Error for a verification that could not run. A reviewer must then decide on the draft.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct VerifyError(pub String);
 
-/// Virtual environment that the contract or the settings name for a verification.
+/// Python virtual environment that the contract or the settings name for a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedEnvironment {
-    /// Absolute path of the environment.
+    /// Absolute path of the virtual environment.
     pub path: PathBuf,
-    /// Whether the settings name it, which a repository cannot influence.
+    /// Whether the settings name the virtual environment. A repository cannot influence the settings.
     pub by_settings: bool,
 }
 
-/// One command to run on a copy of the workspace.
+/// One command to run in a sandbox on a copy of the workspace.
 #[derive(Debug, Clone)]
 pub struct VerifyJob<'a> {
-    /// The verification that the contract or the settings require.
+    /// The verification command that the contract or the settings require, with its limits.
     pub how: &'a VerifyCommand,
-    /// Virtual environment to use.
+    /// Python virtual environment to use; `None` if none is named.
     pub python: Option<&'a NamedEnvironment>,
-    /// Folder of the copy on the host.
+    /// Folder on the host that contains the copy of the workspace.
     pub copy: &'a Path,
-    /// Shell command, run in the copy.
+    /// Shell command to run in the copy: the verification command, with arguments for a test report added.
     pub command: String,
-    /// Files to write into the sandbox first, by absolute path.
+    /// Files to write into the sandbox before the command runs: absolute paths and contents.
     pub files: Vec<(String, &'static str)>,
-    /// File in the sandbox to read afterwards.
+    /// Path of the report file in the sandbox, to read after the command has ended.
     pub report: Option<String>,
 }
 
-/// Result of one command.
+/// Result of one command in the sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommandOutcome {
     /// Whether the command exited with 0.
     pub passed: bool,
-    /// Outcome of the command, such as `exit code 1` or `took longer than 120 s`.
+    /// Outcome of the command, such as `exit code 1` or `timed out after 120 s`.
     pub outcome: String,
-    /// Output, up to the limit.
+    /// Output of the command, truncated to the output limit.
     pub printed: Vec<u8>,
-    /// Name of the isolation that the command ran in.
+    /// Name of the sandbox backend that the command ran in.
     pub isolation: String,
     pub seconds: u64,
-    /// Content of the report file; `None` if it does not exist.
+    /// Content of the report file; `None` if the file does not exist.
     pub report: Option<Vec<u8>>,
 }
 
-/// Runs commands in a sandbox.
+/// Sandbox that runs verification commands.
 #[async_trait]
 pub trait Verifier: std::fmt::Debug + Send + Sync {
     /// Runs a command on a copy of the workspace.

@@ -1,4 +1,4 @@
-//! Machine-specific paths are found by rule, and paths that every system has are accepted.
+//! Tests that the path scanner finds machine-specific paths by the right rule, and accepts paths that every system has.
 
 use assize_gate::FileKind;
 use assize_gate::hardcoded::{MachinePath, PathScanner};
@@ -12,7 +12,7 @@ fn rules(line: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn machine_specific_paths_are_found_by_rule() {
+fn machine_specific_path_is_found_by_the_rule_for_its_kind() {
     for (rule, lines) in [
         (
             "home-folder",
@@ -224,7 +224,7 @@ fn system_paths_and_paths_resolved_at_run_time_are_accepted() {
 }
 
 #[test]
-fn test_temp_folders_are_accepted_and_allow_comments_are_marked() {
+fn temp_folders_are_accepted_in_tests_and_paths_with_an_allow_comment_are_marked() {
     for line in ["open('/tmp/x')", r"'C:\Temp\x'", "file:///tmp/x", "/var/folders/a/b"] {
         assert_eq!(in_line(line, FileKind::Test), [], "{line}");
     }
@@ -240,13 +240,13 @@ fn test_temp_folders_are_accepted_and_allow_comments_are_marked() {
 }
 
 #[test]
-fn example_paths_and_container_paths_are_accepted() {
+fn example_paths_in_prose_and_paths_inside_containers_are_accepted() {
     let prose = |line: &str| in_line(line, FileKind::Prose).len();
     assert_eq!(prose("Put it into /Users/you/projects, or write to /tmp/out.json."), 0);
     assert_eq!(prose("It is in /Users/ann/projects."), 1);
     assert_eq!(in_line("COPY . /home/app/src", FileKind::Container), []);
     assert_eq!(in_line("<Link to=\"/home/settings\">", FileKind::Code), []);
-    // A word elsewhere in the line does not make a path acceptable.
+    // Words such as `fetch` or `url` elsewhere in the line do not make a file path count as a URL path.
     assert_eq!(
         in_line("rows = open(\"/home/alice/data.csv\")  # fetch rows", FileKind::Code).len(),
         1

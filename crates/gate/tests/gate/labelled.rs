@@ -1,4 +1,4 @@
-//! The gate's checks agree with the labels of the corpora of paths and lines.
+//! Tests that the gate's checks agree with the labels in the corpora of file paths and of lines with hidden characters.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use assize_gate::corpus::{self, CorpusCase};
 use assize_gate::{FileKind, Policy, ProposedChange, check, hidden_text};
 use assize_workspace::WorkspacePath;
 
-/// Rules of the reasons against a new file.
+/// Returns the rule names of the gate's reasons against a new file.
 fn rules(path: &str, text: &str) -> Vec<String> {
     let policy = Policy::default();
     let places = policy.places().unwrap();
@@ -17,7 +17,7 @@ fn rules(path: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn files_are_protected_or_hidden_by_path() {
+fn gate_classifies_every_path_of_the_corpus_as_labelled() {
     let mut wrong = Vec::new();
     for CorpusCase { number, label, path, text, .. } in corpus::files().unwrap() {
         let found = rules(path, &text);
@@ -29,14 +29,14 @@ fn files_are_protected_or_hidden_by_path() {
             () => "ordinary",
         };
         if is != label {
-            wrong.push(format!("line {number}: `{path}` is {is}, not {label}"));
+            wrong.push(format!("files.txt:{number}: `{path}` is {is}, not {label}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
-fn hidden_characters_are_found_with_their_column() {
+fn gate_finds_hidden_characters_of_the_corpus_with_rule_and_column() {
     let mut wrong = Vec::new();
     for CorpusCase { number, label, path, text, .. } in corpus::hidden().unwrap() {
         let (rule, column) = label.split_once(' ').unwrap();
@@ -44,7 +44,7 @@ fn hidden_characters_are_found_with_their_column() {
         let first = found.first().map(|found| (found.rule, found.column.to_string()));
         let expected = (rule != "-").then(|| (rule, column.to_owned()));
         if first != expected {
-            wrong.push(format!("line {number}: {first:?}, not {expected:?}"));
+            wrong.push(format!("hidden.txt:{number}: found {first:?}, expected {expected:?}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

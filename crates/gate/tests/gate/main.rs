@@ -1,4 +1,4 @@
-//! The gate's checks on its labelled corpora.
+//! Integration tests of `assize-gate`, mostly on its labelled corpora.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
 

@@ -1,4 +1,4 @@
-//! Machine-specific paths are found, and paths that every system has are accepted.
+//! Precision and recall of the scanner for machine-specific paths, on a labelled corpus.
 
 #![expect(clippy::print_stdout, reason = "the test prints the measured figures")]
 
@@ -6,7 +6,7 @@ use assize_gate::FileKind;
 use assize_gate::corpus::{self, CorpusCase};
 use assize_gate::hardcoded::PathScanner;
 
-/// Outcome for a line.
+/// Decision of the gate on the paths in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Label {
     Accept,
@@ -24,7 +24,7 @@ fn label(line: &str, kind: FileKind) -> Label {
 }
 
 #[test]
-fn precision_and_recall_of_machine_paths() {
+fn path_scanner_precision_and_recall_on_the_labelled_corpus() {
     let (mut right, mut wrong, mut false_alarms, mut found, mut missed) = (0, Vec::new(), 0, 0, 0);
     for CorpusCase { number, label: expected, path, text, .. } in corpus::paths().unwrap() {
         let expected = match expected {
@@ -43,7 +43,7 @@ fn precision_and_recall_of_machine_paths() {
         if expected == actual {
             right += 1;
         } else {
-            wrong.push(format!("paths.txt:{}: {actual:?}, not {expected:?}: {text}", number));
+            wrong.push(format!("paths.txt:{number}: {actual:?}, not {expected:?}: {text}"));
         }
     }
     println!(

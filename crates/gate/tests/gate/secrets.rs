@@ -1,6 +1,7 @@
-//! Precision and recall of the secret scanner, and its robustness against odd input.
+//! Tests of the secret scanner: its precision and recall on a labelled corpus, and its robustness against unusual
+//! input.
 
-#![expect(clippy::print_stdout, reason = "the numbers are what the test is for")]
+#![expect(clippy::print_stdout, reason = "the test prints the measured figures")]
 
 use assize_gate::FileKind;
 use assize_gate::corpus::{self, CorpusCase};
@@ -8,14 +9,14 @@ use assize_gate::hardcoded::PathScanner;
 use assize_gate::secrets::{ALLOWED, FoundSecret, SecretScanner};
 use proptest::prelude::*;
 
-/// A line or a text of the corpus.
+/// A labelled line or text of the corpus of secrets.
 struct Labelled {
     case: CorpusCase,
-    /// Kind of the file that contains it.
+    /// Kind of the file that contains the line or text.
     kind: FileKind,
-    /// Rule that should find a secret in it; `-` for any rule, `None` without a secret.
+    /// Name of the rule that should find a secret; `-` for any rule, `None` if there is no secret.
     key: Option<&'static str>,
-    /// Not used while the rules were improved.
+    /// Whether the case is held out: it was not used while the rules were improved.
     held_out: bool,
 }
 
@@ -33,13 +34,13 @@ fn in_line(line: &str, kind: FileKind) -> Vec<FoundSecret> {
     SecretScanner::get().unwrap().in_line(line, kind)
 }
 
-/// Finds secrets in an entirely new text.
+/// Finds secrets in a text whose lines are all new.
 fn in_text(text: &str, kind: FileKind) -> Vec<FoundSecret> {
     let found = SecretScanner::get().unwrap().in_text(text, kind, |_| true);
     found.into_iter().map(|(_, secret)| secret).collect()
 }
 
-/// Number of true and false positives and negatives.
+/// Numbers of true and false positives and negatives of the secret scanner.
 #[derive(Default)]
 struct Counts {
     found: usize,
@@ -83,12 +84,13 @@ impl Counts {
     }
 }
 
-/// Known numbers of secrets that are missed, and of secrets found by another rule than their label.
+/// Maximum number of secrets in the corpus that the scanner may miss.
 const KNOWN_MISSES: usize = 3;
+/// Maximum number of secrets in the corpus that another rule may find than the rule in their label.
 const BY_ANOTHER_RULE: usize = 18;
 
 #[test]
-fn precision_and_recall_on_the_labelled_corpus() {
+fn secret_scanner_precision_and_recall_on_the_labelled_corpus() {
     let lines = labelled();
     let mut by_another_rule = 0;
     for line in &lines {
@@ -115,17 +117,17 @@ fn precision_and_recall_on_the_labelled_corpus() {
     Counts::of(lines.iter().filter(|line| line.held_out)).print("held out");
     all.print("all");
     assert!(all.found + all.missed >= 690 && all.alarms + all.plain >= 800);
-    // Misses are printed above; a change may reduce their number but not increase it.
+    // The missed secrets are printed above. A change of the rules may reduce their number but not increase it.
     assert!(all.missed <= KNOWN_MISSES, "{} secrets are missed", all.missed);
     assert!(
         by_another_rule <= BY_ANOTHER_RULE,
-        "{by_another_rule} secrets are found by another rule"
+        "{by_another_rule} secrets are found by another rule than the rule in their label"
     );
     assert_eq!(all.alarms, 0);
 }
 
 #[test]
-fn password_is_found_next_to_other_words_of_its_statement() {
+fn literal_password_is_found_and_references_and_placeholders_are_not() {
     let has_password = |line: &str| !in_line(line, FileKind::Code).is_empty();
     for line in [
         r#"create_user(is_admin=True, password="hunter2")"#,
@@ -148,7 +150,7 @@ fn password_is_found_next_to_other_words_of_its_statement() {
     ] {
         assert!(!in_line(line, FileKind::of(path)).is_empty(), "{line}");
     }
-    // The qualifying word makes the name something other than a password.
+    // These lines contain no literal password: a word qualifies the name, or the value is a reference or a placeholder.
     for line in [
         r#"errors["password"] = "weak""#,
         r#"{ type: "password", value: "Anmelden" }"#,
@@ -167,9 +169,9 @@ fn password_is_found_next_to_other_words_of_its_statement() {
     }
 }
 
-/// Scans every multi-line or encoded text separately.
+/// Scans each multi-line or encoded text of the corpus, and compares the rules that match with the label.
 #[test]
-fn multi_line_and_encoded_secrets_are_found() {
+fn multi_line_and_encoded_secrets_of_the_corpus_are_found_by_the_labelled_rule() {
     let mut texts = labelled();
     texts.retain(|text| text.case.list == "texts.txt");
     let wrong: Vec<String> = texts
@@ -190,7 +192,7 @@ fn multi_line_and_encoded_secrets_are_found() {
 }
 
 #[test]
-fn multi_line_secret_counts_when_one_of_its_lines_is_new() {
+fn multi_line_secret_is_reported_if_one_of_its_lines_is_new() {
     let scanner = SecretScanner::get().unwrap();
     let text = "env:\n  - name: DB_PASSWORD\n    value: hunter2\n  - name: MODE\n    value: fast\n";
     let lines = |new: &[usize]| -> Vec<usize> {
@@ -210,7 +212,7 @@ fn multi_line_secret_counts_when_one_of_its_lines_is_new() {
 }
 
 #[test]
-fn names_with_a_token_are_recognised() {
+fn token_in_the_name_of_a_file_or_task_is_found() {
     let scanner = SecretScanner::get().unwrap();
     let token = ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
     for name in [format!("docs/{token}.md"), format!("fix_{token}"), token] {
@@ -228,7 +230,7 @@ fn names_with_a_token_are_recognised() {
     }
 }
 
-/// Otherwise secret scanners would report this repository.
+/// If the corpus contained keys in a known format, secret scanners would report this repository.
 #[test]
 fn unexpanded_corpus_contains_no_key_in_a_known_format() {
     for line in corpus::undrawn() {
@@ -258,10 +260,11 @@ fn secret_with_an_allow_comment_is_marked_as_allowed() {
     }
 }
 
-/// Checks only that the scan terminates; speed is for a benchmark. The scanner examines the first thousand names of a
-/// line and limits the findings, but searches the whole line for known formats.
+/// Checks that the scan of very long lines ends and finds a key at the end of the line. Speed is not tested. The
+/// scanner examines only the first thousand names of a line and limits the number of findings, but it searches the
+/// whole line for known key formats.
 #[test]
-fn line_of_a_megabyte_is_scanned() {
+fn key_at_the_end_of_a_line_of_one_megabyte_is_found() {
     let size = 1 << 20;
     let key = ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
     let far_apart = format!("{}password=", "x1".repeat(500));
@@ -272,9 +275,9 @@ fn line_of_a_megabyte_is_scanned() {
     }
 }
 
-/// Many lines that start a statement and never end it.
+/// The texts have many lines that start a statement of several lines and never end the statement.
 #[test]
-fn text_with_many_unfinished_statements_is_scanned() {
+fn key_after_many_unfinished_statements_is_found() {
     let key = ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
     for piece in [
         "\"a\" +\n",
@@ -297,19 +300,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn any_text_is_scanned_without_a_panic(text in "(?s)[ -~\n\t\u{ad}é<>\"'=:{}\\\\]{0,300}") {
+    fn secret_scanner_does_not_panic_on_random_texts(text in "(?s)[ -~\n\t\u{ad}é<>\"'=:{}\\\\]{0,300}") {
         in_text(&text, FileKind::Config);
         in_text(&format!("password: {text}"), FileKind::Code);
     }
 
     #[test]
-    fn any_line_is_scanned_without_a_panic(line in "\\PC{0,200}") {
+    fn secret_and_path_scanners_do_not_panic_on_random_lines(line in "\\PC{0,200}") {
         in_line(&line, FileKind::Config);
         PathScanner::get().unwrap().in_line(&line, FileKind::Code);
     }
 
     #[test]
-    fn any_password_value_is_masked_to_four_characters(value in "\\PC{0,40}", middle in 0usize..8) {
+    fn masked_random_password_shows_at_most_four_characters(value in "\\PC{0,40}", middle in 0usize..8) {
         let middle = [" = \"", ": '", "=", "://u:", "\": \"", " Bearer ", "(\"", " "][middle];
         for secret in in_line(&format!("password{middle}{value}\"@x"), FileKind::Config) {
             let shown = secret.masked.split('…').next().unwrap_or_default();
@@ -317,7 +320,8 @@ proptest! {
         }
     }
 
-    /// Little remains of a placeholder without its words; a key stays random whatever words it happens to contain.
+    /// A random key may contain a placeholder word by chance. It must still be found, because enough random characters
+    /// remain when the word is removed.
     #[test]
     fn key_that_contains_a_placeholder_word_is_found(
         before in "[A-Za-z0-9]{16}", after in "[A-Za-z0-9]{16}", word in 0usize..6

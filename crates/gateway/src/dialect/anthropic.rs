@@ -16,7 +16,7 @@ use crate::failure;
 
 pub(super) const VERSION: &str = "2023-06-01";
 
-/// Cache breakpoints for blocks. The provider accepts four; one is for the transcript.
+/// Maximum number of cache breakpoints for blocks. Anthropic accepts four breakpoints, and the transcript needs one.
 const BLOCK_BREAKPOINTS: usize = 3;
 
 #[derive(Serialize)]
@@ -75,7 +75,7 @@ pub(super) fn encode(outgoing: OutgoingRequest<'_>) -> Result<EncodedRequest, Mo
     let body = RequestBody {
         model: &endpoint.model,
         max_tokens: request.max_tokens,
-        // The provider's maximum is 1.
+        // The maximum temperature of Anthropic is 1.
         temperature: manner.temperature.then_some(request.temperature.min(1.0)),
         system: system(&request),
         tools: request.tools.iter().map(|tool| described(tool, "input_schema")).collect(),
@@ -97,7 +97,7 @@ fn system(request: &ModelRequest) -> Vec<Part<'_>> {
 
 fn turns<'a>(messages: &'a [PromptMessage<'a>]) -> Vec<Turn<'a>> {
     let mut turns: Vec<Turn<'_>> = Vec::new();
-    // End of the transcript: index of the turn, and of the part in it.
+    // End of the transcript: index of the turn, and index of the part within that turn.
     let mut end_of_transcript = None;
     for message in messages {
         let (role, content, stable) = match message {
@@ -116,7 +116,7 @@ fn turns<'a>(messages: &'a [PromptMessage<'a>]) -> Vec<Turn<'a>> {
                 ("user", content, stable_parts)
             }
             PromptMessage::Assistant { text, calls } => {
-                // The provider rejects trailing white space in an assistant turn.
+                // Anthropic rejects trailing white space in an assistant turn.
                 let mut content = texts([text.trim_end()].into_iter());
                 content.extend(calls.iter().map(|call| {
                     let ToolCall { id, name, arguments, .. } = call;
@@ -144,7 +144,7 @@ fn turns<'a>(messages: &'a [PromptMessage<'a>]) -> Vec<Turn<'a>> {
     turns
 }
 
-/// Text parts. Blank texts are omitted, because the provider rejects them.
+/// Converts texts to text parts. Blank texts are omitted, because Anthropic rejects them.
 fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<Part<'a>> {
     texts
         .filter(|text| !text.trim().is_empty())
@@ -189,7 +189,7 @@ struct Tokens {
 }
 
 impl Tokens {
-    /// Overwrites the counts that a later event contains.
+    /// Replaces each count for which a later event contains a value.
     fn update(&mut self, later: Tokens) {
         self.input_tokens = later.input_tokens.or(self.input_tokens);
         self.cache_creation_input_tokens =
@@ -292,7 +292,7 @@ enum Piece {
 #[derive(Default)]
 pub(super) struct AnthropicStream {
     reply: ProviderReply,
-    /// Index of the content block, the call, and its arguments received so far.
+    /// Tool calls: index of the content block, the call, and the JSON of its arguments received so far.
     calls: Vec<(u64, ToolCall, String)>,
     tokens: Tokens,
     stop_reason: Option<String>,

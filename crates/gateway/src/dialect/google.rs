@@ -94,7 +94,7 @@ pub(super) fn encode(outgoing: OutgoingRequest<'_>) -> Result<EncodedRequest, Mo
     EncodedRequest::new(endpoint, path, &body, schema_enforced)
 }
 
-/// Escapes a name as one path segment, so that it cannot change the path of the URL.
+/// Escapes a model name as one path segment, so that the name cannot change the path of the URL.
 fn path_segment(name: &str) -> String {
     const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
     const WITHOUT_DOTS: &AsciiSet = &ESCAPED.remove(b'.');
@@ -124,7 +124,7 @@ fn turn<'a>(message: &'a PromptMessage<'a>) -> Turn<'a> {
     }
 }
 
-/// A whole response, or one event of a streamed one.
+/// A complete response, or one event of a streamed response.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Body {
@@ -173,7 +173,7 @@ struct Feedback {
     block_reason: Option<String>,
 }
 
-/// Token counts. Thoughts are charged as output, but not included in the candidates' count.
+/// Token counts. Thinking tokens are charged as output, but `candidates_token_count` does not include them.
 #[derive(Deserialize, Default, Clone, Copy)]
 #[serde(rename_all = "camelCase", default)]
 struct Tokens {
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn model_name_stays_one_path_segment() {
+    fn google_model_name_is_escaped_as_one_path_segment() {
         assert_eq!(path_segment("gemini-2.5-flash"), "gemini-2.5-flash");
         assert_eq!(path_segment("../../x?y="), "..%2F..%2Fx%3Fy%3D");
         assert_eq!(path_segment(".."), "%2E%2E");

@@ -1,7 +1,8 @@
-//! Adapters for the four wire formats of the six providers, one file each.
+//! Adapters for the four wire formats of the six providers. Each adapter has its own file.
 //!
-//! An adapter encodes a [`Request`] as the body of an HTTP request and decodes the provider's response, whole or
-//! streamed, into a [`Reply`]. It does no I/O; the rest of the crate decides about attempts, limits and cost.
+//! An adapter encodes a [`ModelRequest`] as the body of an HTTP request, and decodes the provider's response, complete
+//! or streamed, into a [`ProviderReply`]. Adapters do no I/O. Other modules of the crate handle retries, limits and
+//! costs.
 
 mod anthropic;
 mod google;
@@ -26,15 +27,15 @@ use crate::estimate::PromptTooLong;
 use crate::failure;
 use crate::provider::Endpoint;
 
-/// An encoded HTTP request.
+/// A model request, encoded as an HTTP request for one provider.
 #[derive(Debug, Clone)]
 pub(crate) struct EncodedRequest {
     /// Path relative to the base URL, with a leading slash.
     pub(crate) path: String,
     pub(crate) headers: Vec<(&'static str, String)>,
-    /// JSON body.
+    /// Body of the HTTP request, as JSON.
     pub(crate) body: Vec<u8>,
-    /// Whether the provider is asked to enforce the schema.
+    /// Whether the request makes the provider enforce the schema.
     pub(crate) schema_enforced: bool,
 }
 
@@ -54,17 +55,17 @@ impl EncodedRequest {
     }
 }
 
-/// Encoding options of one call.
+/// Options for encoding the request of one call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EncodeOptions {
     pub(crate) stream: bool,
-    /// Whether to send the temperature.
+    /// Whether to send the `temperature` parameter.
     pub(crate) temperature: bool,
-    /// Whether to send the schema in the provider's own parameter, if the request asks for that.
+    /// Whether to send the schema in the provider's schema parameter, if the request has [`SchemaDelivery::Native`].
     pub(crate) native_schema: bool,
 }
 
-/// A request with everything that is needed to encode it.
+/// A request with all data that an adapter needs to encode it.
 #[derive(Clone, Copy)]
 pub(crate) struct OutgoingRequest<'a> {
     pub(crate) endpoint: &'a Endpoint,
@@ -88,7 +89,7 @@ pub(crate) struct ProviderReply {
 }
 
 impl ProviderReply {
-    /// Removes the API key from every field in which a provider may echo it.
+    /// Removes the API key from every field in which a provider may echo the key.
     pub(crate) fn blot_out(&mut self, key: &ApiKey) {
         self.text = key.scrub(&self.text);
         self.model = self.model.as_deref().map(|model| key.scrub(model));
@@ -102,34 +103,36 @@ impl ProviderReply {
     }
 }
 
-/// Maximum number of tool calls in an answer.
+/// Maximum number of tool calls in one answer.
 const MOST_CALLS: usize = 256;
 
 fn too_many_calls() -> ModelError {
-    malformed("the answer has too many tool calls")
+    malformed("the answer contains too many tool calls")
 }
 
 /// How a stream is divided into frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// Server-sent events.
+    /// The stream consists of server-sent events.
     Events,
-    /// One JSON document per line.
+    /// The stream has one JSON document per line.
     Lines,
 }
 
-/// What one frame of a stream adds to the answer.
+/// Contribution of one frame of a stream to the answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StreamDelta {
-    /// Nothing, such as a keep-alive, a start event or a token count.
+    /// The frame adds nothing to the answer: a keep-alive, a start event or a token count.
     Nothing,
-    /// Progress without text to show: reasoning, or a part of a tool call.
+    /// The frame adds content without text to show: reasoning, or a part of a tool call.
     Hidden,
+    /// The frame adds this text to the answer.
     Text(String),
 }
 
 impl StreamDelta {
-    /// Classifies a frame by its text, which may be empty.
+    /// Classifies a frame by its text, which may be empty. `hidden` is whether the frame has content without text to
+    /// show.
     fn of(text: String, hidden: bool) -> StreamDelta {
         match (text.is_empty(), hidden) {
             (false, _) => StreamDelta::Text(text),
@@ -139,12 +142,12 @@ impl StreamDelta {
     }
 }
 
-/// Assembles a streamed answer.
+/// Assembles a streamed answer from its frames.
 pub(crate) trait Decoder: Send {
-    /// Adds the next frame.
+    /// Adds the next frame of the stream.
     fn push(&mut self, data: &str) -> Result<StreamDelta, ModelError>;
 
-    /// Returns the complete answer after the end of the stream; an error if the stream broke off.
+    /// Returns the complete answer after the end of the stream, or an error if the stream ended too early.
     fn finish(self: Box<Self>) -> Result<ProviderReply, ModelError>;
 }
 
@@ -177,19 +180,19 @@ pub(crate) fn decoder(provider: Provider) -> (Framing, Box<dyn Decoder>) {
     }
 }
 
-/// Path of a free request that shows whether the provider is reachable and accepts the key.
+/// Path of a free request that tests whether the provider is reachable and accepts the API key.
 pub(crate) fn probe_path(provider: Provider) -> &'static str {
     match provider {
         Provider::Anthropic => "/v1/models?limit=1",
         Provider::OpenAi | Provider::Groq => "/models",
         Provider::Google => "/models?pageSize=1",
-        // OpenRouter's list of models is public; this path requires the key.
+        // OpenRouter's list of models is public. The path `/key` requires the API key.
         Provider::OpenRouter => "/key",
         Provider::Ollama => "/api/tags",
     }
 }
 
-/// Headers that authenticate a request.
+/// Returns the headers that authenticate a request.
 pub(crate) fn auth_headers(endpoint: &Endpoint) -> Vec<(&'static str, String)> {
     let key = endpoint.key.as_ref().map(|key| key.expose().to_owned());
     match endpoint.provider {
@@ -202,7 +205,7 @@ pub(crate) fn auth_headers(endpoint: &Endpoint) -> Vec<(&'static str, String)> {
     }
 }
 
-/// Tool definitions in the format of OpenAI and Ollama.
+/// Returns the tool definitions of a request in the format of OpenAI and Ollama.
 fn function_tools(request: &ModelRequest) -> Vec<Value> {
     let tools = request.tools.iter();
     tools
@@ -210,12 +213,12 @@ fn function_tools(request: &ModelRequest) -> Vec<Value> {
         .collect()
 }
 
-/// Tool definition with its schema under the provider's name for that field.
+/// Returns a tool definition as JSON. `schema` is the provider's name of the field for the parameter schema.
 fn described(tool: &ToolDefinition, schema: &str) -> Value {
     json!({"name": tool.name, "description": tool.description, schema: tool.parameters})
 }
 
-/// Content of a tool result; that of a failed call is marked as an error.
+/// Content of a tool result. The content of a failed call is prefixed with `error:`.
 fn tool_content(result: &ToolResult) -> Cow<'_, str> {
     if result.failed {
         Cow::Owned(format!("error: {}", result.content))
@@ -224,7 +227,8 @@ fn tool_content(result: &ToolResult) -> Cow<'_, str> {
     }
 }
 
-/// Arguments of an earlier call as an object, which the providers require even if the model wrote something else.
+/// Converts the arguments of an earlier tool call to an object. Providers require an object, even if the model wrote
+/// another value.
 fn arguments_object(arguments: &Value) -> Cow<'_, Value> {
     match arguments {
         Value::Object(_) => Cow::Borrowed(arguments),
@@ -233,7 +237,7 @@ fn arguments_object(arguments: &Value) -> Cow<'_, Value> {
     }
 }
 
-/// Cache breakpoint of Anthropic's models.
+/// Marker of a cache breakpoint for Anthropic's models.
 fn breakpoint() -> Value {
     json!({"type": "ephemeral"})
 }
@@ -261,8 +265,8 @@ fn broken_off() -> ModelError {
     malformed("the stream ended before the answer was complete")
 }
 
-/// Parses the arguments of a tool call, which some providers send as JSON in a string. Invalid JSON is passed on as a
-/// string, which the tool's own validation rejects.
+/// Parses the arguments of a tool call, which some providers send as JSON in a string. If the string is not valid JSON,
+/// returns it as a JSON string, which the validation of the tool's arguments rejects.
 fn arguments_from_text(text: &str) -> Value {
     if text.trim().is_empty() {
         return Value::Object(serde_json::Map::new());
@@ -270,7 +274,7 @@ fn arguments_from_text(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
-/// The schema for the provider's own parameter, if it is sent there.
+/// Returns the schema of a request if it is sent in the provider's schema parameter, else `None`.
 fn native_schema(request: &ModelRequest, manner: EncodeOptions) -> Option<&Schema> {
     let native =
         |schema: &&Schema| manner.native_schema && schema.delivery == SchemaDelivery::Native;
@@ -280,14 +284,15 @@ fn native_schema(request: &ModelRequest, manner: EncodeOptions) -> Option<&Schem
 /// Error for a prompt that was not sent because it does not fit the model's context window.
 fn overflow(endpoint: &Endpoint, PromptTooLong { needed, window }: PromptTooLong) -> ModelError {
     let message = format!(
-        "the call needs about {needed} tokens of context, but `{}` has {window}",
+        "the call needs about {needed} tokens of context, but the context window of `{}` has {window}",
         endpoint.model
     );
     ModelError::new(ErrorKind::ContextOverflow, message)
         .with_hint(failure::overflow_hint(endpoint, Some(window)))
 }
 
-/// Appends the schema's instruction to the tail, if the provider does not enforce the schema.
+/// Returns the request with the schema appended to the tail as an instruction, if the provider does not enforce the
+/// schema. Otherwise returns the request unchanged.
 fn prompted(request: &ModelRequest, enforced: bool) -> Cow<'_, ModelRequest> {
     match &request.schema {
         Some(schema) if !enforced => {

@@ -1,5 +1,5 @@
-//! Adapter for Ollama's own chat endpoint. Its OpenAI-compatible endpoint cannot set the context size, and Ollama
-//! silently truncates prompts that do not fit.
+//! Adapter for Ollama's native chat endpoint. It is used because the OpenAI-compatible endpoint of Ollama cannot set
+//! the context size, and Ollama silently truncates prompts that do not fit.
 
 use assize_llm::{ModelError, StopReason, ToolCall, ToolResult};
 use assize_types::Usage;
@@ -14,7 +14,8 @@ use super::{
 use crate::estimate::{self, Overflow};
 use crate::failure;
 
-/// Minimum context size. Larger sizes are powers of two, because Ollama reloads the model for each new size.
+/// Minimum context size in tokens. Larger sizes are rounded up to powers of two, because Ollama reloads the model
+/// whenever the size changes.
 const MIN_WINDOW: u64 = 4096;
 
 #[derive(Serialize)]
@@ -74,7 +75,7 @@ fn assistant_call(call: &ToolCall) -> Value {
     json!({"function": {"name": call.name, "arguments": arguments_object(&call.arguments)}})
 }
 
-/// A whole response, or one line of a streamed one.
+/// A complete response, or one line of a streamed response.
 #[derive(Deserialize)]
 struct Body {
     model: Option<String>,
@@ -95,7 +96,7 @@ struct ReplyMessage {
     content: String,
     #[serde(default)]
     tool_calls: Vec<Call>,
-    /// Reasoning text.
+    /// Reasoning text of the model.
     #[serde(default)]
     thinking: String,
 }
@@ -135,7 +136,7 @@ impl OllamaStream {
         if body.done {
             self.done = true;
             self.done_reason = body.done_reason;
-            // Ollama does not count a prompt that is still in its memory.
+            // Ollama does not count the prompt tokens that it still has in its cache.
             let (input, output) = (body.prompt_eval_count, body.eval_count);
             self.reply.usage = Some(Usage { input, output, ..Usage::default() });
         }

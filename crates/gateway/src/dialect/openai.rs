@@ -1,4 +1,4 @@
-//! Adapter for OpenAI's chat completions, which Groq, OpenRouter and many local servers support, too.
+//! Adapter for OpenAI's chat completions API, which Groq, OpenRouter and many local servers also support.
 
 use std::borrow::Cow;
 
@@ -39,7 +39,7 @@ struct RequestBody<'a> {
     stream_options: Option<Value>,
 }
 
-/// A message of a request; Ollama uses the same format.
+/// A message of a request. Ollama uses the same format.
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub(super) enum ChatMessage<'a> {
@@ -61,7 +61,7 @@ pub(super) enum ChatMessage<'a> {
     },
 }
 
-/// Reference of a tool result to its call: by id, or by the tool's name.
+/// Reference from a tool result to its tool call, by the id of the call or the name of the tool.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CallName<'a> {
@@ -69,7 +69,7 @@ pub(super) enum CallName<'a> {
     ToolName(&'a str),
 }
 
-/// Content of a message: one text, or parts if cache breakpoints are marked.
+/// Content of a message: one text, or several parts if cache breakpoints are marked.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum Content<'a> {
@@ -88,7 +88,7 @@ pub(super) struct Part<'a> {
 pub(super) fn encode(outgoing: OutgoingRequest<'_>) -> Result<EncodedRequest, ModelError> {
     let OutgoingRequest { endpoint, facts, request, manner } = outgoing;
     let format = native_schema(request, manner).and_then(|schema| match endpoint.provider {
-        // Groq only guarantees valid JSON for this model, so the prompt contains the schema, too.
+        // For this model, Groq guarantees only valid JSON. So the prompt also contains the schema.
         Provider::Groq if !facts.native_schema => Some(json!({"type": "json_object"})),
         _ => schema::fit(&schema.value, &schema::OPENAI).map(|fitted| {
             json!({"type": "json_schema",
@@ -120,7 +120,7 @@ pub(super) fn encode(outgoing: OutgoingRequest<'_>) -> Result<EncodedRequest, Mo
     EncodedRequest::new(endpoint, "/chat/completions".into(), &body, schema_enforced)
 }
 
-/// Whether cache breakpoints must be marked: Anthropic's models behind OpenRouter need them.
+/// Whether cache breakpoints must be marked. Only Anthropic's models behind OpenRouter need marked breakpoints.
 fn marks_cache(endpoint: &Endpoint) -> bool {
     endpoint.provider == Provider::OpenRouter && endpoint.model.starts_with("anthropic/")
 }
@@ -135,7 +135,8 @@ fn assistant_call(call: &ToolCall) -> Value {
            "function": {"name": call.name, "arguments": arguments}})
 }
 
-/// Messages of a request; the two functions encode tool calls, in which providers differ.
+/// Converts the messages of a request. The functions `call_name` and `assistant_call` encode tool results and tool
+/// calls, whose formats differ between providers.
 pub(super) fn turns<'a>(
     request: &'a ModelRequest,
     messages: &'a [PromptMessage<'a>],
@@ -168,7 +169,8 @@ pub(super) fn turns<'a>(
     turns
 }
 
-/// Joins parts to one text; if breakpoints are marked, keeps them apart, with a breakpoint after the last stable one.
+/// Joins text parts to one text. If cache breakpoints are marked, returns separate parts instead, with a breakpoint
+/// after the first `stable` parts.
 fn content<'a>(parts: &[&'a str], stable: usize, marks_cache: bool) -> Content<'a> {
     if !marks_cache {
         return Content::Text(parts.join("\n\n"));
@@ -193,9 +195,9 @@ struct ReplyMessage {
     content: Option<String>,
     refusal: Option<String>,
     tool_calls: Option<Vec<CallPart>>,
-    /// Reasoning text; name used by llama.cpp, vLLM and DeepSeek.
+    /// Reasoning text. llama.cpp, vLLM and DeepSeek use this field name.
     reasoning_content: Option<String>,
-    /// Reasoning text; name used by Groq, OpenRouter and later versions of vLLM.
+    /// Reasoning text. Groq, OpenRouter and later versions of vLLM use this field name.
     reasoning: Option<String>,
 }
 
@@ -270,24 +272,24 @@ fn tool_call(index: usize, part: CallPart) -> ToolCall {
 pub(super) fn decode(body: &[u8]) -> Result<ProviderReply, ModelError> {
     let mut body: Chunk = parse(body)?;
     let choice = body.choices.first_mut().and_then(|choice| choice.message.as_mut());
-    // Without streaming, every call is complete and its index has no meaning.
+    // In a response that is not streamed, every tool call is complete, and its index has no meaning.
     let calls = choice.and_then(|message| message.tool_calls.take()).unwrap_or_default();
     let answered = !body.choices.is_empty();
     let mut stream = Box::new(OpenAiStream { calls, done: true, ..OpenAiStream::default() });
     stream.add(body)?;
-    if answered { stream.finish() } else { Err(malformed("the answer has no choices")) }
+    if answered { stream.finish() } else { Err(malformed("the answer contains no choices")) }
 }
 
-/// A whole response, or one chunk of a streamed one.
+/// A complete response, or one chunk of a streamed response.
 #[derive(Deserialize)]
 struct Chunk {
     #[serde(default)]
     choices: Vec<Choice>,
     usage: Option<Tokens>,
     model: Option<String>,
-    /// Error in a response with status 200, as OpenRouter sends it.
+    /// Error in a response with status 200, as sent by OpenRouter.
     error: Option<Value>,
-    /// Usage and errors in a stream of Groq.
+    /// Token usage and errors in a stream, as sent by Groq.
     x_groq: Option<GroqPart>,
 }
 
@@ -308,8 +310,8 @@ pub(super) struct OpenAiStream {
 }
 
 impl OpenAiStream {
-    /// Adds a part to its tool call. Some servers send no index: then a new id starts a new call, and a part without id
-    /// belongs to the last call.
+    /// Adds a streamed part to its tool call. If a server sends no index, a new id starts a new tool call, and a part
+    /// without id belongs to the last tool call.
     fn add_call(&mut self, part: CallPart) {
         let known = |id: &String| self.calls.iter().any(|call| call.id.as_ref() == Some(id));
         let begins = part.id.as_ref().is_some_and(|id| !id.is_empty() && !known(id));

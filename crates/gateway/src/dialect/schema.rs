@@ -1,15 +1,15 @@
 //! Converts JSON schemas to the subset that each provider's constrained decoding supports.
 //!
-//! Unsupported keywords are moved into the description, where the model reads them. Every answer is also validated
-//! against the whole schema in `assize_llm`.
+//! Unsupported keywords are moved into the description, where the model can read them. The crate `assize_llm` validates
+//! every answer against the original schema.
 
 use serde_json::{Map, Value};
 
-/// Schema features that a provider supports.
+/// Schema features that a provider supports or requires.
 pub(super) struct SchemaRules {
-    /// Unsupported keywords, separated by spaces; they are moved into the description.
+    /// Unsupported keywords, separated by spaces. They are moved into the description.
     pub(super) refused: &'static str,
-    /// Supported values of `format`.
+    /// Values of the schema keyword `format` that the provider supports.
     pub(super) formats: &'static [&'static str],
     /// Whether every object must list all its properties as required.
     pub(super) require_all: bool,
@@ -43,7 +43,7 @@ pub(super) const GOOGLE: SchemaRules = SchemaRules {
     close_objects: false,
 };
 
-/// Converts a schema for a provider; `None` if the provider cannot express it.
+/// Converts a schema for a provider. Returns `None` if the provider cannot express the schema.
 pub(super) fn fit(schema: &Value, rules: &SchemaRules) -> Option<Value> {
     let Value::Object(keywords) = schema else {
         return Some(schema.clone());
@@ -70,7 +70,7 @@ pub(super) fn fit(schema: &Value, rules: &SchemaRules) -> Option<Value> {
             ("const", _) => {
                 fitted.insert("enum".to_owned(), Value::Array(vec![value.clone()]));
             }
-            // An object with arbitrary property names cannot forbid additional properties.
+            // The provider requires that objects forbid additional properties, which this object allows.
             ("additionalProperties", Value::Object(_) | Value::Bool(true))
                 if rules.close_objects =>
             {
@@ -103,7 +103,8 @@ pub(super) fn fit(schema: &Value, rules: &SchemaRules) -> Option<Value> {
     Some(Value::Object(fitted))
 }
 
-/// Lists every property as required. This is equivalent if all optional properties may be null; `None` if one may not.
+/// Returns the list of all properties, for the keyword `required`. Returns `None` if an optional property may not be
+/// null, because the converted schema would not be equivalent.
 fn require_all(properties: &Map<String, Value>, required: Option<&Value>) -> Option<Value> {
     let required = required.and_then(Value::as_array);
     let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|n| n == name));
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unsupported_keywords_move_into_the_description() {
+    fn unsupported_schema_keywords_are_moved_into_the_description() {
         let schema = json!({
             "$schema": "x", "title": "Verdict", "type": "object", "required": ["impact"],
             "properties": {
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn unsupported_schema_is_rejected() {
+    fn schema_that_a_provider_cannot_express_is_rejected() {
         let open =
             json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}});
         let optional =
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_and_const_become_any_of_and_enum() {
+    fn schema_keywords_one_of_and_const_become_any_of_and_enum() {
         let schema = json!({"oneOf": [{"const": "a"}, {"type": "array", "items": {"type": "integer", "format": "int64"}}]});
         let fitted = fit(&schema, &GOOGLE).unwrap();
         assert_eq!(

@@ -1,7 +1,7 @@
-//! The rehearsal model: a deterministic offline stand-in for a model; equal requests get equal answers.
+//! The rehearsal model: a deterministic offline replacement for a model. Equal requests receive equal answers.
 //!
-//! It makes every feature usable and testable without an API key. Its answers match the requested schema but have no
-//! meaning, and all output that contains them is labelled.
+//! With the rehearsal model, every feature can be used and tested without an API key. Its answers match the requested
+//! schema but have no meaning. All output that contains such answers is labelled.
 
 mod prose;
 mod shape;
@@ -27,17 +27,17 @@ use crate::wire::{SendOptions, Transport};
 pub struct Rehearsal {
     /// Seed of the generated answers.
     pub seed: u64,
-    /// Latency of each answer.
+    /// Simulated duration of each call.
     pub latency: Duration,
-    /// Share of attempts that fail, from 0 to 1.
+    /// Share of attempts that fail with a simulated fault, from 0 to 1.
     pub fault_rate: f64,
 }
 
-/// A prepared answer: text and tool calls.
+/// A prepared answer of the rehearsal model: text and tool calls.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PreparedAnswer {
     pub text: String,
-    /// Names of tools, with their arguments.
+    /// Tool calls: name of the tool and its arguments.
     pub calls: Vec<(String, Value)>,
 }
 
@@ -47,17 +47,18 @@ impl From<String> for PreparedAnswer {
     }
 }
 
-/// Prepared answers or errors by request; for `None`, the rehearsal model generates the answer.
+/// Function that returns the prepared answer or error for a request. If it returns `None`, the rehearsal model
+/// generates an answer.
 pub type PreparedAnswers =
     Arc<dyn Fn(&ModelRequest) -> Option<Result<PreparedAnswer, ModelError>> + Send + Sync>;
 
 pub(crate) struct RehearsalTransport {
     rehearsal: Rehearsal,
     script: Option<PreparedAnswers>,
-    /// Model name; it contains the seed unless that is 0, because another seed gives other answers.
+    /// Model name. It contains the seed unless the seed is 0, because the answers depend on the seed.
     name: String,
     facts: ModelFacts,
-    /// How many times each request was sent, so that a retry does not fail in the same way.
+    /// Number of times each request was sent. The simulated faults depend on it, so that a retry can succeed.
     sent: Mutex<HashMap<u64, u64>>,
 }
 
@@ -88,7 +89,7 @@ impl RehearsalTransport {
         RehearsalTransport { rehearsal, script, name, facts, sent: Mutex::default() }
     }
 
-    /// Draws the simulated fault of this attempt, if any.
+    /// Decides pseudo-randomly whether this attempt fails, and returns the simulated fault.
     fn fault(&self, seed: u64) -> Option<ModelError> {
         let attempt = {
             let mut sent = self.sent.lock();
@@ -197,7 +198,7 @@ impl Transport for RehearsalTransport {
             Some(_) => reply.text.split_inclusive(' ').collect(),
             None => vec![&reply.text],
         };
-        // A simulated fault breaks the answer in the middle, as real faults do.
+        // A simulated fault occurs after half of the answer was streamed.
         let sent = if fault.is_some() { words.len() / 2 } else { words.len() };
         for word in &words[..sent] {
             if !latency.is_zero() {

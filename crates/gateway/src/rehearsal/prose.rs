@@ -1,4 +1,4 @@
-//! Generates answer-like text from the words of the prompt.
+//! Generates the text answers of the rehearsal model from words of the prompt.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const SENTENCES: &[&str] = &[
     "I concede the point about {b}, and hold on to the one about {a}.",
 ];
 
-/// Stop words: they do not describe the topic of a prompt.
+/// Stop words, which are not used as topic words of a prompt.
 const COMMON: &str = "about above after again against along answer because before being below between could \
     different doing every explain first following given other please question shall should \
     something their there these thing things those through under until where whether which while \
@@ -43,15 +43,15 @@ pub(super) fn answer(prompt: &Prompt, dice: &mut fastrand::Rng) -> String {
 /// Maximum number of topic words.
 const MAX_WORDS: usize = 40;
 
-/// Topic words of the prompt. They are taken from the last block if there are several, else from the tail, else from
-/// the transcript, else from any block: the most frequent words of that text.
+/// Returns the topic words of the prompt: the most frequent words of the first suitable text. The texts are tried in
+/// this order: the last block if there are several, the tail, the transcript, and any block.
 fn topic(prompt: &Prompt) -> Vec<String> {
     let turns = prompt.transcript.iter().rev().filter_map(|turn| match turn {
         TranscriptTurn::User { text } => Some(&**text),
         TranscriptTurn::Assistant { text, .. } => Some(text.as_str()),
         TranscriptTurn::Tool(_) => None,
     });
-    // The last of several blocks is the most specific one; a single block contains only rules.
+    // The last of several blocks is the most specific block. A single block contains only rules.
     let matter = prompt.blocks.iter().skip(1).next_back().map(|block| &*block.text);
     let blocks = prompt.blocks.iter().rev().map(|block| &*block.text);
     let texts = matter.into_iter().chain([prompt.tail.as_str()]).chain(turns).chain(blocks);

@@ -4,15 +4,19 @@ use assize_llm::Schema;
 use assize_llm::answer::AnswerReader;
 use serde_json::{Map, Value, json};
 
-/// Maximum nesting depth: a schema that refers to itself without end is an error.
+/// Maximum nesting depth of a generated value. A schema that needs more, because it refers to itself, is an error.
 const MAX_DEPTH: usize = 24;
 
-/// Limits of generated lists and texts, and of numbers, which a float must represent exactly.
+/// Maximum number of items of a generated list.
 const MAX_ITEMS: u64 = 1000;
+
+/// Maximum number of characters of a generated text.
 const MAX_CHARS: usize = 100_000;
+
+/// Maximum absolute value of a generated integer. A float represents integers up to this value exactly.
 const MAX_NUMBER: f64 = 9e15;
 
-/// Generates a matching value; the error explains what in the schema is not supported.
+/// Generates a value that matches the schema. The error explains which part of the schema is not supported.
 pub(super) fn fill(schema: &Value, dice: &mut fastrand::Rng) -> Result<Value, String> {
     let value = Filler { root: schema, dice }.value(schema, "answer", 0)?;
     // Validation catches schema keywords that the generator does not support.
@@ -60,7 +64,7 @@ impl<'s> Filler<'s, '_> {
         }
         let kind = match get("type") {
             Some(Value::String(kind)) => kind.as_str(),
-            // Optional fields are filled in, because a complete answer is a better example.
+            // A field that may be null gets a value, because a complete answer is a better example.
             Some(Value::Array(kinds)) => kinds
                 .iter()
                 .filter_map(Value::as_str)
@@ -186,7 +190,8 @@ impl<'s> Filler<'s, '_> {
         if max < min {
             return Err("no number lies between the bounds".to_owned());
         }
-        // Two decimals look natural; the middle is never equal to an exclusive bound.
+        // The number has two decimals. If it is not between the bounds, the middle of the bounds is used, which never
+        // equals an exclusive bound.
         let drawn = ((min + (max - min) * self.dice.f64()) * 100.0).round() / 100.0;
         let inside = min < drawn && drawn < max;
         Ok(json!(if inside { drawn } else { min + (max - min) / 2.0 }))
@@ -266,7 +271,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn generated_value_matches_any_schema(sub in any_schema(), seed in any::<u64>()) {
+        fn generated_value_matches_its_schema(sub in any_schema(), seed in any::<u64>()) {
             let schema = json!({"type": "object", "properties": {"x": sub}, "required": ["x"]});
             let value = fill(&schema, &mut fastrand::Rng::with_seed(seed));
             prop_assert!(value.is_ok(), "{value:?} for {schema}");
@@ -275,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn excessive_bounds_are_rejected() {
+    fn schema_with_excessive_bounds_is_rejected() {
         let mut dice = fastrand::Rng::with_seed(1);
         for sub in [
             json!({"type": "integer", "minimum": 1e300, "multipleOf": 10}),

@@ -10,13 +10,13 @@ use tokio::task::JoinSet;
 
 use crate::gateway;
 
-/// A block with this many tokens.
+/// Returns the text of a block with this many tokens.
 fn block(letter: &str, tokens: usize) -> String {
     letter.repeat(4 * tokens)
 }
 
 #[tokio::test]
-async fn one_call_warms_the_cache_for_a_shared_prefix() {
+async fn first_of_concurrent_calls_warms_up_the_cache_for_the_others() {
     let latency =
         Latency { to_begin: Duration::from_millis(50), to_end: Duration::from_millis(50) };
     let fake = FakeProvider::caching(latency, |_, _| FakeReply::text("Fine."));
@@ -35,7 +35,7 @@ async fn one_call_warms_the_cache_for_a_shared_prefix() {
     assert_eq!((written, read), (1, 4));
     assert!(answers.iter().all(|answer| answer.text == "Fine."));
     assert_eq!(fake.billed(), BilledTokens { input: 5 * 5001, cached: 4 * 5000, written: 5000 });
-    // Only the call that the others wait for is streamed.
+    // Only the first call, for which the other calls wait, is streamed.
     let streamed = fake.captured().iter().filter(|call| call.body["stream"] == true).count();
     assert_eq!(streamed, 1);
 }
@@ -58,7 +58,7 @@ async fn warm_up_call_streams_its_text_to_the_caller() {
 }
 
 #[tokio::test]
-async fn failed_warm_up_call_does_not_block_the_others() {
+async fn failed_warm_up_call_does_not_block_the_waiting_calls() {
     let fake = FakeProvider::caching(Latency::default(), |before, _| match before {
         0 => FakeReply::status(400),
         _ => FakeReply::text("Fine."),

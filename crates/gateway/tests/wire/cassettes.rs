@@ -37,7 +37,7 @@ async fn ask(gateway: &Gateway, request: &ModelRequest) -> ModelResponse {
 }
 
 #[tokio::test]
-async fn replay_is_byte_identical_and_sends_no_request() {
+async fn replayed_responses_are_byte_identical_and_no_request_is_sent() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.cassette");
     let requests = [sample("one", 0), sample("one", 1), sample("one", 2), sample("two", 0)];
@@ -49,7 +49,7 @@ async fn replay_is_byte_identical_and_sends_no_request() {
         recorded.push(ask(&recorder, request).await);
     }
     drop(recorder);
-    assert_eq!(fake.captured().len(), 4, "three samples of one question are three calls");
+    assert_eq!(fake.captured().len(), 4, "three samples of the same question are three calls");
 
     let player = replaying(&path);
     for (request, before) in requests.iter().zip(&recorded) {
@@ -60,11 +60,11 @@ async fn replay_is_byte_identical_and_sends_no_request() {
     let totals = player.ledger().totals();
     assert_eq!((totals.calls, totals.replayed_calls), (0, 4), "the replay costs nothing");
     let text = fs::read_to_string(&path).unwrap();
-    assert!(!text.contains(fake.key()), "a cassette contains no key");
+    assert!(!text.contains(fake.key()), "a cassette contains no API key");
 }
 
 #[tokio::test]
-async fn recording_continues_an_existing_cassette() {
+async fn recording_to_an_existing_cassette_appends_new_requests() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.cassette");
     let fake =
@@ -77,7 +77,7 @@ async fn recording_continues_an_existing_cassette() {
 }
 
 #[tokio::test]
-async fn recorded_failure_is_replayed_but_retried_while_recording() {
+async fn recorded_failure_is_replayed_in_replay_mode_and_retried_in_record_mode() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.cassette");
     let fake = FakeProvider::scripted(
@@ -100,7 +100,7 @@ async fn recorded_failure_is_replayed_but_retried_while_recording() {
 }
 
 #[tokio::test]
-async fn missing_request_is_reported_with_a_diff_to_the_closest_match() {
+async fn unrecorded_request_is_reported_with_a_diff_to_the_most_similar_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.cassette");
     let recorder = Gateway::to_rehearsal(Rehearsal::default(), recording(&path));
@@ -115,7 +115,7 @@ async fn missing_request_is_reported_with_a_diff_to_the_closest_match() {
     let path = path.display().to_string();
     assert_eq!(
         error.to_string().replace(&path, "run.cassette"),
-        "request not found in cassette `run.cassette`; closest match:"
+        "the request is not in the cassette `run.cassette`; most similar recorded request:"
     );
     insta::assert_snapshot!(error.detail.unwrap(), @r#"
     --- recorded
@@ -135,7 +135,10 @@ async fn cassette_replays_only_the_requested_model() {
     let fake = FakeProvider::scripted(FakeKind::Ollama, [FakeReply::text("from qwen")]);
     ask(&gateway(FakeKind::Ollama, &fake, recording(&path)), &sample("q", 0)).await;
     let rehearsed = Gateway::to_rehearsal(Rehearsal::default(), recording(&path));
-    assert!(ask(&rehearsed, &sample("q", 0)).await.rehearsal, "another model is another call");
+    assert!(
+        ask(&rehearsed, &sample("q", 0)).await.rehearsal,
+        "the same request to another model is another call"
+    );
     drop(rehearsed);
     let ambiguous =
         replaying(&path).generate(&sample("q", 0), CallOptions::default()).await.unwrap_err();
@@ -151,7 +154,7 @@ async fn cassette_replays_only_the_requested_model() {
 }
 
 #[tokio::test]
-async fn equal_concurrent_calls_get_the_same_answer() {
+async fn equal_concurrent_calls_receive_the_same_recorded_answer() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.cassette");
     let fake =
@@ -159,13 +162,13 @@ async fn equal_concurrent_calls_get_the_same_answer() {
     let recorder = gateway(FakeKind::Ollama, &fake, recording(&path));
     let request = sample("q", 0);
     let (a, b) = tokio::join!(ask(&recorder, &request), ask(&recorder, &request));
-    assert_eq!(a, b, "both get the recorded answer");
+    assert_eq!(a, b, "both calls return the recorded answer");
     drop(recorder);
     assert_eq!(ask(&replaying(&path), &request).await, a);
 }
 
 #[tokio::test]
-async fn truncated_last_line_loses_only_that_call() {
+async fn cassette_with_a_truncated_last_line_loses_only_the_last_call() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.cassette");
     let fake =
@@ -192,7 +195,7 @@ fn invalid_cassette_is_rejected_and_not_modified() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.txt");
     let error = |mode| Cassette::open(&path, mode).unwrap_err().to_string();
-    // An outcome whose fingerprint does not belong to its request.
+    // A recorded call whose fingerprint does not match its request.
     let request = serde_json::to_value(sample("q", 0)).unwrap();
     let failure = serde_json::json!({"failure": {"kind": "server", "message": "", "status": null, "hint": null}});
     let forged = serde_json::json!({"fingerprint": "00", "provider": "p", "model": "m", "request": request, "outcome": failure});
@@ -214,7 +217,7 @@ fn invalid_cassette_is_rejected_and_not_modified() {
 }
 
 #[test]
-fn second_recorder_of_a_cassette_is_rejected() {
+fn cassette_that_is_being_recorded_cannot_be_opened_for_recording_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.cassette");
     let first = Cassette::open(&path, CassetteMode::Record).unwrap();
@@ -225,7 +228,7 @@ fn second_recorder_of_a_cassette_is_rejected() {
 }
 
 #[test]
-fn device_or_folder_is_rejected_as_cassette() {
+fn cassette_path_of_a_device_or_folder_is_rejected() {
     for device in ["/dev/zero", "/dev/full", "/"] {
         for mode in [CassetteMode::Replay, CassetteMode::Record] {
             let error = Cassette::open(Path::new(device), mode).unwrap_err().to_string();

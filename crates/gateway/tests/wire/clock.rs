@@ -1,4 +1,5 @@
-//! Tests of deadlines, budgets and retries with the rehearsal model and a paused clock, without network or real waits.
+//! Tests of deadlines, budgets and retries. They use the rehearsal model and a paused clock, without network or real
+//! waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,17 +21,14 @@ fn slow(seconds: u64) -> Rehearsal {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timed_out_attempts_are_retried_up_to_the_limit() {
+async fn timed_out_attempts_are_retried_up_to_the_retry_limit() {
     let retry = RetryPolicy { deadline: Duration::from_secs(10_000), ..RetryPolicy::default() };
     let gateway =
         Gateway::to_rehearsal(slow(500), GatewayOptions { retry, ..GatewayOptions::default() });
     let started = Instant::now();
     let error =
         gateway.generate(&ModelRequest::question("Hi"), CallOptions::default()).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "gave up after 4 attempts: rehearsal did not answer within 120 s"
-    );
+    assert_eq!(error.to_string(), "all 4 attempts failed: rehearsal did not answer within 120 s");
     assert_eq!(error.kind(), ErrorKind::Timeout);
     let waits = started.elapsed() - Duration::from_secs(480);
     assert!(
@@ -40,7 +38,7 @@ async fn timed_out_attempts_are_retried_up_to_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deadline_ends_the_call_with_all_its_retries() {
+async fn deadline_ends_a_call_including_its_retries() {
     let retry = RetryPolicy { deadline: Duration::from_secs(200), ..RetryPolicy::default() };
     let gateway =
         Gateway::to_rehearsal(slow(500), GatewayOptions { retry, ..GatewayOptions::default() });
@@ -50,11 +48,11 @@ async fn deadline_ends_the_call_with_all_its_retries() {
     assert_eq!((error.kind(), started.elapsed().as_secs()), (ErrorKind::Deadline, 200));
     assert_eq!(
         error.to_string(),
-        "rehearsal gave no answer within 200 s; last failure: rehearsal did not answer within 120 s"
+        "rehearsal gave no answer before the deadline of 200 s; last failure: rehearsal did not answer within 120 s"
     );
 }
 
-/// Ledger that cannot record calls during the first hour.
+/// Test ledger that cannot record calls during the first hour.
 #[derive(Debug)]
 struct UnavailableLedger {
     started: Instant,
@@ -105,7 +103,7 @@ async fn waiting_for_the_ledger_does_not_count_towards_the_deadline() {
     let gateway = Gateway::to_rehearsal(slow(100), options());
     gateway.generate(&ModelRequest::question("Hi"), CallOptions::default()).await.unwrap();
     assert_eq!(started.elapsed(), UnavailableLedger::HOUR + Duration::from_secs(100));
-    // After the outage, the time counts.
+    // After the first hour, the ledger is available, and the time counts towards the deadline.
     let started = Instant::now();
     let gateway = Gateway::to_rehearsal(slow(500), options());
     let error =
@@ -115,7 +113,7 @@ async fn waiting_for_the_ledger_does_not_count_towards_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelled_call_stops_waiting() {
+async fn cancelled_call_ends_before_the_answer_arrives() {
     let gateway = Gateway::to_rehearsal(slow(100), GatewayOptions::default());
     let cancel = Cancel::new();
     let started = Instant::now();
@@ -123,14 +121,14 @@ async fn cancelled_call_stops_waiting() {
     let call = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
     let (result, ()) = tokio::join!(gateway.generate(&request, call), async {
         tokio::time::sleep(Duration::from_secs(3)).await;
-        cancel.cancel("enough");
+        cancel.cancel("cancelled by the test");
     });
-    assert_eq!(result.unwrap_err().to_string(), "enough");
+    assert_eq!(result.unwrap_err().to_string(), "cancelled by the test");
     assert_eq!(started.elapsed().as_secs(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn concurrent_calls_are_limited() {
+async fn gateway_limits_concurrent_calls() {
     let pacer = RateLimiter::new(RateLimits { concurrency: 4, ..RateLimits::default() });
     let options = GatewayOptions { pacer, ..GatewayOptions::default() };
     let gateway = Arc::new(Gateway::to_rehearsal(slow(10), options));
@@ -144,12 +142,12 @@ async fn concurrent_calls_are_limited() {
         });
     }
     calls.join_all().await;
-    assert_eq!(started.elapsed().as_secs(), 50, "20 calls of 10 s, 4 at once");
+    assert_eq!(started.elapsed().as_secs(), 50, "20 calls of 10 s, 4 at once, must take 50 s");
 }
 
 #[tokio::test(start_paused = true)]
-async fn budget_is_not_exceeded_by_concurrent_calls() {
-    // One dollar per token, so that costs are easy to check.
+async fn concurrent_calls_do_not_exceed_the_budget() {
+    // The price is one dollar per token, so that costs are easy to check.
     let price = Price::flat(1_000_000.0, 1_000_000.0, 1_000_000.0, 1_000_000.0);
     let cap = Money::from_dollars(12_000.0).unwrap();
     let ledger = Arc::new(MemoryBudgetLedger::new(BudgetLimits { cost: Some(cap), tokens: None }));
@@ -171,10 +169,10 @@ async fn budget_is_not_exceeded_by_concurrent_calls() {
     let (done, stopped): (Vec<_>, Vec<_>) =
         calls.join_all().await.into_iter().partition(Result::is_ok);
     let totals = ledger.totals();
-    assert!(totals.cost <= cap, "{} is over {cap}", totals.cost);
-    assert!(totals.cost > Money::ZERO, "calls cost something");
-    assert!(done.len() > 20, "only {} calls fitted", done.len());
-    assert!(!stopped.is_empty(), "200 calls cannot all fit");
+    assert!(totals.cost <= cap, "the cost {} exceeds the budget {cap}", totals.cost);
+    assert!(totals.cost > Money::ZERO, "answered calls must have a cost");
+    assert!(done.len() > 20, "only {} calls fitted the budget", done.len());
+    assert!(!stopped.is_empty(), "200 calls must exceed the budget");
     for error in stopped.into_iter().map(Result::unwrap_err) {
         assert_eq!(error.kind(), ErrorKind::Budget);
         assert!(error.hint.as_deref().unwrap().contains("--max-cost"));
@@ -252,12 +250,15 @@ async fn simulated_faults_are_retried_and_streams_restart() {
         let call = CallOptions { on_delta: Some(&on_delta), ..CallOptions::default() };
         let response = gateway.generate(&request, call).await.unwrap();
         let (text, again) = received.into_inner().unwrap();
-        assert_eq!(response.text, text, "after a restart the whole answer is streamed");
+        assert_eq!(response.text, text, "after a restart, the whole answer is streamed again");
         assert_eq!(response.attempts, again + 1);
         attempts += response.attempts;
         restarts += again;
     }
-    assert!((60..=110).contains(&attempts), "half should fail: {attempts} attempts for 40 calls");
+    assert!(
+        (60..=110).contains(&attempts),
+        "half of the attempts should fail: {attempts} attempts for 40 calls"
+    );
     assert!(restarts > 0);
 }
 

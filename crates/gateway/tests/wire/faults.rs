@@ -14,7 +14,7 @@ use assize_types::Cancel;
 
 use crate::{HeldClock, endpoint, gateway, observed, pass};
 
-/// Result of a call, with the waits between attempts and the number of requests that the fake received.
+/// Result of a call, with the waits between attempts and the number of requests that the fake provider received.
 struct Outcome {
     result: Result<ModelResponse, ModelError>,
     waits: Vec<Duration>,
@@ -24,7 +24,7 @@ struct Outcome {
     base_url: String,
 }
 
-/// Calls a fake provider with this script; every wait passes at once.
+/// Calls a fake provider that replies with this script. Waits between attempts take no real time.
 async fn call(kind: FakeKind, script: Vec<FakeReply>, stream: bool) -> Outcome {
     let _clock = HeldClock::hold();
     let fake = FakeProvider::scripted(kind, script);
@@ -69,7 +69,8 @@ fn status(code: u16) -> FakeReply {
     FakeReply::Status(code, vec![], ANTHROPIC_ERROR.to_owned())
 }
 
-/// One line per fault: number of requests, waits, and the result.
+/// Calls a fake provider that first replies with these faults. Returns the number of requests, the waits and the result
+/// as text.
 async fn line(name: &str, faults: Vec<FakeReply>, stream: bool) -> String {
     let mut script = faults;
     script.push(FakeReply::text("fine"));
@@ -79,7 +80,7 @@ async fn line(name: &str, faults: Vec<FakeReply>, stream: bool) -> String {
         .iter()
         .enumerate()
         .map(|(index, wait)| {
-            // The retry policy's waits are random within a range; those of the provider are exact.
+            // The waits of the retry policy are random within a range. The waits that a provider requests are exact.
             let bound = Duration::from_millis(500 << index);
             if *wait >= bound / 2 && *wait <= bound {
                 format!("≤{bound:?}")
@@ -101,7 +102,7 @@ async fn line(name: &str, faults: Vec<FakeReply>, stream: bool) -> String {
 }
 
 #[tokio::test]
-async fn each_fault_is_retried_or_reported() {
+async fn each_network_and_server_fault_is_retried_or_reported() {
     let later = httpdate_in(9);
     let now = httpdate_in(0);
     let long = FakeAnswer::text("x".repeat(60));
@@ -142,12 +143,12 @@ async fn each_fault_is_retried_or_reported() {
 }
 
 fn httpdate_in(seconds: u64) -> String {
-    // Both headers use a fixed clock: only their difference matters.
+    // Only the difference between the two date headers matters, so the dates are fixed.
     format!("Sun, 06 Nov 1994 08:49:{:02} GMT", 30 + seconds)
 }
 
 #[tokio::test]
-async fn failure_after_the_provider_accepted_the_call_counts_as_lost() {
+async fn call_that_fails_after_the_provider_accepted_it_counts_as_lost() {
     let overloaded = "data: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n";
     for (reply, stream, lost) in [
         (FakeReply::Status(200, vec![], overloaded.into()), true, 1),
@@ -164,7 +165,7 @@ async fn failure_after_the_provider_accepted_the_call_counts_as_lost() {
 }
 
 #[tokio::test]
-async fn rate_limit_reported_with_an_error_delays_the_retry() {
+async fn rate_limit_headers_of_an_error_response_delay_the_retry() {
     let left = vec![
         ("x-ratelimit-remaining-requests", "0".to_owned()),
         ("x-ratelimit-reset-requests", "20s".to_owned()),
@@ -177,7 +178,7 @@ async fn rate_limit_reported_with_an_error_delays_the_retry() {
 }
 
 #[tokio::test]
-async fn final_errors_are_not_retried() {
+async fn client_errors_and_spend_limits_are_not_retried() {
     for code in [400, 401, 403, 404, 413] {
         let outcome = call(FakeKind::OpenAi, vec![FakeReply::status(code)], false).await;
         assert_eq!((outcome.requests, outcome.waits.len()), (1, 0), "{code}");
@@ -186,12 +187,12 @@ async fn final_errors_are_not_retried() {
     let quota = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#;
     let outcome =
         call(FakeKind::OpenAi, vec![FakeReply::Status(429, vec![], quota.into())], false).await;
-    assert_eq!(outcome.requests, 1, "a spend limit is not a rate limit");
+    assert_eq!(outcome.requests, 1, "status 429 because of a spend limit must not be retried");
     assert_eq!(outcome.result.unwrap_err().kind(), ErrorKind::SpendLimit);
 }
 
 #[tokio::test]
-async fn broken_stream_is_restarted_and_reports_the_restart() {
+async fn interrupted_stream_is_retried_and_the_receiver_is_notified() {
     for kind in crate::KINDS {
         let _clock = HeldClock::hold();
         let fake = FakeProvider::scripted(
@@ -205,7 +206,7 @@ async fn broken_stream_is_restarted_and_reports_the_restart() {
         let gateway = gateway(kind, &fake, options);
         let received = Mutex::new(Vec::new());
         let on_delta = |delta: Delta<'_>| {
-            // The fake breaks the connection only once a part of the answer has arrived.
+            // The fake provider resets the connection only after a part of the answer has arrived.
             fake.reset_now();
             received.lock().unwrap().push(match delta {
                 Delta::Text(text) => text.to_owned(),
@@ -226,7 +227,10 @@ async fn broken_stream_is_restarted_and_reports_the_restart() {
             }
         };
         let received = received.lock().unwrap().clone();
-        let restart = received.iter().position(|piece| piece == "RESTART").expect("a restart");
+        let restart = received
+            .iter()
+            .position(|piece| piece == "RESTART")
+            .expect("the receiver must be notified of the restart");
         assert!(
             restart > 0 && "never heard out".starts_with(&received[..restart].concat()),
             "{received:?}"
@@ -237,7 +241,7 @@ async fn broken_stream_is_restarted_and_reports_the_restart() {
         assert_eq!(
             (totals.calls, totals.lost_calls),
             (1, 1),
-            "a call that may have been charged is counted"
+            "the interrupted call may have been charged, so it counts as lost"
         );
     }
 }
@@ -293,7 +297,7 @@ async fn silent_stream_times_out_and_is_retried() {
             Some((wait, _)) = waiting.recv() => pass(wait).await,
             Some(()) = received.recv() => {
                 pieces += 1;
-                // The opening piece has no text; the second piece with text is the last one before the silence.
+                // After the second piece with text, the fake provider sends no more data.
                 if pieces == 2 {
                     pass(Duration::from_secs(121)).await;
                 }
@@ -312,7 +316,7 @@ async fn arrived(fake: &FakeProvider) {
 #[tokio::test]
 async fn unreachable_server_is_reported_with_a_hint() {
     let _clock = HeldClock::hold();
-    // A port on which nothing listens.
+    // The address of a port on which no server listens.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let nowhere =
         Endpoint { base_url: format!("http://{free}"), ..Endpoint::new(Provider::Ollama) };
@@ -330,14 +334,18 @@ async fn unreachable_server_is_reported_with_a_hint() {
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     assert_eq!(
         error.to_string(),
-        "gave up after 4 attempts: ollama: cannot be reached: Connection refused (os error 111)"
+        "all 4 attempts failed: ollama: the provider cannot be reached: Connection refused (os error 111)"
     );
     assert!(error.hint.as_deref().unwrap().contains("`ollama serve`"));
-    assert_eq!(gateway.ledger().totals().lost_calls, 0, "nothing was sent, nothing can be charged");
+    assert_eq!(
+        gateway.ledger().totals().lost_calls,
+        0,
+        "a request that was never sent cannot be charged"
+    );
 }
 
 #[tokio::test]
-async fn cancelled_call_ends_at_once_with_the_reason() {
+async fn cancelled_call_fails_at_once_with_the_cancellation_reason() {
     let fake = FakeProvider::scripted(FakeKind::Anthropic, [FakeReply::Hang]);
     let gateway = gateway(FakeKind::Anthropic, &fake, GatewayOptions::default());
     let cancel = Cancel::new();
@@ -359,7 +367,7 @@ async fn cancelled_call_ends_at_once_with_the_reason() {
 }
 
 #[tokio::test]
-async fn reported_remaining_limit_delays_later_calls() {
+async fn remaining_rate_limit_of_a_response_delays_later_calls() {
     let _clock = HeldClock::hold();
     let left = vec![
         ("x-ratelimit-remaining-requests", "0".to_owned()),
@@ -391,7 +399,7 @@ async fn reported_remaining_limit_delays_later_calls() {
 }
 
 #[tokio::test]
-async fn key_is_removed_from_errors_and_debug_output() {
+async fn api_key_is_removed_from_errors_and_debug_output() {
     let echo = r#"{"error":{"message":"bad key sk-test-0123456789abcdef given"}}"#.to_owned();
     let fake = FakeProvider::scripted(FakeKind::Groq, [FakeReply::Status(401, vec![], echo)]);
     let mut endpoint = endpoint(FakeKind::Groq, &fake);

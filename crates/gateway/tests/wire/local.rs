@@ -1,4 +1,4 @@
-//! Tests of local model servers: reported facts, timeouts and context windows.
+//! Tests of local model servers: reported properties, timeouts and context windows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn llama_props(n_ctx: u64, total_slots: u64) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn llama_cpp_reports_its_window_and_its_slots() {
+async fn discovery_reads_context_window_and_slots_of_llama_cpp() {
     let fake =
         FakeProvider::scripted(FakeKind::OpenAi, []).describing("/props", llama_props(2048, 2));
     let found =
@@ -37,7 +37,7 @@ async fn llama_cpp_reports_its_window_and_its_slots() {
 }
 
 #[tokio::test]
-async fn vllm_reports_the_window_of_each_model() {
+async fn discovery_reads_the_context_window_of_a_vllm_model() {
     let models = json!({"object": "list", "data": [
         {"id": "small", "object": "model", "max_model_len": 2048},
         {"id": "large", "object": "model", "max_model_len": 32768},
@@ -49,7 +49,7 @@ async fn vllm_reports_the_window_of_each_model() {
 }
 
 #[tokio::test]
-async fn ollama_reports_the_models_window_and_has_one_slot() {
+async fn discovery_reads_the_context_window_of_an_ollama_model_and_assumes_one_slot() {
     let shown = json!({"parameters": "temperature 0.6", "model_info": {
         "general.architecture": "qwen3", "qwen3.context_length": 40960}});
     let fake = FakeProvider::scripted(FakeKind::Ollama, []).describing("/api/show", shown);
@@ -59,7 +59,7 @@ async fn ollama_reports_the_models_window_and_has_one_slot() {
 }
 
 #[tokio::test]
-async fn server_that_reports_nothing_is_used_with_the_defaults() {
+async fn discovery_returns_defaults_for_a_server_that_reports_nothing() {
     let fake = FakeProvider::scripted(FakeKind::OpenAi, []);
     let found =
         discover(&HttpClient::new(), &local(FakeKind::OpenAi, &fake, "mine"), TIMEOUT).await;
@@ -70,7 +70,7 @@ async fn server_that_reports_nothing_is_used_with_the_defaults() {
 }
 
 #[tokio::test]
-async fn answer_is_shortened_to_the_window_and_the_call_is_free() {
+async fn local_call_is_free_and_its_answer_limit_fits_the_context_window() {
     let fake = FakeProvider::scripted(FakeKind::OpenAi, [FakeReply::text("Hello")]);
     let endpoint =
         Endpoint { context_window: Some(2048), ..local(FakeKind::OpenAi, &fake, "smollm2") };
@@ -82,11 +82,11 @@ async fn answer_is_shortened_to_the_window_and_the_call_is_free() {
     let body = fake.only_request().body;
     let max = body["max_completion_tokens"].as_u64().unwrap();
     assert!((1024..2048).contains(&max), "{max}");
-    assert_eq!(body["stream"], true, "a stream shows that a slow server makes progress");
+    assert_eq!(body["stream"], true, "calls to local servers are streamed, to detect progress");
 }
 
 #[tokio::test]
-async fn prompt_that_cannot_fit_the_window_is_not_sent() {
+async fn prompt_that_cannot_fit_the_context_window_is_not_sent() {
     for kind in [FakeKind::OpenAi, FakeKind::Ollama] {
         let fake = FakeProvider::scripted(kind, []);
         let endpoint = Endpoint { context_window: Some(2048), ..local(kind, &fake, "small") };
@@ -103,8 +103,8 @@ async fn prompt_that_cannot_fit_the_window_is_not_sent() {
 }
 
 #[tokio::test]
-async fn overflow_error_of_the_server_names_window_and_setting() {
-    // Error messages of llama.cpp and vLLM.
+async fn context_overflow_error_names_the_window_size_and_the_setting() {
+    // Error responses of llama.cpp and vLLM.
     let llama = json!({"error": {"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": 2301, "n_ctx": 2048,
         "message": "the request exceeds the available context size, try increasing it"}});
     let vllm = json!({"object": "error", "type": "BadRequestError", "code": 400, "message":
@@ -129,9 +129,9 @@ async fn overflow_error_of_the_server_names_window_and_setting() {
     }
 }
 
-/// The clock is stopped; time passes only when the test advances it.
+/// The clock is stopped. Time passes only when the test advances it.
 #[tokio::test]
-async fn active_stream_outlives_the_deadline_and_a_silent_one_times_out() {
+async fn stream_with_progress_may_exceed_the_deadline_and_a_silent_stream_times_out() {
     let clock = HeldClock::hold();
     let fake = FakeProvider::scripted(
         FakeKind::OpenAi,
@@ -158,7 +158,7 @@ async fn active_stream_outlives_the_deadline_and_a_silent_one_times_out() {
         gateway.generate(&ModelRequest::question("Hi"), call).await
     });
     let started = Instant::now();
-    // The first piece contains no text.
+    // The first piece of the stream contains no text.
     fake.drip();
     for _ in 0..3 {
         fake.drip();
@@ -168,9 +168,12 @@ async fn active_stream_outlives_the_deadline_and_a_silent_one_times_out() {
     fake.drip_all();
     let response = answer.await.unwrap().unwrap();
     assert_eq!(response.text, "one two three");
-    assert!(started.elapsed() >= Duration::from_secs(45), "longer than the deadline of 30 s");
+    assert!(
+        started.elapsed() >= Duration::from_secs(45),
+        "the answer must take longer than the deadline of 30 s"
+    );
 
-    // The same limits end an answer that stops.
+    // With the same limits, a stream that stops sending data times out.
     let fake = FakeProvider::scripted(
         FakeKind::OpenAi,
         [FakeReply::SilentAfter(FakeAnswer::text("one two three"), 2)],
@@ -192,13 +195,13 @@ async fn active_stream_outlives_the_deadline_and_a_silent_one_times_out() {
     drop(clock);
 }
 
-/// Reasoning and tool calls are streamed for longer than the deadline, without any text.
+/// Each answer streams reasoning or tool calls without text for longer than the deadline.
 #[tokio::test]
-async fn reasoning_and_tool_arguments_count_as_progress() {
+async fn streamed_reasoning_and_tool_arguments_count_as_progress() {
     let clock = HeldClock::hold();
     let reasoned = FakeAnswer { reasoning: "one two three".into(), ..FakeAnswer::text("four") };
     let called = FakeAnswer::calling("add", json!({"left": 17, "right": 25}));
-    // The number is the count of opening pieces before the first progress.
+    // `openings` is the number of stream events before the first progress.
     for (kind, expected, openings) in [
         (FakeKind::OpenAi, reasoned.clone(), 1),
         (FakeKind::OpenRouter, reasoned.clone(), 2),
@@ -244,7 +247,7 @@ async fn reasoning_and_tool_arguments_count_as_progress() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_a_slot_does_not_count_towards_the_deadline() {
-    // Forty calls of 30 s, one at a time: the last one waits for twenty minutes, and the deadline is ten.
+    // 40 calls of 30 s run one at a time. The last call waits for nearly 20 minutes, and the deadline is 10 minutes.
     let pacer = RateLimiter::new(RateLimits { concurrency: 1, ..RateLimits::default() });
     let slow = Rehearsal { latency: Duration::from_secs(30), ..Rehearsal::default() };
     let gateway = Arc::new(Gateway::to_rehearsal(

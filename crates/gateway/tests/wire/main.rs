@@ -1,6 +1,6 @@
 //! Tests of the gateway over real HTTP, against fake providers on loopback.
 
-#![expect(clippy::unwrap_used, reason = "tests stop where they fail")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod caching;
 mod cassettes;
@@ -36,7 +36,7 @@ pub(crate) const KINDS: [FakeKind; 6] = [
     FakeKind::Ollama,
 ];
 
-/// Endpoint of a fake provider, with the provider's default model.
+/// Returns the endpoint of a fake provider, with the provider's default model.
 pub(crate) fn endpoint(kind: FakeKind, fake: &FakeProvider) -> Endpoint {
     Endpoint {
         base_url: fake.base_url(),
@@ -49,10 +49,10 @@ pub(crate) fn gateway(kind: FakeKind, fake: &FakeProvider, options: GatewayOptio
     Gateway::to_provider(&HttpClient::new(), endpoint(kind, fake), options)
 }
 
-/// Stops tokio's clock while real sockets are in use: time passes only when a test calls [`pass`].
+/// Stops tokio's clock while real sockets are in use. Time passes only when a test calls [`pass`].
 ///
-/// A paused clock would jump ahead whenever the runtime waits for a socket, but not while a blocking task is alive. So
-/// the clock keeps a blocking task alive.
+/// A paused clock of tokio jumps ahead whenever the runtime waits for a socket, except while a blocking task is
+/// running. So this type keeps a blocking task running.
 pub(crate) struct HeldClock {
     _release: mpsc::Sender<()>,
 }
@@ -72,12 +72,12 @@ impl Drop for HeldClock {
     }
 }
 
-/// Advances the clock by a little more than `time`, since timers fire at whole milliseconds.
+/// Advances the clock by 2 ms more than `time`, because timers fire at whole milliseconds.
 pub(crate) async fn pass(time: Duration) {
     tokio::time::advance(time + Duration::from_millis(2)).await;
 }
 
-/// Adds an observer to the options; the receiver gets the length and the reason of each wait.
+/// Adds an observer to the options. The returned channel receives the length of each wait and its reason.
 pub(crate) fn observed(
     options: GatewayOptions,
 ) -> (GatewayOptions, tokio::sync::mpsc::UnboundedReceiver<(Duration, String)>) {

@@ -1,5 +1,5 @@
-//! Tests of each provider over real HTTP, against a fake that checks path, key and body and answers in the provider's
-//! format.
+//! Tests of the adapter of each provider over real HTTP. A fake provider checks path, API key and body of each request,
+//! and answers in the format of the provider.
 
 use std::sync::Mutex;
 
@@ -61,7 +61,7 @@ async fn every_provider_reports_answer_usage_and_cost() {
             FakeKind::Anthropic => 400 * 1000 + 600 * 100 + 50 * 5000,
             FakeKind::OpenAi => 400 * 750 + 600 * 75 + 50 * 4500,
             FakeKind::Groq => 400 * 150 + 600 * 75 + 50 * 600,
-            FakeKind::OpenRouter => 1_230_000, // Reported by the provider.
+            FakeKind::OpenRouter => 1_230_000, // OpenRouter reports this cost in its response.
             FakeKind::Google => 400 * 300 + 600 * 30 + 50 * 2500,
             FakeKind::Ollama => 0,
         };
@@ -86,7 +86,7 @@ async fn every_provider_streams_its_answer() {
         let response =
             gateway(kind, &fake, GatewayOptions::default()).generate(&request, call).await.unwrap();
         let received = received.into_inner().unwrap();
-        assert!(received.len() >= 3, "{kind:?}: only {} pieces", received.len());
+        assert!(received.len() >= 3, "{kind:?} streamed only {} pieces", received.len());
         assert_eq!(received.concat(), "Fine, but prove it. ✓", "{kind:?}");
         assert_eq!(response.text, received.concat(), "{kind:?}");
         let usage = response.usage.unwrap();
@@ -95,7 +95,7 @@ async fn every_provider_streams_its_answer() {
 }
 
 #[tokio::test]
-async fn tool_calls_and_their_results_round_trip() {
+async fn every_provider_decodes_tool_calls_and_accepts_their_results() {
     let tool = ToolDefinition {
         name: "read_draft".into(),
         description: "Reads a draft.".into(),
@@ -145,7 +145,7 @@ async fn tool_calls_and_their_results_round_trip() {
 }
 
 #[tokio::test]
-async fn typed_requests_use_the_native_schema_parameter() {
+async fn typed_request_is_sent_with_the_schema_parameter_of_the_provider() {
     for kind in KINDS {
         let text = r#"{"impact": 8, "reasoning": "solid", "note": null}"#;
         let fake = FakeProvider::scripted(kind, [FakeReply::text(text)]);
@@ -161,7 +161,7 @@ async fn typed_requests_use_the_native_schema_parameter() {
             FakeKind::OpenAi | FakeKind::Groq => {
                 (&body["response_format"]["json_schema"]["schema"], Provenance::Native)
             }
-            // Sent, but not relied on: the backend that serves the model may ignore it.
+            // The schema is sent, but the provider behind OpenRouter may ignore it, so the answer counts as parsed.
             FakeKind::OpenRouter => {
                 (&body["response_format"]["json_schema"]["schema"], Provenance::Parsed)
             }
@@ -176,7 +176,7 @@ async fn typed_requests_use_the_native_schema_parameter() {
 }
 
 #[tokio::test]
-async fn schema_goes_into_the_prompt_on_request_or_without_native_support() {
+async fn schema_is_sent_in_the_prompt_on_request_or_without_native_support() {
     let mut schema = Schema::of::<Verdict>();
     schema.delivery = SchemaDelivery::Prompt;
     let typed = ModelRequest { schema: Some(schema), ..ModelRequest::new(debate_prompt()) };
@@ -199,17 +199,17 @@ async fn schema_goes_into_the_prompt_on_request_or_without_native_support() {
 }
 
 #[tokio::test]
-async fn prompt_layout_keeps_a_stable_cacheable_prefix() {
+async fn encoded_prompts_of_consecutive_rounds_share_a_cacheable_prefix() {
     let (_, body) = ask(FakeKind::Anthropic, &ModelRequest::new(debate_prompt())).await;
     let marked = |part: &Value| part["cache_control"] == json!({"type": "ephemeral"});
     let system = body["system"].as_array().unwrap();
-    // The last three of four blocks end with a breakpoint; the fourth breakpoint is for the transcript.
+    // The last three of the four blocks end with a cache breakpoint. The fourth breakpoint is at the transcript's end.
     assert_eq!(system.iter().map(marked).collect::<Vec<_>>(), [false, true, true, true]);
     let content = body["messages"][0]["content"].as_array().unwrap();
     assert_eq!(content.iter().map(marked).collect::<Vec<_>>(), [false, true, false]);
     assert_eq!(content[2]["text"], "You are the critic. Answer D1.");
 
-    // One round later, everything sent before the tail is still the prefix.
+    // The request of the next round starts with everything that the previous request contained before its tail.
     for kind in KINDS {
         let (_, before) = ask(kind, &ModelRequest::new(debate_prompt())).await;
         let mut later = debate_prompt();
@@ -244,7 +244,7 @@ async fn anthropic_models_behind_openrouter_get_cache_breakpoints() {
 }
 
 #[tokio::test]
-async fn default_and_explicit_parameters_are_sent() {
+async fn default_and_explicit_temperature_and_token_limit_are_sent() {
     let (_, body) = ask(FakeKind::Anthropic, &ModelRequest::question("Hi")).await;
     assert_eq!(body["max_tokens"], 4096);
     assert!((body["temperature"].as_f64().unwrap() - 0.7).abs() < 1e-6);
@@ -254,16 +254,16 @@ async fn default_and_explicit_parameters_are_sent() {
     assert_eq!(body["generationConfig"]["maxOutputTokens"], 10);
     assert_eq!(body["generationConfig"]["temperature"], 1.5);
     let (_, body) = ask(FakeKind::Anthropic, &warm).await;
-    assert_eq!(body["temperature"], 1.0, "the maximum of Anthropic");
+    assert_eq!(body["temperature"], 1.0, "Anthropic accepts temperatures up to 1");
 }
 
 #[tokio::test]
-async fn ollama_context_size_fits_the_request() {
+async fn ollama_request_sets_a_context_size_that_fits_the_prompt() {
     for (bytes, window) in [(10, 8192), (3000, 8192), (24_000, 16_384), (60_000, 32_768)] {
         let (_, body) = ask(FakeKind::Ollama, &ModelRequest::question("x".repeat(bytes))).await;
         assert_eq!(body["options"]["num_ctx"], window, "{bytes} bytes");
     }
-    // Ten kilobytes of numbers can be ten thousand tokens.
+    // A text of 10 kB with digits and punctuation can have 10,000 tokens.
     let figures = ModelRequest::question("1,234.56;".repeat(1111));
     assert_eq!(ask(FakeKind::Ollama, &figures).await.1["options"]["num_ctx"], 16_384);
     let small = ModelRequest { max_tokens: 100, ..ModelRequest::question("Hi") };
@@ -285,10 +285,10 @@ async fn ollama_context_size_fits_the_request() {
 
 #[tokio::test]
 async fn temperature_is_not_sent_to_models_that_reject_it() {
-    // Known from the catalog.
+    // The catalog lists that this model rejects a temperature.
     let (_, body) = ask(FakeKind::OpenAi, &ModelRequest::question("Hi")).await;
     assert_eq!(body.get("temperature"), None);
-    // Learned from a rejection, once, without counting as an attempt.
+    // For an unlisted model, the gateway learns it from one rejected request, which does not count as an attempt.
     let fake =
         FakeProvider::scripted(FakeKind::Anthropic, [FakeReply::text("a"), FakeReply::text("b")]);
     let new = Endpoint { model: "claude-next-9".into(), ..endpoint(FakeKind::Anthropic, &fake) };
@@ -304,7 +304,7 @@ async fn temperature_is_not_sent_to_models_that_reject_it() {
 }
 
 #[tokio::test]
-async fn rejected_parameter_is_omitted_by_all_concurrent_calls() {
+async fn concurrent_calls_omit_a_parameter_that_the_model_rejects() {
     let fake = FakeProvider::always(FakeKind::Anthropic, FakeReply::text("fine"));
     let new = Endpoint { model: "claude-next-9".into(), ..endpoint(FakeKind::Anthropic, &fake) };
     let gateway = Gateway::to_provider(&HttpClient::new(), new, GatewayOptions::default());
@@ -312,7 +312,7 @@ async fn rejected_parameter_is_omitted_by_all_concurrent_calls() {
     let calls = (0..12).map(|_| gateway.generate(&request, CallOptions::default()));
     let outcomes = futures_util::future::join_all(calls).await;
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-    // An invalid value is not fixed by omitting the parameter.
+    // If the provider rejects only the value of the parameter, the request is not sent again without the parameter.
     let range = r#"{"error":{"message":"temperature: must be between 0 and 1"}}"#;
     let fake =
         FakeProvider::scripted(FakeKind::Anthropic, [FakeReply::Status(400, vec![], range.into())]);
@@ -322,7 +322,7 @@ async fn rejected_parameter_is_omitted_by_all_concurrent_calls() {
 }
 
 #[tokio::test]
-async fn answer_without_usage_counts_with_its_maximum_cost() {
+async fn answer_without_token_usage_counts_with_its_maximum_cost() {
     for usage in ["", r#","usage":{}"#, r#","usage":{"total_tokens":1500}"#] {
         let silent = format!(
             r#"{{"choices":[{{"message":{{"content":"free?"}},"finish_reason":"stop"}}]{usage}}}"#
@@ -365,7 +365,7 @@ async fn tool_call_arguments_that_are_not_an_object_can_be_sent_back() {
 }
 
 #[tokio::test]
-async fn streamed_tool_calls_without_an_index_are_kept_separate() {
+async fn streamed_tool_calls_without_an_index_are_separated_by_their_ids() {
     let part = |id: &str, arguments: &str| {
         let id = if id.is_empty() { String::new() } else { format!("\"id\":\"{id}\",") };
         format!(
@@ -389,7 +389,7 @@ async fn streamed_tool_calls_without_an_index_are_kept_separate() {
 }
 
 #[tokio::test]
-async fn too_many_tool_calls_are_rejected() {
+async fn answer_with_too_many_tool_calls_is_rejected() {
     let calls: Vec<String> = (0..100_000).map(|index| format!("{{\"index\":{index}}}")).collect();
     let frame = format!(
         "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{}]}}}}]}}\n\n",
@@ -407,7 +407,7 @@ async fn too_many_tool_calls_are_rejected() {
 }
 
 #[tokio::test]
-async fn reported_cost_is_used_only_from_openrouter() {
+async fn cost_reported_by_a_provider_other_than_openrouter_is_ignored() {
     let free = r#"{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":10000,"completion_tokens":10,"cost":0}}"#;
     let fake =
         FakeProvider::scripted(FakeKind::OpenAi, [FakeReply::Status(200, vec![], free.into())]);
@@ -418,7 +418,7 @@ async fn reported_cost_is_used_only_from_openrouter() {
 }
 
 #[tokio::test]
-async fn schema_moves_into_the_prompt_if_the_server_rejects_it() {
+async fn schema_is_sent_in_the_prompt_if_the_server_rejects_the_schema_parameter() {
     let refusal = r#"{"error":{"message":"response_format json_schema is not supported"}}"#;
     let good = r#"{"impact": 8, "reasoning": "solid", "note": null}"#;
     let script = [
@@ -431,7 +431,7 @@ async fn schema_moves_into_the_prompt_if_the_server_rejects_it() {
     for _ in 0..2 {
         let ask = JsonRequest::<Verdict>::new(ModelRequest::question("Score."));
         let answer = gateway.generate_json(ask, CallOptions::default()).await.unwrap();
-        assert_eq!(answer.provenance, Provenance::Parsed, "the schema was not enforced");
+        assert_eq!(answer.provenance, Provenance::Parsed, "the server did not enforce the schema");
     }
     let native: Vec<bool> =
         fake.captured().iter().map(|sent| sent.body.get("response_format").is_some()).collect();
@@ -439,7 +439,7 @@ async fn schema_moves_into_the_prompt_if_the_server_rejects_it() {
 }
 
 #[tokio::test]
-async fn reasoning_is_disabled_for_tools_of_newer_openai_models() {
+async fn tool_requests_to_newer_openai_models_disable_reasoning() {
     let fake = FakeProvider::scripted(FakeKind::OpenAi, [FakeReply::text("ok")]);
     let new = Endpoint { model: "gpt-6-luna".into(), ..endpoint(FakeKind::OpenAi, &fake) };
     let gateway = Gateway::to_provider(&HttpClient::new(), new, GatewayOptions::default());
@@ -454,13 +454,13 @@ async fn reasoning_is_disabled_for_tools_of_newer_openai_models() {
 }
 
 #[tokio::test]
-async fn refusals_and_truncated_answers_have_different_stop_reasons() {
+async fn stop_reasons_distinguish_refusals_from_truncated_answers() {
     for kind in KINDS {
         for (stop, expected) in
             [(FakeStop::Refusal, StopReason::Refused), (FakeStop::Length, StopReason::MaxTokens)]
         {
             if kind == FakeKind::Ollama && stop == FakeStop::Refusal {
-                continue; // Ollama has no stop reason for refusals.
+                continue; // Ollama does not report refusals as a stop reason.
             }
             for stream in [false, true] {
                 let fake = FakeProvider::scripted(
@@ -481,13 +481,13 @@ async fn refusals_and_truncated_answers_have_different_stop_reasons() {
 }
 
 #[tokio::test]
-async fn probe_distinguishes_valid_and_invalid_keys() {
+async fn provider_probe_accepts_a_valid_key_and_rejects_an_invalid_key() {
     let client = HttpClient::new();
     let timeout = std::time::Duration::from_secs(20);
     for kind in KINDS {
         let fake = FakeProvider::scripted(kind, []);
         let good = endpoint(kind, &fake);
-        probe(&client, &good, timeout).await.expect("a valid key");
+        probe(&client, &good, timeout).await.expect("the probe must accept a valid key");
         if kind != FakeKind::Ollama {
             let bad =
                 Endpoint { key: Some(assize_config::ApiKey::new("wrong-key-0123456789")), ..good };

@@ -1,4 +1,4 @@
-//! Effects: executed once, events written once, changed requests rejected.
+//! Tests of effects: an effect is executed once, its events are written once, and a changed request is rejected.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -76,7 +76,7 @@ async fn resumed_effect_is_neither_executed_nor_reported_again() {
 }
 
 #[tokio::test]
-async fn events_before_an_effect_are_written_before_its_call() {
+async fn events_emitted_before_an_effect_are_written_before_its_call() {
     let journal = Arc::new(MemoryJournal::new());
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (events, seen_by_call) = (journal.clone(), seen.clone());
@@ -87,8 +87,8 @@ async fn events_before_an_effect_are_written_before_its_call() {
             let call = async {
                 let mut seen = seen_by_call.lock().unwrap();
                 seen.push(names(&events));
-                // The first attempt ends here.
-                if seen.len() == 1 { Err(Broken("gone".to_owned())) } else { Ok(1) }
+                // Only the first attempt fails.
+                if seen.len() == 1 { Err(Broken("connection lost".to_owned())) } else { Ok(1) }
             };
             let tell = |_: &i32| vec![GraphEvent::new("answered", json!(null))];
             context.effect("ask", || print("x"), call, tell).await?;
@@ -114,7 +114,7 @@ async fn changed_request_is_rejected_on_resume_and_executed_in_a_fork() {
     let error = run("how", journal.clone()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "request of effect `ask` differs from the one recorded in this run"
+        "the request of effect `ask` differs from the request recorded in this run"
     );
 
     let fork =
@@ -124,8 +124,12 @@ async fn changed_request_is_rejected_on_resume_and_executed_in_a_fork() {
     assert_eq!(calls.load(Ordering::Relaxed), 2);
     let own = Arc::new(MemoryJournal::new());
     assert_eq!(run("why", fork(&own)).await.unwrap().0, ["answer to why"]);
-    assert_eq!(calls.load(Ordering::Relaxed), 2, "the unchanged request must be reused");
-    // The fork is self-contained: its journal has the record and its own events.
+    assert_eq!(
+        calls.load(Ordering::Relaxed),
+        2,
+        "the outcome of the unchanged request must be reused"
+    );
+    // The journal of the fork is self-contained: it has the reused record and all events.
     assert_eq!(names(&own), ["asking", "answered", "done"]);
     assert_eq!(run("why", own).await.unwrap().0, ["answer to why"]);
     assert_eq!(calls.load(Ordering::Relaxed), 2);
@@ -141,13 +145,16 @@ async fn changed_graph_is_rejected_on_resume_and_allowed_in_a_fork() {
     graph("a").run(Log::default(), options()).await.unwrap();
     graph("a").run(Log::default(), options()).await.unwrap();
     let error = graph("b").run(Log::default(), options()).await.unwrap_err();
-    assert_eq!(error.to_string(), "graph `g` differs from the one this run was started with");
+    assert_eq!(
+        error.to_string(),
+        "graph `g` differs from the graph that this run was started with"
+    );
     let forked = Arc::new(ForkJournal::new(MemoryJournal::new(), journal.records()));
     graph("b").run(Log::default(), RunOptions::with_journal(forked)).await.unwrap();
 }
 
 #[tokio::test]
-async fn resume_retries_fatal_failures_and_replays_handled_ones() {
+async fn resumed_run_retries_fatal_failures_and_replays_handled_failures() {
     let journal = Arc::new(MemoryJournal::new());
     let broken = Arc::new(Mutex::new(true));
     let calls = Arc::new(Mutex::new(Vec::new()));
@@ -200,7 +207,7 @@ async fn duplicate_and_invalid_effect_keys_are_rejected() {
         Ok(vec![])
     });
     let error = twice.run(Log::default(), RunOptions::default()).await.unwrap_err();
-    assert_eq!(error.to_string(), "effect key `same` used twice in one run");
+    assert_eq!(error.to_string(), "effect key `same` is used twice in one run");
     let bad = single_node(move |context| async move {
         ask(context, "no good").await?;
         Ok(vec![])
@@ -209,7 +216,7 @@ async fn duplicate_and_invalid_effect_keys_are_rejected() {
     assert!(error.to_string().starts_with("invalid effect key `no good`"), "{error}");
 }
 
-/// Journal in which another process has already recorded every effect.
+/// Test journal that simulates a race: another process always records an effect first.
 struct RacedJournal;
 
 #[async_trait::async_trait]
@@ -235,7 +242,7 @@ impl Journal for RacedJournal {
 }
 
 #[tokio::test]
-async fn existing_record_wins_over_own_result() {
+async fn effect_returns_the_outcome_that_another_process_recorded_first() {
     let graph = single_node(|context| async move {
         let call = async { Ok::<_, Broken>("ours".to_owned()) };
         Ok(vec![context.effect("ask", || print("x"), call, |_| vec![]).await?])
@@ -245,7 +252,7 @@ async fn existing_record_wins_over_own_result() {
 }
 
 #[tokio::test]
-async fn observer_sees_effects_start_finish_and_replay() {
+async fn observer_receives_the_started_recorded_and_replayed_stages_of_effects() {
     let journal = Arc::new(MemoryJournal::new());
     let calls = Arc::new(AtomicU64::new(0));
     let stages = Arc::new(Mutex::new(Vec::new()));
@@ -265,7 +272,7 @@ async fn observer_sees_effects_start_finish_and_replay() {
 }
 
 #[tokio::test]
-async fn record_of_another_type_is_unreadable() {
+async fn journal_record_of_another_type_fails_the_run() {
     let journal = Arc::new(MemoryJournal::new());
     let number = single_node(|context| async move {
         let call = async { Ok::<_, Broken>(1) };

@@ -1,4 +1,4 @@
-//! Failing nodes and cancelled runs.
+//! Tests of failing nodes and cancelled runs.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -34,7 +34,7 @@ async fn node_failure_after_cancellation_is_reported_as_cancelled() {
     let options = RunOptions { cancel: cancel.clone(), ..RunOptions::default() };
     let body = move |_: Context<Log>| {
         cancel.cancel("enough");
-        async { Err(NodeError::from(Broken("cut short".to_owned()))) }
+        async { Err(NodeError::from(Broken("request aborted".to_owned()))) }
     };
     let graph = Graph::builder("one").node("only", body).start("only").edge("only", END);
     let error = graph.compile().unwrap().run(Log::default(), options).await.unwrap_err();
@@ -54,7 +54,7 @@ async fn running_effects_are_recorded_when_another_branch_fails() {
             let started = started.clone();
             async move {
                 if context.item() == Some(&1) {
-                    return Err(NodeError::from(Broken("out of order".to_owned())));
+                    return Err(NodeError::from(Broken("branch 1 failed".to_owned())));
                 }
                 for call in ["slow", "later"] {
                     let work = async {
@@ -85,7 +85,7 @@ async fn running_effects_are_recorded_when_another_branch_fails() {
     let RunError::Node { node, scope, source } = &error else { panic!("{error}") };
     assert_eq!(
         (*node, scope.as_str(), source.to_string().as_str()),
-        ("work", "b1", "out of order")
+        ("work", "b1", "branch 1 failed")
     );
     assert_eq!(*started.lock().unwrap(), ["slow"]);
     let slow = assize_graph::EffectKey::new("b0/slow").unwrap();
@@ -93,16 +93,16 @@ async fn running_effects_are_recorded_when_another_branch_fails() {
 }
 
 #[tokio::test]
-async fn panic_fails_its_node() {
-    let body = |_: Context<Log>| async { panic!("out of {}", "cheese") };
+async fn panicking_node_fails_with_the_panic_message() {
+    let body = |_: Context<Log>| async { panic!("invalid {}", "index") };
     let graph = Graph::builder("p").node("only", body).start("only").edge("only", END);
     let error = graph.compile().unwrap().run(Log::default(), RunOptions::default()).await;
-    assert_eq!(error.unwrap_err().to_string(), "`only` failed: panicked: out of cheese");
+    assert_eq!(error.unwrap_err().to_string(), "`only` failed: the node panicked: invalid index");
 }
 
 #[tokio::test]
-async fn failure_in_subgraph_names_both_nodes() {
-    let body = |_: Context<Log>| async { Err(NodeError::from(Broken("torn".to_owned()))) };
+async fn failure_in_a_subgraph_names_the_inner_and_the_outer_node() {
+    let body = |_: Context<Log>| async { Err(NodeError::from(Broken("timed out".to_owned()))) };
     let inner = Graph::builder("inner").node("deep", body).start("deep").edge("deep", END);
     let inner = inner.compile().unwrap();
     let outer = Graph::builder("outer")
@@ -112,12 +112,12 @@ async fn failure_in_subgraph_names_both_nodes() {
         .compile()
         .unwrap();
     let error = outer.run(Log::default(), RunOptions::default()).await.unwrap_err();
-    assert_eq!(error.to_string(), "`inner` failed: `deep` failed: torn");
+    assert_eq!(error.to_string(), "`inner` failed: `deep` failed: timed out");
 }
 
 #[tokio::test]
 async fn subgraph_visits_have_distinct_event_keys() {
-    // The same node name in both graphs, each visited twice in a loop.
+    // Both graphs have a node `open`. Each of these two nodes is visited twice in a loop.
     let journal = Arc::new(MemoryJournal::new());
     let emit = |context: &Context<Log>, graph: &str| {
         let seen = context.state().0.len();

@@ -1,4 +1,4 @@
-//! Invalid graphs and the problems reported for them.
+//! Tests of the problems that are reported for invalid graphs.
 
 use assize_graph::{Context, END, FanOut, Graph, GraphBuilder};
 
@@ -12,7 +12,7 @@ fn with(nodes: &[&'static str]) -> GraphBuilder<Log> {
     nodes.iter().fold(Graph::builder("g"), |graph, node| graph.node(node, idle))
 }
 
-/// Problems of an invalid graph, one per line.
+/// Returns the problems of an invalid graph, one per line.
 fn problems(graph: GraphBuilder<Log>) -> String {
     let invalid = graph.compile().unwrap_err();
     assert!(invalid.to_string().starts_with("graph `g` is invalid: "));
@@ -29,7 +29,7 @@ fn invalid_graph_reports_every_problem_with_its_node() {
         problems(with(&["a", "island"]).start("a").edge("a", END).edge("island", "a")),
         problems(with(&["a"]).start("a").route("a", [], |_, _| END)),
         problems(with(&["a", "b"]).start("a").edge("a", "b").edge("b", "a")),
-        // A branch that ends the run, one that loops forever, one that starts at its join.
+        // Graphs with an invalid branch: it ends the run, loops forever, or starts at its join.
         problems(
             with(&["a", "b", "c", "j"])
                 .start("a")
@@ -47,7 +47,7 @@ fn invalid_graph_reports_every_problem_with_its_node() {
                 .edge("j", END),
         ),
         problems(with(&["a", "j"]).start("a").fan_out("a", ["j"], "j", none).edge("j", END)),
-        // A branch that leads back to its fork, and one that skips its join.
+        // Graphs with an invalid branch: it leads back to its fan-out node, or skips its join.
         problems(
             with(&["a", "b", "j"])
                 .start("a")
@@ -66,37 +66,37 @@ fn invalid_graph_reports_every_problem_with_its_node() {
         ),
     ];
     insta::assert_snapshot!(cases.join("--\n"), @r"
-    missing start node
+    the start node is missing
     --
     invalid node name ``: use at most 60 letters, digits, `_` and `-`, and not `END`
     invalid node name `END`: use at most 60 letters, digits, `_` and `-`, and not `END`
     invalid node name `no good`: use at most 60 letters, digits, `_` and `-`, and not `END`
     duplicate node `a`
     unknown start node `b`
-    `` has no exit: add an edge, to `END` if the run ends there
-    `END` has no exit: add an edge, to `END` if the run ends there
-    `no good` has no exit: add an edge, to `END` if the run ends there
+    node `` has no exit: add an edge to another node or to `END`
+    node `END` has no exit: add an edge to another node or to `END`
+    node `no good` has no exit: add an edge to another node or to `END`
     --
-    `a` leads to unknown node `c`
-    exit of unknown node `x`
-    `b` has no exit: add an edge, to `END` if the run ends there
-    `a` has more than one exit
+    node `a` leads to the unknown node `c`
+    an exit is defined for the unknown node `x`
+    node `b` has no exit: add an edge to another node or to `END`
+    node `a` has more than one exit
     --
-    `island` is unreachable from the start
+    node `island` is unreachable from the start node
     --
-    `a` has a route or fan-out without targets
+    node `a` has a route or fan-out without targets
     --
-    `END` is unreachable from `a`
-    `END` is unreachable from `b`
+    `END` is unreachable from node `a`
+    `END` is unreachable from node `b`
     --
-    `b` ends the run inside a branch of `a`: lead it to the join `j`
+    node `b` ends the run inside a branch of `a`: replace `END` by the join `j`
     --
-    `END` is unreachable from `b`
+    `END` is unreachable from node `b`
     --
-    a branch of `a` starts at its own join `j`
+    a branch of node `a` starts at the join `j` of the branches
     --
-    a branch of `a` leads back to `a` before joining
+    a branch of node `a` leads back to `a` before its join
     --
-    `c` leaves a branch of `b` for `outer`: the branches must join at `inner` first
+    node `c` leaves a branch of `b` for `outer`: the branches must join at `inner` first
     ");
 }

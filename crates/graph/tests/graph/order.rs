@@ -1,4 +1,4 @@
-//! Visibility of state and the order in which updates are applied.
+//! Tests of the state that nodes see and the order in which updates are applied.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use assize_graph::{Branch, Context, END, FanOut, Graph, NodeError, RunError, RunOptions, State};
 use tokio::sync::Notify;
 
-/// Log of all writes, one line each.
+/// Test state: a log with one line per update.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Log(pub(crate) Vec<String>);
 
@@ -21,7 +21,7 @@ impl State for Log {
 
 pub(crate) type Lines = Result<Vec<String>, NodeError>;
 
-/// Makes a node that writes its name and item.
+/// Returns the code of a node that appends its name and item to the log.
 fn writes_name(
     name: &'static str,
 ) -> impl Fn(Context<Log>) -> std::future::Ready<Lines> + Send + Sync + 'static {
@@ -31,7 +31,7 @@ fn writes_name(
     }
 }
 
-/// One branch to each of `to`, with its index as item.
+/// Returns a fan-out with one branch for each node in `to`. The item of a branch is its index.
 pub(crate) fn one_each<const N: usize>(to: [&'static str; N]) -> FanOut<u64> {
     let branch = |(number, node)| Branch::new(node, node, number);
     (0..).zip(to).map(branch).collect::<Vec<_>>().into()
@@ -66,7 +66,7 @@ fn diamond(slow: Duration) -> Graph<Log> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn join_applies_updates_in_branch_order_and_siblings_are_isolated() {
+async fn join_applies_updates_in_branch_order_and_branches_do_not_see_each_other() {
     for slow in [0, 60] {
         let log =
             diamond(Duration::from_secs(slow)).run(Log::default(), RunOptions::default()).await;
@@ -84,8 +84,8 @@ async fn join_applies_updates_in_branch_order_and_siblings_are_isolated() {
 }
 
 #[tokio::test]
-async fn slow_branch_does_not_block_its_siblings() {
-    // The slow branch waits for the fast one to finish, so a barrier between rounds would deadlock.
+async fn slow_branch_does_not_block_the_other_branches() {
+    // The slow branch waits for the fast branch to finish, so a barrier between the branches would cause a deadlock.
     let fast_is_through = Arc::new(Notify::new());
     let (waiter, notifier) = (fast_is_through.clone(), fast_is_through);
     let graph = Graph::builder("lanes")
@@ -117,7 +117,7 @@ async fn slow_branch_does_not_block_its_siblings() {
     assert_eq!(log.0, ["open", "slow", "fast(1)", "faster(1)", "fastest", "join"]);
 }
 
-/// Number of branches running now, and the maximum so far.
+/// Number of branches that are running now, and the maximum number that ran at once.
 type Running = Arc<Mutex<(u64, u64)>>;
 
 fn fan(count: u64, at_once: usize, running: Running) -> Graph<Log> {
@@ -132,7 +132,7 @@ fn fan(count: u64, at_once: usize, running: Running) -> Graph<Log> {
                     *most = (*most).max(*now);
                 }
                 let item = *context.item().unwrap();
-                // The first branches are the slowest.
+                // The first branches sleep longest, so they finish last.
                 tokio::time::sleep(Duration::from_secs(100 - item)).await;
                 running.lock().unwrap().0 -= 1;
                 Ok(vec![format!("work {item}")])
@@ -182,7 +182,7 @@ async fn empty_fan_out_continues_at_its_join() {
 }
 
 #[tokio::test]
-async fn forks_nest_and_loop() {
+async fn nested_and_repeated_fan_outs_apply_updates_in_branch_order() {
     let inner_rounds = |log: &Log| log.0.iter().filter(|line| line.starts_with("inner")).count();
     let graph = Graph::builder("nest")
         .node("open", writes_name("open"))
@@ -195,7 +195,7 @@ async fn forks_nest_and_loop() {
             [Branch::new("outer", "a", 1), Branch::new("outer", "b", 2)].into()
         })
         .fan_out("outer", ["inner"], "inner_join", |log| {
-            // Two rounds of two inner branches in each outer branch.
+            // Each outer branch runs two rounds of two inner branches.
             let base = log.0.len() as u64 * 10;
             [Branch::new("inner", "x", base), Branch::new("inner", "y", base + 1)].into()
         })
@@ -227,7 +227,7 @@ async fn forks_nest_and_loop() {
 }
 
 #[tokio::test]
-async fn graph_runs_as_a_node_of_another_graph() {
+async fn subgraph_runs_as_a_node_of_another_graph() {
     let inner = diamond(Duration::ZERO);
     let graph = Graph::builder("outer")
         .node("open", writes_name("hello"))
@@ -247,7 +247,7 @@ async fn graph_runs_as_a_node_of_another_graph() {
 }
 
 #[tokio::test]
-async fn endless_loop_hits_the_step_limit() {
+async fn endless_loop_fails_at_the_step_limit() {
     let graph = Graph::builder("loop")
         .node("again", writes_name("again"))
         .start("again")
@@ -257,11 +257,11 @@ async fn endless_loop_hits_the_step_limit() {
     let options = RunOptions { step_limit: 12, ..RunOptions::default() };
     let error = graph.run(Log::default(), options).await.unwrap_err();
     assert!(matches!(error, RunError::StepLimit { node: "again", limit: 12 }));
-    assert_eq!(error.to_string(), "step limit of 12 reached before `again`");
+    assert_eq!(error.to_string(), "the run reached its step limit (12) before node `again`");
 }
 
 #[tokio::test]
-async fn undeclared_route_target_is_an_error_naming_both_nodes() {
+async fn route_to_an_undeclared_target_fails_and_names_both_nodes() {
     let graph = Graph::builder("choice")
         .node("a", writes_name("a"))
         .node("b", writes_name("b"))
@@ -269,7 +269,7 @@ async fn undeclared_route_target_is_an_error_naming_both_nodes() {
         .route("a", [END], |_, _| "b")
         .edge("b", END)
         .compile();
-    // No declared target leads to `b`.
+    // This graph is invalid, because no declared target leads to `b`.
     assert!(graph.is_err());
     let graph = Graph::builder("choice")
         .node("a", writes_name("a"))
@@ -278,7 +278,10 @@ async fn undeclared_route_target_is_an_error_naming_both_nodes() {
         .compile()
         .unwrap();
     let error = graph.run(Log::default(), RunOptions::default()).await.unwrap_err();
-    assert_eq!(error.to_string(), "`a` chose `nowhere`, which is not one of its declared targets");
+    assert_eq!(
+        error.to_string(),
+        "node `a` chose `nowhere`, which is not one of its declared targets"
+    );
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::order::{Lines, Log, one_each};
 /// Random structure from which a graph is built.
 #[derive(Debug, Clone)]
 enum Piece {
-    /// A node with `effects` effects, sequential or concurrent.
+    /// A node with `effects` effects, which run concurrently if `together` is true, else in sequence.
     Step {
         effects: u8,
         together: bool,
@@ -39,7 +39,7 @@ enum Piece {
         times: u8,
         piece: Box<Piece>,
     },
-    /// A subgraph.
+    /// A subgraph that contains this piece.
     Inner(Box<Piece>),
 }
 
@@ -67,7 +67,7 @@ fn mix(text: &str, more: u64) -> u64 {
         ^ text.bytes().fold(more, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()))
 }
 
-/// Static node name for a number.
+/// Returns a static node name for a number below 64.
 fn name(number: usize) -> &'static str {
     const NAMES: [&str; 64] = {
         let mut names = [""; 64];
@@ -103,7 +103,7 @@ impl Assembler {
         node
     }
 
-    /// Adds a piece; returns its first node, and its last, which has no exit yet.
+    /// Adds a piece to the graph. Returns the first node of the piece, and its last node, which has no exit yet.
     fn add(&mut self, piece: &Piece) -> (&'static str, &'static str) {
         match piece {
             Piece::Step { effects, together } => {
@@ -163,7 +163,7 @@ impl Assembler {
                 self.nodes = inner.nodes + 1;
                 let graph = inner.graph.unwrap().start(first).edge(last, END).compile().unwrap();
                 let node = name(inner.nodes);
-                // Marks where the lines of the subgraph begin.
+                // Log line after which the lines of the subgraph start.
                 const MARK: &str = "|";
                 let enter = |log: &Log, _: Option<&u64>| {
                     Log(log.0.iter().cloned().chain([MARK.to_owned()]).collect())
@@ -238,11 +238,12 @@ async fn work(
     Ok(vec![format!("{node}:{visit}:{:?}:{results:?}:{}", context.item(), mix(&seen, 0))])
 }
 
-/// One simulated process that runs the graph and is killed at a given point. As a journal, it forwards to `journal`.
+/// Simulated process that runs the graph and is killed at kill point number `kill_at`. It is also the journal of the
+/// run, which forwards to `journal`.
 #[derive(Debug)]
 struct Process {
     journal: Arc<MemoryJournal>,
-    /// Varies the delays of the effects, and so which finishes first.
+    /// Seed of the delays of the effects, which determine the order in which effects finish.
     delay_seed: u64,
     kill_points: AtomicU64,
     kill_at: u64,
@@ -250,7 +251,7 @@ struct Process {
 }
 
 impl Process {
-    /// A point at which the process may be killed; it never returns after that.
+    /// Point at which the process may be killed. This function never returns after the process was killed.
     async fn kill_point(&self) {
         if self.kill_points.fetch_add(1, Ordering::Relaxed) >= self.kill_at {
             self.killed.cancel("killed");
@@ -273,13 +274,14 @@ impl Journal for Process {
         self.kill_point().await;
         let key = record.key.clone();
         let appended = self.journal.append(record, events).await?;
-        assert!(matches!(appended, Appended::Recorded { .. }), "`{key}` was recorded twice");
+        assert!(matches!(appended, Appended::Recorded { .. }), "effect `{key}` was recorded twice");
         self.kill_point().await;
         Ok(appended)
     }
 }
 
-/// Runs the graph in a process killed at point `kill_at`; returns the final state unless it was killed.
+/// Runs the graph in a process that is killed at kill point number `kill_at`. Returns the final state, or `None` if the
+/// process was killed.
 async fn run_process(
     piece: &Piece,
     journal: &Arc<MemoryJournal>,
@@ -306,7 +308,7 @@ async fn run_process(
     }
 }
 
-/// Events, sorted, so that their order does not depend on timing.
+/// Returns all events as sorted text, so that their order does not depend on timing.
 fn sorted_events(journal: &MemoryJournal) -> Vec<String> {
     let mut events: Vec<String> =
         journal.events().iter().map(|event| format!("{} {}", event.name, event.payload)).collect();
@@ -318,7 +320,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn killed_and_resumed_run_equals_an_uninterrupted_one(
+    fn killed_and_resumed_run_has_the_same_result_as_an_uninterrupted_run(
         piece in piece(),
         kills in vec(0..40u64, 1..6),
         delay_seed in any::<u32>(),

@@ -12,25 +12,26 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use super::{die_with_the_keeper, users};
 use crate::sys;
 
-/// Descriptor of the channel in the emulator; the descriptors sent by the host follow it.
+/// Number of the emulator's file descriptor for the channel. The descriptors that the host has sent follow it.
 const FIRST_FD: u32 = 3;
 
-/// Thread limit of the emulator, which needs some for disk reads and its own work.
+/// Maximum number of threads of the emulator, which needs several threads to read from disks and for its own work.
 const MAX_THREADS: u64 = 128;
 
-/// Makes all threads share one heap, because each heap would reserve address space.
+/// Environment variable that makes all threads of the emulator share one heap, because each heap would reserve address
+/// space.
 const SINGLE_HEAP: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
 
-/// Maximum number of descriptors that the host may send.
+/// Maximum number of file descriptors that the host may send.
 pub(super) const MOST: usize = 16;
 
-/// The only device that the emulator may open.
+/// The only device that the emulator may open for writing.
 const KVM: &str = "/dev/kvm";
 
-/// Lowest number for temporary copies of descriptors, above all final numbers.
+/// Lowest number for temporary copies of file descriptors, above all final numbers.
 const TEMPORARY_FD: i32 = 64;
 
-/// Replaces this process with the emulator, as a user without capabilities. Returns only on failure.
+/// Replaces this process with the emulator, which runs without capabilities. Returns only on failure.
 pub(super) fn become_it(
     emulator: &Emulator,
     with_other_user: bool,
@@ -47,7 +48,7 @@ pub(super) fn become_it(
 }
 
 fn prepare(emulator: &Emulator, with_other_user: bool, handed: &[OwnedFd]) -> io::Result<()> {
-    // Copy all descriptors to high numbers first, so that no final number overwrites one still needed.
+    // All descriptors are first copied to high numbers, so that no final number overwrites a descriptor still needed.
     let mut copies = vec![rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), TEMPORARY_FD)?];
     for descriptor in handed {
         copies.push(rustix::io::fcntl_dupfd_cloexec(descriptor, TEMPORARY_FD)?);
@@ -65,7 +66,7 @@ fn prepare(emulator: &Emulator, with_other_user: bool, handed: &[OwnedFd]) -> io
     for (resource, limit) in [
         (Resource::As, emulator.address_space),
         (Resource::Nofile, 64),
-        // The emulator writes to no file besides the descriptors it was given.
+        // The emulator must not create or extend files.
         (Resource::Fsize, 0),
         (Resource::Core, 0),
         (Resource::Memlock, 0),

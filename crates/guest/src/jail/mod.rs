@@ -1,9 +1,9 @@
-//! Jail backend: a child process in new namespaces, and the keeper, the supervisor process outside the jail.
+//! Jail: a child process in new namespaces, and the keeper, which is the supervisor process outside the jail.
 //!
-//! The keeper stays on the host, single-threaded and in its own session. It runs until its standard input closes,
-//! and only the assize process holds the other end. When assize exits for any reason, the keeper kills the jail's
-//! init process, the kernel kills everything else in the PID namespace, and the keeper removes the cgroups. The
-//! kernel frees mounts, networks and tmpfs by itself.
+//! The keeper runs on the host, single-threaded and in its own session. It runs until its standard input is closed.
+//! Only the assize process has the other end of that input. When assize exits for any reason, the keeper kills the
+//! jail's init process, the kernel kills all other processes in the PID namespace, and the keeper removes the cgroups.
+//! The kernel frees mounts, networks and tmpfs by itself.
 
 mod emulator;
 mod root;
@@ -23,7 +23,8 @@ use crate::serve;
 use crate::sys::{self, Pid};
 pub(crate) use users::PROGRAM;
 
-/// Namespaces of the jail. The cgroup namespace follows later: its root is the cgroups entered by then.
+/// Namespaces that the jail is created with. The cgroup namespace is created later, because its root is the cgroups
+/// that the process is in at that time.
 const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
@@ -34,7 +35,7 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
 /// Error of one setup step.
 #[derive(Debug)]
 pub(crate) struct StepError {
-    /// What could not be done, beginning with `cannot`.
+    /// Description of the failed step, such as `cannot mount the layers`.
     name: String,
     error: io::Error,
 }
@@ -45,7 +46,7 @@ impl From<StepError> for String {
     }
 }
 
-/// Adds the failed action to an error, so that users can see what their host refuses.
+/// Adds a description of the failed action to an error, so that users see which action their host refuses.
 pub(crate) trait AtStep<T> {
     fn step(self, action: impl Into<String>) -> Result<T, StepError>;
 }
@@ -62,7 +63,7 @@ impl<T, E: Into<io::Error>> AtStep<T> for Result<T, E> {
 /// Runs the keeper: reads the jail's setup from standard input, builds the jail and supervises it. The channel
 /// between host and guest agent is standard output.
 pub(crate) fn keep() -> Result<(), String> {
-    // Signals to the host's terminal or process group must not reach the keeper.
+    // Signals to the terminal or process group of assize must not reach the keeper.
     let _ = rustix::process::setsid();
     let (line, handed) =
         read_setup().map_err(|error| format!("cannot read the jail setup: {error}"))?;
@@ -86,7 +87,7 @@ pub(crate) fn keep() -> Result<(), String> {
     answer.push('\n');
     let sent = rustix::io::write(rustix::stdio::stdin(), answer.as_bytes());
     if let Ok(jail) = built {
-        // The keeper's copy of the channel would keep it open after the jail has ended.
+        // The keeper's copy of the channel is closed. Otherwise the channel would stay open after the jail has ended.
         let _ = rustix::stdio::dup2_stdout(rustix::stdio::stderr());
         jail.watch(sent.is_ok());
     }
@@ -141,7 +142,7 @@ fn build(setup: &JailSetup, handed: &[OwnedFd]) -> Result<Jail, StepError> {
     }
     let _ = to_child.write_all(b"!");
     drop(to_child);
-    // The child sends `proc` or `no proc` on success, else the errno and the failed step.
+    // The child sends `proc` or `no proc` on success, otherwise the error number and the failed step.
     let mut answer = String::new();
     from_child.read_to_string(&mut answer).step("read the result of the jail's init process")?;
     match answer.as_str() {
@@ -170,7 +171,8 @@ struct OpenGroups {
 
 fn open_groups(setup: &JailSetup) -> Result<OpenGroups, StepError> {
     let step = |group: &str| format!("open the cgroup `{group}`");
-    // `tasks`, not `cgroup.procs`: moving one thread does not wait for all CPUs, as moving a process does.
+    // The file `tasks` is used instead of `cgroup.procs`: moving a single thread does not wait for all CPUs, but moving
+    // a process does.
     let v1 = setup.groups_v1.iter().map(|group| {
         fs::OpenOptions::new().write(true).open(format!("{group}/tasks")).step(step(group))
     });
@@ -229,12 +231,12 @@ fn run_inside(
     std::process::exit(code)
 }
 
-/// Closes all descriptors except the three standard ones and the code files.
+/// Closes all descriptors except the three standard descriptors and those of the code files.
 fn keep_only(code: root::CodeFiles) -> io::Result<root::CodeFiles> {
     const FIRST: u32 = 64;
     let (mut kept, mut free) = (Vec::new(), FIRST);
     for (path, file) in code {
-        // Move each file above the others, so that `close_range` can close everything below.
+        // Each file is moved to a number above all others, so that `close_range` can close all lower numbers.
         let file = rustix::io::fcntl_dupfd_cloexec(&file, free.cast_signed())?;
         let number = file.as_raw_fd().cast_unsigned();
         if number > free {
@@ -248,7 +250,8 @@ fn keep_only(code: root::CodeFiles) -> io::Result<root::CodeFiles> {
     Ok(kept)
 }
 
-/// Drops the capabilities of a container's root, except those to run programs as another user and to kill them.
+/// Drops the capabilities of the guest agent in a container, except those that it needs to run programs as another user
+/// and to kill them.
 pub(crate) fn drop_rights_of_container() -> Result<(), String> {
     Ok(users::drop_rights(true)?)
 }
@@ -274,7 +277,7 @@ impl Jail {
     }
 }
 
-/// Waits until the process has ended or the descriptor is readable. Returns whether the process has ended.
+/// Waits until a process has ended or a descriptor is readable. Returns whether the process has ended.
 fn wait_for_end(process: &OwnedFd, or_readable: Option<impl AsFd>) -> bool {
     let mut fds = vec![PollFd::new(process, PollFlags::IN)];
     fds.extend(or_readable.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
@@ -286,7 +289,7 @@ fn wait_for_end(process: &OwnedFd, or_readable: Option<impl AsFd>) -> bool {
     }
 }
 
-/// Removes the jail's cgroups. They are empty once the init process, the last of its PID namespace, is reaped.
+/// Removes the jail's cgroups. They are empty after the init process, the last process of the PID namespace, is reaped.
 fn remove_groups(setup: &JailSetup) {
     while sys::wait_any() {}
     for group in setup.groups_v1.iter().chain(&setup.group_v2) {

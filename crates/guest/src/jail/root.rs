@@ -21,22 +21,23 @@ use crate::sys;
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const DEVICE: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
 
-/// Candidate mount points for building the new root. Any folder works, because the old root is unmounted.
+/// Folders at one of which the new root is mounted while it is built. Any folder works, because the old root is
+/// unmounted later.
 const MOUNT_POINTS: [&str; 3] = ["/tmp", "/mnt", "/usr"];
 
-/// The folder that holds the [`CODE`] files.
+/// Folder of the [`CODE`] files.
 const CODE_FOLDER: &str = "/tmp";
 
 /// Temporary mount point of the tmpfs whose subfolders become the writable folders.
 const DISK: &str = ".disk";
 
-/// Result of [`enter`].
+/// Properties of the file system that [`enter`] has built.
 pub(crate) struct JailRoot {
     pub(crate) has_proc: bool,
     pub(crate) code: CodeFiles,
 }
 
-/// Code files that programs see read-only: path, and a descriptor through which the guest agent writes.
+/// Code files that are mounted read-only for programs: path, and a descriptor through which the guest agent writes.
 pub(crate) type CodeFiles = Vec<(&'static str, OwnedFd)>;
 
 /// Builds the jail's file system and makes it the root of this process.
@@ -44,7 +45,8 @@ pub(crate) fn enter(setup: &JailSetup) -> Result<JailRoot, StepError> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .step("make mounts private")?;
     sys::hide_groups().step("create a cgroup namespace")?;
-    // Before switching users: the keeper's user may read folders that the guest agent's user may not.
+    // Mounts are cloned before the user is switched, because the keeper's user may read folders that the guest agent's
+    // user may not read.
     let pieces = clone_mounts(&setup.pieces)?;
     if setup.users.is_some() {
         users::become_guest()?;
@@ -52,7 +54,8 @@ pub(crate) fn enter(setup: &JailSetup) -> Result<JailRoot, StepError> {
         super::die_with_the_keeper()?;
     }
     create_root()?;
-    // Before the pieces, because a piece may lie in a writable folder, such as a virtual environment in `/tmp`.
+    // Writable folders are mounted before files of the host, because a host file may be mounted inside a writable
+    // folder, such as a virtual environment in `/tmp`.
     let code = mount_writable(setup)?;
     for (piece, tree) in &pieces {
         attach_piece(piece, tree)?;
@@ -72,7 +75,7 @@ pub(crate) fn enter(setup: &JailSetup) -> Result<JailRoot, StepError> {
     Ok(JailRoot { has_proc, code })
 }
 
-/// Clones the mounts of the host's pieces, with everything mounted below them, and makes them read-only.
+/// Clones the mounts of host files and folders, with all mounts below them, and makes the clones read-only.
 fn clone_mounts(pieces: &[HostMount]) -> Result<Vec<(&HostMount, OwnedFd)>, StepError> {
     let mut cloned = Vec::with_capacity(pieces.len());
     for piece in pieces {
@@ -151,7 +154,7 @@ fn attach_piece(piece: &HostMount, tree: &OwnedFd) -> Result<(), StepError> {
     let is_folder = rustix::fs::fstat(tree)
         .map(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir())
         .step(format!("stat `{}`", piece.from))?;
-    // A path inside another piece exists already.
+    // The path exists already if it is inside another mounted folder.
     if !Path::new(at).exists() {
         if is_folder { make_folder(at)? } else { make_file(at)? }
     }
@@ -170,7 +173,8 @@ fn mount_writable(setup: &JailSetup) -> Result<CodeFiles, StepError> {
         let name = relative(folder).replace('/', "-");
         let step = || format!("create the writable folder `{folder}`");
         rustix::fs::mkdirat(&disk, name.as_str(), Mode::from_raw_mode(0o1777)).step(step())?;
-        // The code folder stays the guest agent's: the owner of a sticky folder can delete any file in it.
+        // The guest agent stays the owner of the code folder, because the owner of a sticky folder can delete any file
+        // in it.
         if folder != CODE_FOLDER || setup.users.is_none() {
             let flags = rustix::fs::AtFlags::empty();
             rustix::fs::chownat(&disk, name.as_str(), Some(owner), Some(group), flags)
@@ -193,13 +197,13 @@ fn mount_writable(setup: &JailSetup) -> Result<CodeFiles, StepError> {
         None if setup.writable.iter().any(|folder| folder == CODE_FOLDER) => mount_code(&disk)?,
         None => Vec::new(),
     };
-    // The folders mounted from it stay mounted.
+    // The writable folders, which were mounted from the tmpfs, stay mounted.
     unmount(DISK, UnmountFlags::DETACH).step("unmount the tmpfs")?;
     std::fs::remove_dir(DISK).step("remove the mount point of the tmpfs")?;
     Ok(code)
 }
 
-/// Mounts the code files read-only: the only protection if programs run as the guest agent's user.
+/// Mounts the code files read-only. If programs run as the guest agent's user, this is the only protection of the code.
 fn mount_code(disk: &OwnedFd) -> Result<CodeFiles, StepError> {
     let mut code = Vec::new();
     for path in CODE {
@@ -218,7 +222,7 @@ fn mount_code(disk: &OwnedFd) -> Result<CodeFiles, StepError> {
     Ok(code)
 }
 
-/// Mounts a `/proc` that shows only processes. Returns `false` if the kernel refuses, as it does when parts of
+/// Mounts a `/proc` that shows only processes. Returns `false` if the kernel refuses the mount. It refuses if parts of
 /// the host's own `/proc` are masked, as in most containers.
 fn mount_proc() -> Result<bool, StepError> {
     make_folder("proc")?;

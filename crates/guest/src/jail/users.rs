@@ -8,13 +8,13 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use super::{AtStep, StepError};
 use crate::sys::Pid;
 
-/// User id of programs inside the sandbox. The guest agent has the same id if the jail maps only one user.
+/// User id of programs inside the sandbox. The guest agent has the same user id if the jail maps only one user.
 pub(crate) const PROGRAM: u32 = 1000;
 
-/// Group id inside the jail of the host group that the emulator keeps.
+/// Group id, inside the jail, of the host group that the emulator stays in for access to a device.
 pub(crate) const KEPT: u32 = 1001;
 
-/// Maps the jail's users and groups to those of the host. Called by the keeper, outside the jail.
+/// Maps the users and groups of the jail to users and groups of the host. The keeper calls this outside the jail.
 pub(crate) fn map(pid: Pid, users: Option<JailUsers>, kept: Option<u32>) -> Result<(), StepError> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let (user_map, group_map) = match users {
@@ -24,7 +24,7 @@ pub(crate) fn map(pid: Pid, users: Option<JailUsers>, kept: Option<u32>) -> Resu
             (both.clone(), format!("{both}{kept}"))
         }
         None => {
-            // The kernel requires this from an unprivileged process that maps only itself.
+            // The kernel requires an unprivileged process to disable `setgroups` before it maps a group.
             fs::write(format!("/proc/{pid}/setgroups"), "deny").step("disable `setgroups`")?;
             (format!("{PROGRAM} {user} 1\n"), format!("{PROGRAM} {group} 1\n"))
         }
@@ -42,7 +42,8 @@ pub(crate) fn become_guest() -> Result<(), StepError> {
     set_thread_res_uid(user, user, user).step("switch to the guest agent's user")
 }
 
-/// Switches to the user of programs, without capabilities; `with_group` keeps the [`KEPT`] group.
+/// Switches to the user of programs, which has no capabilities. With `with_group`, the process stays in the group
+/// [`KEPT`].
 pub(crate) fn become_program(with_group: bool) -> std::io::Result<()> {
     use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
     let user = rustix::process::Uid::from_raw(PROGRAM);
@@ -54,8 +55,8 @@ pub(crate) fn become_program(with_group: bool) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Drops all capabilities. With another user for programs, keeps those to run programs as that user and to kill
-/// them, which are limited to the jail's user namespace.
+/// Drops all capabilities. If programs run as another user, the capabilities to run programs as that user and to kill
+/// them remain; in a jail, they are limited to its user namespace.
 pub(crate) fn drop_rights(with_other_user: bool) -> Result<(), StepError> {
     let kept = if with_other_user {
         CapabilitySet::KILL | CapabilitySet::SETUID | CapabilitySet::SETGID
@@ -63,7 +64,7 @@ pub(crate) fn drop_rights(with_other_user: bool) -> Result<(), StepError> {
         CapabilitySet::empty()
     };
     for capability in CapabilitySet::all() {
-        // Fails for capabilities that an older kernel does not know.
+        // This fails for capabilities that an older kernel does not have.
         let _ = rustix::thread::remove_capability_from_bounding_set(capability);
     }
     rustix::thread::clear_ambient_capability_set().step("drop capabilities")?;

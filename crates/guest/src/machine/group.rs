@@ -17,7 +17,7 @@ const PERIOD: u64 = 100_000;
 
 const NAME: &str = "programs";
 
-/// Cgroup controllers to enable.
+/// Value that enables the cgroup controllers for memory, processes and CPU.
 const CONTROLLERS: &str = "+memory +pids +cpu";
 
 /// Cgroup of the programs, in a cgroup tree that is not mounted at any path.
@@ -49,7 +49,7 @@ impl ProgramCgroup {
         ] {
             write(&self.folder, name, &value).step(format!("set `{name}`"))?;
         }
-        // A kernel without swap has no such file.
+        // Errors are ignored, because a kernel without swap has no file `memory.swap.max`.
         let _ = write(&self.folder, "memory.swap.max", "0");
         Ok(())
     }
@@ -66,7 +66,7 @@ impl ProgramCgroup {
         count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
     }
 
-    /// Peak memory use of the cgroup since its creation, if the kernel records it.
+    /// Peak memory use of the cgroup since its creation, in bytes; `None` if the kernel does not record it.
     pub(crate) fn peak(&self) -> Option<u64> {
         read(&self.folder, "memory.peak").ok()?.trim().parse().ok()
     }
@@ -74,7 +74,8 @@ impl ProgramCgroup {
 
 fn mount_cgroups() -> Result<OwnedFd, rustix::io::Errno> {
     let context = fsopen("cgroup2", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    // Lets a process enter a cgroup without waiting for all CPUs. Older kernels reject the flag and always wait.
+    // With this flag, a process can enter a cgroup without waiting for all CPUs. Older kernels reject the flag and
+    // wait.
     let _ = fsconfig_set_flag(&context, "favordynmods");
     fsconfig_create(&context)?;
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())

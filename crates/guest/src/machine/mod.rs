@@ -1,7 +1,8 @@
 //! Init process (PID 1) of a microVM: sets up the system and serves the host.
 //!
-//! The host boots a microVM once, takes a snapshot while it waits for the host's `Hello`, and restores the snapshot for
-//! every sandbox. [`init`] does the work that all copies share; [`wake`] applies the settings in a copy's `Hello`.
+//! The host boots a microVM once and creates a snapshot while the microVM waits for `Hello`. Every sandbox is restored
+//! from the snapshot. [`init`] does the work that all restored microVMs share; [`wake`] applies the settings of one
+//! restored microVM, which are in its `Hello`.
 
 mod group;
 
@@ -26,36 +27,42 @@ pub(crate) use group::ProgramCgroup;
 /// Folder of kernel modules in the initrd. Its file `list` names them in load order.
 const MODULES: &str = "/modules";
 
-/// Python support files in the initrd, and their destination relative to the new root.
+/// Folder of the Python support files in the initrd.
 const PYTHON: &str = "/python";
+
+/// Folder to which the Python support files are copied, relative to the new root.
 const PYTHON_FOLDER: &str = "run/assize/python";
 
 /// Suffix of the virtio-serial port that is the channel to the host (`/dev/vport*p1`).
 const CHANNEL_SUFFIX: &str = "p1";
 
-/// Where errors are logged: the kernel log until the console exists, then the console.
+/// The kernel log, which receives error messages until the console exists.
 const KERNEL_LOG: &str = "/dev/kmsg";
+
+/// The console, which receives error messages after it exists.
 const CONSOLE: &str = "/dev/hvc0";
 
 /// Mount point of the real root file system.
 const ROOT: &str = "/root";
 
-/// The disks with the root file system and with package layers.
+/// Disk with the root file system.
 const DISK: &str = "/dev/vda";
+
+/// Name of the disk with the layers.
 const LAYERS: &str = "vdb";
 
 /// Devices that every program expects, with their major and minor numbers.
 const NODES: [(&str, u32, u32); 5] =
     [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9)];
 
-/// How long to wait for devices and the host to become available.
+/// Maximum time to wait until a device or the host is available.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Resources of the microVM that the guest agent uses.
 pub(crate) struct MicroVm {
-    /// Cgroup of all programs.
+    /// Cgroup of all programs in the microVM.
     pub(crate) group: Rc<ProgramCgroup>,
-    /// The kernel's devtmpfs, which is no longer mounted at any path that programs can reach.
+    /// Open folder of the kernel's devtmpfs, which is no longer mounted at any path that programs can reach.
     devices: File,
 }
 
@@ -130,7 +137,7 @@ fn enter_root() -> Result<(), StepError> {
         .step("change the owner of the workspace")?;
     make_devices()?;
     copy_python()?;
-    // Frees memory: the initrd is not used again.
+    // The files of the initrd are removed to free memory, because they are not used again.
     for folder in [MODULES, PYTHON] {
         let _ = fs::remove_dir_all(folder);
     }
@@ -139,7 +146,7 @@ fn enter_root() -> Result<(), StepError> {
     rustix::process::chdir("/").step("enter the new root")
 }
 
-/// Creates a `/dev` with only the harmless devices that programs expect.
+/// Creates a `/dev` that contains only the harmless devices that programs expect.
 fn make_devices() -> Result<(), StepError> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     mount("dev", "dev", "tmpfs", flags, Some(c"mode=755,size=64k")).step("mount `/dev`")?;
@@ -171,9 +178,9 @@ fn copy_python() -> Result<(), StepError> {
     mount_remount("run", flags | MountFlags::RDONLY, c"").step("make `/run` read-only")
 }
 
-/// Starts Python once, so that the snapshot has the files that most programs read in the page cache.
+/// Starts Python once, so that the page cache in the snapshot contains the files that most programs read.
 fn warm_up() {
-    // The image may have no Python.
+    // Errors are ignored, because the image may contain no Python.
     let _ = Command::new("/usr/bin/python3")
         .args(["-c", "import assize_gate"])
         .env_clear()
@@ -184,7 +191,7 @@ fn warm_up() {
         .status();
 }
 
-/// Checks whether the host has connected. Until then, the channel polls as hung up.
+/// Checks whether the host has connected. Until then, polling the channel reports a hang-up.
 fn host_is_there() -> io::Result<()> {
     let channel = rustix::stdio::stdin();
     let mut fds = [PollFd::new(&channel, PollFlags::OUT)];
@@ -193,7 +200,7 @@ fn host_is_there() -> io::Result<()> {
     connected.then_some(()).ok_or_else(|| io::ErrorKind::NotConnected.into())
 }
 
-/// Retries every millisecond until the attempt succeeds or [`READY_TIMEOUT`] has passed.
+/// Repeats an attempt every millisecond until it succeeds or [`READY_TIMEOUT`] has passed.
 fn eventually<T>(attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let deadline = Instant::now() + READY_TIMEOUT;
     loop {
@@ -204,7 +211,7 @@ fn eventually<T>(attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Configures a restored copy: reseeds the random generator, sets the clock, applies limits and mounts layers.
+/// Configures a restored microVM: reseeds the random generator, sets the clock, applies limits and mounts layers.
 pub(crate) fn wake(home: &MicroVm, settings: &MicroVmSettings) -> Result<(), StepError> {
     sys::reseed_kernel(&settings.entropy).step("reseed the random generator")?;
     sys::set_clock(settings.unix_nanos).step("set the clock")?;
@@ -221,7 +228,7 @@ pub(crate) fn wake(home: &MicroVm, settings: &MicroVmSettings) -> Result<(), Ste
     Ok(())
 }
 
-/// Prints the frequency of the CPU's time-stamp counter in kHz, or 0 on architectures that do not need it.
+/// Prints the frequency of the CPU's time-stamp counter in kHz, or 0 on architectures that do not need the frequency.
 pub(crate) fn tell_ticks() -> Result<(), String> {
     let (begun, first) = read_clocks();
     std::thread::sleep(Duration::from_millis(25));
@@ -232,7 +239,8 @@ pub(crate) fn tell_ticks() -> Result<(), String> {
     Ok(())
 }
 
-/// Reads the time and the time-stamp counter together: the closest of 20 readings, because of preemption.
+/// Reads the time and the time-stamp counter together. Of 20 readings, the two closest values are returned, because
+/// preemption can delay a reading.
 fn read_clocks() -> (Instant, u64) {
     let read = || {
         let before = sys::ticks().unwrap_or(0);

@@ -7,7 +7,7 @@ use super::{ArgumentCheck, SyscallAction};
 /// System calls that programs may make with any arguments, grouped by the kind of program that needs them.
 #[rustfmt::skip]
 pub(super) const ALLOWED: &[&[c_long]] = &[
-    // Reading, writing, waiting: every program.
+    // System calls for reading, writing and waiting, which every program needs.
     &[
         SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_pread64, SYS_pwrite64, SYS_preadv,
         SYS_pwritev, SYS_preadv2, SYS_pwritev2, SYS_lseek, SYS_close, SYS_close_range, SYS_dup,
@@ -15,7 +15,7 @@ pub(super) const ALLOWED: &[&[c_long]] = &[
         SYS_epoll_pwait, SYS_epoll_pwait2, SYS_eventfd2, SYS_signalfd4, SYS_sendfile, SYS_splice,
         SYS_tee, SYS_copy_file_range,
     ],
-    // Files and folders. The mounts and Landlock decide which files a program can reach.
+    // System calls for files and folders. The mounts and Landlock determine which files a program can reach.
     &[
         SYS_openat, SYS_openat2, SYS_fstat, SYS_newfstatat, SYS_statx, SYS_statfs, SYS_fstatfs,
         SYS_getdents64, SYS_getcwd, SYS_chdir, SYS_fchdir, SYS_faccessat, SYS_faccessat2,
@@ -26,13 +26,14 @@ pub(super) const ALLOWED: &[&[c_long]] = &[
         SYS_lsetxattr, SYS_fsetxattr, SYS_listxattr, SYS_llistxattr, SYS_flistxattr,
         SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr,
     ],
-    // Memory: the loader, allocators, just-in-time compilers.
+    // System calls for memory, which the loader, allocators and just-in-time compilers need.
     &[
         SYS_brk, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_mincore, SYS_mlock,
         SYS_mlock2, SYS_munlock, SYS_mlockall, SYS_munlockall, SYS_membarrier, SYS_pkey_alloc,
         SYS_pkey_free, SYS_pkey_mprotect, SYS_get_mempolicy,
     ],
-    // Processes and threads: `subprocess`, `multiprocessing`, shells. `clone` is below.
+    // System calls for processes and threads, which shells and Python's `subprocess` and `multiprocessing` need.
+    // `clone` is in the conditional list.
     &[
         SYS_execve, SYS_execveat, SYS_exit, SYS_exit_group, SYS_wait4, SYS_waitid, SYS_kill,
         SYS_tkill, SYS_tgkill, SYS_pidfd_open, SYS_pidfd_send_signal, SYS_getpid, SYS_getppid,
@@ -43,7 +44,7 @@ pub(super) const ALLOWED: &[&[c_long]] = &[
         SYS_sched_rr_get_interval, SYS_getpriority, SYS_prctl, SYS_getrlimit, SYS_getrusage,
         SYS_times, SYS_getcpu,
     ],
-    // Signals and timers.
+    // System calls for signals and timers.
     &[
         SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_rt_sigpending,
         SYS_rt_sigsuspend, SYS_rt_sigtimedwait, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo,
@@ -52,13 +53,14 @@ pub(super) const ALLOWED: &[&[c_long]] = &[
         SYS_timer_settime, SYS_timer_gettime, SYS_timer_getoverrun, SYS_timer_delete,
         SYS_timerfd_create, SYS_timerfd_settime, SYS_timerfd_gettime,
     ],
-    // User and group ids. The kernel refuses a change, because no other user is mapped or permitted.
+    // System calls for user and group ids. The kernel refuses a change, because no other user is mapped or permitted.
     &[
         SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getresuid, SYS_getresgid,
         SYS_getgroups, SYS_setuid, SYS_setgid, SYS_setreuid, SYS_setregid, SYS_setresuid,
         SYS_setresgid, SYS_setfsuid, SYS_setfsgid, SYS_setgroups, SYS_capget, SYS_capset,
     ],
-    // Communication between processes of the sandbox. `socket` and `socketpair` are below.
+    // System calls for communication between processes of the sandbox. `socket` and `socketpair` are in the conditional
+    // list.
     &[
         SYS_bind, SYS_listen, SYS_accept, SYS_accept4, SYS_connect, SYS_getsockname,
         SYS_getpeername, SYS_getsockopt, SYS_setsockopt, SYS_sendto, SYS_sendmsg, SYS_sendmmsg,
@@ -66,11 +68,11 @@ pub(super) const ALLOWED: &[&[c_long]] = &[
         SYS_semop, SYS_semtimedop, SYS_semctl, SYS_msgsnd, SYS_msgrcv, SYS_msgctl, SYS_mq_open,
         SYS_mq_unlink, SYS_mq_timedsend, SYS_mq_timedreceive, SYS_mq_notify, SYS_mq_getsetattr,
     ],
-    // System information and randomness.
+    // System calls for system information and randomness.
     &[
         SYS_uname, SYS_sysinfo, SYS_getrandom,
     ],
-    // Programs that sandbox themselves further.
+    // System calls of programs that sandbox themselves further.
     &[
         SYS_seccomp, SYS_landlock_create_ruleset, SYS_landlock_add_rule, SYS_landlock_restrict_self,
     ],
@@ -92,7 +94,7 @@ pub(super) const ALLOWED_OLD: &[c_long] = &[];
 const SYS_FCHMODAT2: c_long = 452;
 const SYS_FUTEX_WAITV: c_long = 449;
 
-/// Flags that create namespaces, in which a program would have all capabilities.
+/// Flags of `clone` that create namespaces, in which a program would have all capabilities.
 const NAMESPACES: u32 = (CLONE_NEWNS
     | CLONE_NEWCGROUP
     | CLONE_NEWUTS
@@ -109,8 +111,8 @@ const SOCKET_TYPES: i32 = SOCK_STREAM | SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXE
 /// `ioctl` requests on bridges and VLANs, which make the host's kernel load a module.
 const LOADS_MODULES: [u32; 6] = [0x8940, 0x8941, 0x89a0, 0x89a1, 0x8982, 0x8983];
 
-/// Allows only mappings that the memory watch sees: private ones, and those of files. A page of a shared anonymous
-/// mapping can stay in memory although no process maps it (`MADV_DONTNEED`, or all but one page unmapped).
+/// Allows only memory mappings that the memory watch sees: private mappings and mappings of files. A page of a shared
+/// anonymous mapping can stay in memory although no process maps it (`MADV_DONTNEED`, or all but one page unmapped).
 fn visible_mappings() -> SyscallAction {
     let without = |flag: i32| ArgumentCheck::Without(3, flag.cast_unsigned());
     let ordinary_pages = || without(MAP_HUGETLB);
@@ -120,12 +122,14 @@ fn visible_mappings() -> SyscallAction {
     ])
 }
 
-/// System calls allowed for some arguments only. `all_in_sight` denies memory that the memory watch cannot see.
+/// Returns the system calls that are allowed for some arguments only. With `all_in_sight`, calls that allocate memory
+/// outside the view of the memory watch are denied.
 pub(super) fn conditional(all_in_sight: bool) -> Vec<(c_long, SyscallAction)> {
     use ArgumentCheck::{Is, IsNot, UpperIs, Without};
     let number = |number: i32| number.cast_unsigned();
     let all = |checks: Vec<ArgumentCheck>| SyscallAction::If(vec![checks]);
-    // Unix, TCP and UDP sockets only: no kernel interfaces (netlink, packet, crypto, vsock), no module loading.
+    // Only Unix, TCP and UDP sockets are allowed: no kernel interfaces (netlink, packet, crypto, vsock), and no
+    // families for which the kernel would load a module.
     let local = vec![Is(0, number(AF_UNIX))];
     let mut sockets = vec![local.clone()];
     for family in [AF_INET, AF_INET6] {
@@ -134,36 +138,37 @@ pub(super) fn conditional(all_in_sight: bool) -> Vec<(c_long, SyscallAction)> {
             sockets.push(vec![Is(0, number(family)), plain, Is(2, number(protocol))]);
         }
     }
-    #[expect(clippy::cast_possible_truncation, reason = "the kernel reads 32 bits")]
+    #[expect(clippy::cast_possible_truncation, reason = "the kernel reads only 32 bits")]
     let typing = [TIOCSTI, TIOCLINUX, TIOCSETD].map(|request| IsNot(1, request as u32));
     let loading = LOADS_MODULES.map(|request| IsNot(1, request));
     let core = RLIMIT_CORE;
     let ordinary_pages = Without(3, number(MAP_HUGETLB));
     let mut calls = vec![
-        // New processes and threads, not new namespaces. A filter cannot read the flags of `clone3`, which are in
-        // memory; libraries fall back to `clone` if it is not implemented.
+        // New processes and threads are allowed, new namespaces are not. A filter cannot read the flags of `clone3`,
+        // which are in memory. Libraries fall back to `clone` if `clone3` is not implemented.
         (SYS_clone, all(vec![Without(0, NAMESPACES)])),
         (SYS_clone3, SyscallAction::Missing),
         (SYS_socket, SyscallAction::If(sockets)),
         (SYS_socketpair, SyscallAction::If(vec![local])),
-        // No leases and no change notifications: files are shared with the host, so a program could observe or
-        // block host processes. inotify is denied for the same reason.
+        // File leases and change notifications are denied: files are shared with the host, so a program could observe
+        // or block host processes. inotify is denied for the same reason.
         (SYS_fcntl, all(vec![IsNot(1, number(F_SETLEASE)), IsNot(1, number(F_NOTIFY))])),
-        // No input injection into terminals, and no request that makes the host load a kernel module.
+        // Input injection into terminals is denied, and every request that makes the host load a kernel module.
         (SYS_ioctl, all(typing.into_iter().chain(loading).collect())),
-        // Only reading the execution domain, or setting the default one.
+        // A program may only read its execution domain, or set the default domain.
         (SYS_personality, SyscallAction::If(vec![vec![Is(0, 0)], vec![Is(0, u32::MAX)]])),
-        // No huge pages, which the host reserves.
+        // Huge pages are denied, because the host reserves them.
         (SYS_mmap, if all_in_sight { visible_mappings() } else { all(vec![ordinary_pages]) }),
         (SYS_memfd_create, all(vec![Without(1, MFD_HUGETLB)])),
-        // Report success without syncing: programs write to tmpfs, and a sync would wait for the host's disks.
+        // These calls report success without syncing: programs write to tmpfs, and a sync would wait for the host's
+        // disks.
         (SYS_sync, SyscallAction::Nothing),
         (SYS_syncfs, SyscallAction::Nothing),
         (SYS_sync_file_range, SyscallAction::Nothing),
         (SYS_fsync, SyscallAction::Nothing),
         (SYS_fdatasync, SyscallAction::Nothing),
         (SYS_msync, SyscallAction::Nothing),
-        // A program must not change its core dump limit; `confine` explains the value.
+        // A program must not change its core dump limit; `confine.rs` explains the value of the limit.
         (SYS_setrlimit, all(vec![IsNot(0, core)])),
         (
             SYS_prlimit64,
@@ -174,14 +179,15 @@ pub(super) fn conditional(all_in_sight: bool) -> Vec<(c_long, SyscallAction)> {
         ),
         (SYS_setpriority, all(vec![Is(0, PRIO_PROCESS), IsNot(1, 1)])),
     ];
-    // Any process except PID 1, the guest agent, which may run as the same user.
+    // These calls are allowed for every process except PID 1, the guest agent, which may run as the same user.
     let not_of_init =
         [SYS_sched_setaffinity, SYS_sched_setparam, SYS_sched_setscheduler, SYS_sched_setattr];
     if all_in_sight {
-        // Memory of a memfd that is not mapped is invisible to the memory watch.
+        // The memory watch does not see the memory of a memfd that is not mapped.
         calls.retain(|(call, _)| *call != SYS_memfd_create);
     }
-    // System V IPC objects belong to no process, and `vmsplice` moves memory into a pipe.
+    // The memory watch does not see System V IPC objects, which belong to no process, or memory that `vmsplice` moves
+    // into a pipe.
     let out_of_sight = [SYS_shmget, SYS_semget, SYS_msgget, SYS_vmsplice];
     let verdict = if all_in_sight { SyscallAction::Missing } else { SyscallAction::Allowed };
     calls.extend(out_of_sight.map(|call| (call, verdict.clone())));

@@ -1,9 +1,11 @@
 //! Seccomp filter for programs under trial: an allow list of system calls.
 //!
-//! Other calls fail with `EPERM`, which programs can report, or with `ENOSYS` if libraries then use a fallback.
+//! Other system calls fail with `EPERM`, which programs can report, or with `ENOSYS` if libraries have a fallback for
+//! it.
 //!
-//! The filter is a binary search tree, not a list of comparisons. When a filter is installed, the kernel evaluates it
-//! once for every system call number; with a list, that takes longer than the rest of the jail's setup.
+//! The filter is a binary search tree instead of a list of comparisons. When a filter is installed, the kernel
+//! evaluates it once for every system call number. With a list, this would take longer than the whole remaining setup
+//! of a jail.
 
 mod calls;
 
@@ -16,23 +18,24 @@ use crate::sys;
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum SyscallAction {
     Allowed,
-    /// Fails with `EPERM`.
+    /// The system call fails with `EPERM`.
     Refused,
-    /// Fails with `ENOSYS`, as if the kernel did not implement the call.
+    /// The system call fails with `ENOSYS`, as if the kernel did not implement it.
     Missing,
-    /// Returns 0 without doing anything.
+    /// The system call returns 0 and has no effect.
     Nothing,
-    /// Allowed if all checks of at least one alternative hold, else fails with `EPERM`.
+    /// The system call is allowed if all checks of at least one alternative pass. Otherwise it fails with `EPERM`.
     If(Vec<Vec<ArgumentCheck>>),
 }
 
-/// Condition on the lower 32 bits of an argument; `UpperIs` checks the upper 32 bits. Fields: argument index, value.
+/// Condition on an argument of a system call. The fields are the index of the argument and a value. All variants check
+/// the lower 32 bits of the argument, except `UpperIs`, which checks the upper 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ArgumentCheck {
     Is(u32, u32),
     UpperIs(u32, u32),
     IsNot(u32, u32),
-    /// None of these bits is set.
+    /// None of the bits of the value is set in the argument.
     Without(u32, u32),
 }
 
@@ -40,7 +43,7 @@ enum ArgumentCheck {
 pub(crate) struct SeccompFilter(Vec<sock_filter>);
 
 impl SeccompFilter {
-    /// Assembles the filter. With `all_in_sight`, programs can allocate only memory that is visible in some process.
+    /// Assembles the filter. With `all_in_sight`, programs can allocate only memory that the memory watch sees.
     pub(crate) fn new(all_in_sight: bool) -> Result<SeccompFilter, String> {
         let architecture = match std::env::consts::ARCH {
             "x86_64" => 0xc000_003e,
@@ -56,7 +59,8 @@ impl SeccompFilter {
     }
 }
 
-/// Actions for ranges of call numbers, sorted by the first number of each range. The first range begins at 0.
+/// Returns the actions for ranges of system call numbers, sorted by the first number of each range. The first range
+/// begins at 0.
 fn verdicts(all_in_sight: bool) -> Vec<(u32, SyscallAction)> {
     let plain = ALLOWED.iter().copied().chain([ALLOWED_OLD]).flatten();
     let plain = plain.map(|call| (*call, SyscallAction::Allowed));
@@ -67,7 +71,7 @@ fn verdicts(all_in_sight: bool) -> Vec<(u32, SyscallAction)> {
     calls.sort_by_key(|(call, _)| *call);
     let mut spans = vec![(0, SyscallAction::Refused)];
     for (call, verdict) in calls {
-        // This call only; the numbers up to the next listed call are refused.
+        // The action applies to this number only; all numbers up to the next listed call are refused.
         spans.retain(|(start, _)| *start < call);
         if spans.last().is_none_or(|(_, last)| *last != verdict) {
             spans.push((call, verdict));
@@ -87,7 +91,7 @@ const RETURN: u16 = 0x06;
 const ALLOW: u32 = 0x7fff_0000;
 const KILL: u32 = 0x8000_0000;
 const ERROR: u32 = 0x0005_0000;
-// Offsets in `struct seccomp_data`.
+// Byte offsets of fields in `struct seccomp_data`.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const ARGUMENTS: u32 = 16;
@@ -104,12 +108,12 @@ fn branch(code: u16, value: u32, then: u8, otherwise: u8) -> sock_filter {
 fn assemble(architecture: u32, spans: &[(u32, SyscallAction)]) -> Vec<sock_filter> {
     let mut program = vec![
         word(LOAD, ARCHITECTURE),
-        // Other architectures number their calls differently.
+        // Other architectures number their system calls differently.
         branch(JUMP_IF_EQUAL, architecture, 1, 0),
         word(RETURN, KILL),
         word(LOAD, NUMBER),
     ];
-    // The blocks follow the tree, one for each distinct action.
+    // The blocks of instructions follow the tree, one block for each distinct action.
     let (mut blocks, mut known): (Vec<sock_filter>, Vec<(&SyscallAction, usize)>) =
         (Vec::new(), Vec::new());
     for (_, verdict) in spans {
@@ -150,7 +154,7 @@ fn push_tree(
     }
 }
 
-/// Instructions that carry out one action.
+/// Returns the instructions that execute one action.
 fn block(verdict: &SyscallAction) -> Vec<sock_filter> {
     let error = |errno: i32| vec![word(RETURN, ERROR | errno.cast_unsigned())];
     match verdict {
@@ -162,7 +166,7 @@ fn block(verdict: &SyscallAction) -> Vec<sock_filter> {
             let mut words = Vec::new();
             for checks in alternatives {
                 for (index, check) in checks.iter().enumerate() {
-                    // Skip the remaining checks, two instructions each, and the return.
+                    // A failed check skips the remaining checks, which have two instructions each, and the return.
                     let next = u8::try_from(2 * (checks.len() - index - 1) + 1).unwrap_or(u8::MAX);
                     let (half, test) = match *check {
                         ArgumentCheck::Is(argument, value) => {
@@ -194,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    /// Made-up architecture number.
+    /// Architecture number for tests, which no real architecture has.
     const HERE: u32 = 7;
 
     /// Interprets the BPF program as the kernel does, and returns its result.
@@ -232,7 +236,7 @@ mod tests {
     const REFUSED: u32 = ERROR | libc::EPERM.cast_unsigned();
 
     #[test]
-    fn every_call_gets_the_action_of_its_list() {
+    fn filter_applies_the_listed_action_to_every_system_call() {
         let program = assemble(HERE, &verdicts(false));
         let plain: Vec<u32> = ALLOWED
             .iter()
@@ -255,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn conditional_calls_depend_on_their_arguments() {
+    fn filter_checks_the_arguments_of_conditional_system_calls() {
         let of = |number, arguments: &[i64]| {
             let mut all = [0; 6];
             for (place, value) in all.iter_mut().zip(arguments) {
@@ -298,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn jump_offsets_fit_into_one_byte() {
+    fn filter_jump_offsets_fit_into_one_byte() {
         let spans = verdicts(true);
         assert!(spans.len() / 2 * 2 <= usize::from(u8::MAX), "{} spans", spans.len());
     }

@@ -1,14 +1,15 @@
-//! Converts a value to match a schema where that needs no guess: a number in quotes, a key spelled
-//! `Risk-Adjusted Return`. Every change is recorded as a [`Fix`]; values are never filled in, clamped or dropped.
+//! Converts a parsed JSON value to match a schema where only one conversion is possible. Examples are a number in
+//! quotes and the key `Risk-Adjusted Return` instead of `risk_adjusted_return`. Every change is recorded as a [`Fix`].
+//! Values are never added, clamped or removed.
 
 use serde_json::{Map, Value};
 
 use super::Fix;
 
-/// Maximum depth of a value that is converted, so that recursion ends for a schema that refers to itself.
+/// Maximum depth to which a value is converted. It ends the recursion for a schema that refers to itself.
 const MAX_DEPTH: usize = 64;
 
-/// Converts `value` in place to match `schema`, and adds its changes to `fixes`.
+/// Converts `value` in place to match `schema`, and adds the changes to `fixes`.
 pub(crate) fn conform(value: &mut Value, schema: &Value, fixes: &mut Vec<Fix>) {
     fit(value, schema, schema, fixes, 0);
 }
@@ -47,7 +48,7 @@ fn fit(value: &mut Value, schema: &Value, root: &Value, fixes: &mut Vec<Fix>, de
     }
 }
 
-/// Resolves local references, and reduces the schema of an optional field to its only alternative besides `null`.
+/// Resolves local references (`$ref`). Reduces the schema of an optional field to its only alternative besides `null`.
 fn resolve<'s>(schema: &'s Value, root: &'s Value) -> &'s Value {
     let mut schema = schema;
     for _ in 0..8 {
@@ -91,11 +92,11 @@ fn retype(value: &Value, schema: &Value, exact: bool) -> Option<Value> {
                 _ => None,
             }
         }
-        // `8.0` is an integer for JSON Schema, but not for serde.
+        // JSON Schema accepts `8.0` as an integer, but serde does not.
         Value::Number(number) if allows("integer") && !number.is_i64() && !number.is_u64() => {
             whole(number)
         }
-        // Only a number whose digits are exactly as the model wrote them.
+        // A number is converted to a string only if its digits are exactly as the model wrote them.
         Value::Number(number)
             if exact
                 && (number.is_i64() || number.is_u64())
@@ -109,7 +110,7 @@ fn retype(value: &Value, schema: &Value, exact: bool) -> Option<Value> {
     }
 }
 
-/// Converts a number to an integer, if it is integral and exactly representable.
+/// Converts a number to an integer. Returns `None` if the number is not integral or not exactly representable.
 fn whole(number: &serde_json::Number) -> Option<Value> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.is_i64() || number.is_u64() {
@@ -119,8 +120,8 @@ fn whole(number: &serde_json::Number) -> Option<Value> {
     (float.fract() == 0.0 && float.abs() <= EXACT).then(|| Value::from(float as i64))
 }
 
-/// Renames a key that differs from a missing property only in case, blanks, hyphens or underscores, if exactly one key
-/// matches.
+/// Renames each key that differs from a missing property only in case or punctuation, if exactly one key matches that
+/// property.
 fn respell_keys(
     members: &mut Map<String, Value>,
     properties: &Map<String, Value>,
@@ -143,7 +144,7 @@ fn respell_keys(
     }
 }
 
-/// Normalizes a key: lowercase letters and digits only.
+/// Normalizes a key for comparison: keeps only letters and digits, in lower case.
 pub(crate) fn plain_key(key: &str) -> String {
     key.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }

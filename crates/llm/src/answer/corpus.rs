@@ -1,4 +1,5 @@
-//! Corpus of malformed answers: those in `corpus/answers.txt`, and generated ones that are too long for a file.
+//! Corpus of malformed answers: the answers in `corpus/answers.txt`, and generated answers that are too long for a
+//! file.
 
 use serde_json::{Value, json};
 
@@ -6,17 +7,17 @@ use super::Fix;
 
 const ANSWERS: &str = include_str!("../../corpus/answers.txt");
 
-/// Expected value of most answers.
+/// Expected value of most answers in the corpus.
 const USUAL: &str = r#"{"impact": 8, "reasoning": "solid"}"#;
 
 /// Expected result of parsing an answer.
 pub(super) enum Outcome {
     Value(Value, Vec<Fix>),
-    /// Rejected, with an error that contains this text.
+    /// The answer is rejected with an error that contains this text.
     Refused(&'static str),
 }
 
-/// Name, text and expected result of each answer.
+/// Returns name, text and expected result of each answer in the corpus.
 pub(super) fn corpus() -> Vec<(&'static str, String, Outcome)> {
     let lines: Vec<&str> = ANSWERS.lines().filter(|line| !line.starts_with("%%")).collect();
     // Each answer starts with a line `== name | outcome`.
@@ -49,7 +50,7 @@ pub(super) fn corpus() -> Vec<(&'static str, String, Outcome)> {
     written.chain(long).collect()
 }
 
-/// Parses an outcome in the format of the corpus file.
+/// Parses the expected outcome of an answer, in the format of the corpus file.
 fn read(outcome: &'static str) -> Outcome {
     if let Some(words) = outcome.strip_prefix("! ") {
         return Outcome::Refused(words);

@@ -1,17 +1,17 @@
 //! Lenient JSON parser that accepts common mistakes of models and reports each as a [`Fix`].
 //!
-//! It parses values that are *present*, however malformed, and never invents one: truncated, ambiguous and non-numeric
-//! input stays an error. On well-formed JSON it agrees with `serde_json` and reports no fix.
+//! The parser accepts malformed values but never invents a value: truncated input, ambiguous input and non-numbers such
+//! as `NaN` are errors. For well-formed JSON, the parser returns the same value as `serde_json` and reports no fix.
 
 use assize_types::text::{head, is_invisible};
 use serde_json::{Map, Number, Value};
 
 use super::Fix;
 
-/// Maximum nesting depth: no expected answer needs more, and recursion must end.
+/// Maximum nesting depth of a JSON value. It limits the recursion of the parser; no expected answer is nested deeper.
 const MAX_DEPTH: usize = 96;
 
-/// Why a value cannot be parsed. The message is sent to the model when it is asked again.
+/// Why a JSON value cannot be parsed. The second request sends this message to the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JsonFault {
     #[error("the JSON is cut off")]
@@ -24,36 +24,36 @@ pub(crate) enum JsonFault {
     DuplicateKey(String),
     #[error("unexpected {0}")]
     Unexpected(String),
-    /// The shared number of steps is used up: the text is noise.
+    /// The answer needs more than the maximum number of parser steps.
     #[error("there is too much noise to find JSON in")]
     OutOfFuel,
 }
 
-/// State of the parser. All parsers of one answer share `fuel`, the number of remaining steps, so that hostile text
-/// costs linear time.
+/// Parser for one JSON value in an answer. All parsers of one answer share `fuel`, the number of remaining steps, so
+/// that even malicious text is parsed in linear time.
 pub(crate) struct LenientParser<'t, 'f> {
     text: &'t str,
     at: usize,
     fixes: Vec<Fix>,
-    /// Whether a quoted or expected key and its colon were read: then the text is meant as JSON, and its brace is not
-    /// part of a sentence.
+    /// Whether the parser has read a key and its colon, and the key is quoted or a property of the schema. If so, the
+    /// text is meant as JSON. Otherwise its brace may be part of a sentence.
     meant: bool,
-    /// Whether an unquoted name is a key that the schema expects.
+    /// Function that returns whether a name is a property of the schema.
     is_ours: &'f dyn Fn(&str) -> bool,
     objects: usize,
     fuel: &'f mut usize,
 }
 
-/// A value that starts but cannot be parsed.
+/// Error of parsing one JSON value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BrokenJson {
     pub(crate) fault: JsonFault,
-    /// Whether the text was meant as JSON, and is not a brace in a sentence.
+    /// Whether the text was meant as JSON. If not, its brace is probably part of a sentence.
     pub(crate) meant: bool,
 }
 
-/// Parses one value at the start of `text`; returns it, the fixes, and its length in bytes. `is_ours` decides which
-/// names are keys even without quotes.
+/// Parses one JSON value at the start of `text`. Returns the value, the fixes, and the length of the parsed text in
+/// bytes. `is_ours` returns whether a name is a property of the schema.
 pub(crate) fn read(
     text: &str,
     is_ours: &dyn Fn(&str) -> bool,
@@ -116,7 +116,7 @@ impl<'t> LenientParser<'t, '_> {
                     self.fixed(Fix::InvisibleCharacters);
                     self.bump()?;
                 }
-                // Outside an object, `//` and `#` are far more often not comments: `[#12]`.
+                // Outside an object, `//` and `#` rarely start a comment: `[#12]` contains none.
                 Some('/') if self.objects > 0 && self.rest().starts_with("//") => {
                     self.comment("\n", false)?;
                 }
@@ -196,7 +196,7 @@ impl<'t> LenientParser<'t, '_> {
         }
     }
 
-    /// Parses the separator after a member: a comma, or nothing before the end.
+    /// Parses the comma after an object member or array item. No comma is required before the closing bracket `end`.
     fn separator(&mut self, end: char) -> Result<(), JsonFault> {
         self.space()?;
         if self.peek() == Some(end) {
@@ -276,8 +276,8 @@ impl<'t> LenientParser<'t, '_> {
             }
             c => {
                 self.fixed(Fix::BadEscape);
-                // Before punctuation (`\'`, `\_`) the backslash has no meaning; before a letter it is part of the
-                // text: a path, a pattern, a formula.
+                // A backslash before punctuation (`\'`, `\_`) has no meaning and is dropped. A backslash before a
+                // letter or digit is part of the text, for example in a path, a regular expression or a formula.
                 if c.is_alphanumeric() {
                     text.push('\\');
                 }
@@ -309,13 +309,14 @@ impl<'t> LenientParser<'t, '_> {
             return Err(JsonFault::NotANumber("Infinity"));
         }
         if self.peek().is_none() && start > 0 {
-            // `{"impact": 1` may be the start of 10.
+            // The text may be cut off within the number: `{"impact": 1` may be the start of `{"impact": 10}`.
             return Err(JsonFault::CutOff);
         }
         if let Ok(number) = serde_json::from_str::<Number>(written) {
             return Ok(Value::Number(number));
         }
-        // `+8`, `.5` and `5.` have one meaning. `08` may be a part of something longer.
+        // `+8`, `.5` and `5.` have only one possible meaning, so they are accepted. `08` is rejected, because it may be
+        // a part of a longer value.
         let unsigned = written.strip_prefix('+').unwrap_or(written);
         let (sign, digits) =
             unsigned.strip_prefix('-').map_or(("", unsigned), |digits| ("-", digits));
@@ -403,13 +404,13 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_text_does_not_panic_the_lenient_parser(text in "(?s).{0,200}") {
+        fn lenient_parser_does_not_panic_on_arbitrary_text(text in "(?s).{0,200}") {
             let mut fuel = 1000;
             let _ = read(&text, &|_| true, &mut fuel);
         }
 
         #[test]
-        fn truncated_document_is_an_error(value in any_json(), cut in 1usize..1000) {
+        fn lenient_parser_rejects_truncated_json(value in any_json(), cut in 1usize..1000) {
             let wrapped = serde_json::json!({ "value": value });
             let text = serde_json::to_string(&wrapped).unwrap();
             let end = cut.min(text.len() - 1);

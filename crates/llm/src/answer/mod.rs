@@ -2,13 +2,13 @@
 //!
 //! 1. the provider enforced the schema → [`Provenance::Native`];
 //! 2. the text is JSON that matches the schema → [`Provenance::Parsed`];
-//! 3. it matches after repairs (fences, commas, quotes…) → [`Provenance::Repaired`];
-//! 4. the model gets the error message, and its second answer matches → [`Provenance::Reasked`];
-//! 5. the caller's own pattern finds the value in the text → [`Provenance::Extracted`];
-//! 6. the caller's own default → [`Provenance::Defaulted`], which output must flag.
+//! 3. the text matches the schema after repairs (code fences, commas, quotes…) → [`Provenance::Repaired`];
+//! 4. the model receives the error message, and its second answer matches → [`Provenance::Reasked`];
+//! 5. a function of the caller finds the value in the text → [`Provenance::Extracted`];
+//! 6. the caller's default value is used → [`Provenance::Defaulted`], which output must flag.
 //!
-//! The last two steps exist only if the caller supplies them. Without them, an answer that cannot be parsed is an
-//! error: no value is ever invented.
+//! Steps 5 and 6 exist only if the caller supplies the function or the default value. Without them, an answer that
+//! cannot be parsed is an error: no value is ever invented.
 
 mod conform;
 mod lenient;
@@ -31,11 +31,12 @@ use crate::prompt::TranscriptTurn;
 use crate::request::{ModelRequest, Schema};
 use crate::response::{ModelResponse, StopReason};
 
-/// A schema with its reader, which is more expensive to create than to use.
+/// A schema and the reader that parses answers for it. Creating the reader is expensive, so it is created once and
+/// reused.
 #[derive(Debug)]
 pub struct TypedSchema {
     pub schema: Schema,
-    /// `None` if the schema is invalid; tests cover the schemas of all types.
+    /// Reader for answers to this schema; `None` if the schema is invalid.
     pub reader: Option<AnswerReader>,
 }
 
@@ -52,28 +53,28 @@ impl TypedSchema {
 pub struct TypedAnswer<T> {
     pub value: T,
     pub provenance: Provenance,
-    /// All responses, in order: one, or two if the model was asked again.
+    /// All responses of the model, in order: one, or two if a second request was needed.
     #[serde(skip)]
     pub responses: Vec<ModelResponse>,
 }
 
-/// How an answer was obtained: the step of parsing that succeeded.
+/// How a typed answer was obtained: the parsing step that succeeded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Provenance {
     Native,
     Parsed,
     Repaired(Vec<Fix>),
-    /// The second answer matched, after these repairs.
+    /// The first answer could not be parsed. The second answer matches the schema after these repairs.
     Reasked(Vec<Fix>),
-    /// Found by the caller's pattern in text that does not match the schema.
+    /// A function of the caller found the value in an answer that does not match the schema.
     Extracted,
-    /// No answer could be parsed: this is the caller's default, not a model's answer.
+    /// No answer could be parsed. The value is the caller's default, not the model's answer.
     Defaulted,
 }
 
 impl Provenance {
-    /// Whether the value must be flagged in output, because no model gave it in the requested form.
+    /// Whether output must flag the value, because the model did not return it in the requested format.
     pub fn is_doubtful(&self) -> bool {
         matches!(self, Provenance::Extracted | Provenance::Defaulted)
     }
@@ -86,17 +87,21 @@ impl fmt::Display for Provenance {
             Provenance::Native => f.write_str("native schema"),
             Provenance::Parsed => f.write_str("parsed"),
             Provenance::Repaired(fixes) => write!(f, "repaired ({})", list(fixes)),
-            Provenance::Reasked(fixes) if fixes.is_empty() => f.write_str("asked twice"),
-            Provenance::Reasked(fixes) => write!(f, "asked twice, repaired ({})", list(fixes)),
+            Provenance::Reasked(fixes) if fixes.is_empty() => {
+                f.write_str("parsed from the second answer")
+            }
+            Provenance::Reasked(fixes) => {
+                write!(f, "parsed from the second answer, repaired ({})", list(fixes))
+            }
             Provenance::Extracted => {
                 f.write_str("extracted by pattern, NOT in the requested format")
             }
-            Provenance::Defaulted => f.write_str("DEFAULT, not from the model"),
+            Provenance::Defaulted => f.write_str("DEFAULT VALUE, not from the model"),
         }
     }
 }
 
-/// A repair that was needed to parse an answer.
+/// A repair that was needed to parse a model's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fix {
@@ -122,27 +127,27 @@ impl fmt::Display for Fix {
         f.write_str(match self {
             Fix::CodeFence => "code fence",
             Fix::SurroundingText => "text around the JSON",
-            Fix::Thinking => "thinking before the JSON",
+            Fix::Thinking => "reasoning before the JSON",
             Fix::InvisibleCharacters => "invisible characters",
             Fix::Comments => "comments",
             Fix::TrailingComma => "trailing comma",
             Fix::Quotes => "wrong quotes",
             Fix::UnquotedKey => "unquoted key",
-            Fix::Literal => "literal of another language",
-            Fix::NumberFormat => "number format",
-            Fix::RawControlCharacters => "raw control characters",
-            Fix::BadEscape => "bad escape",
+            Fix::Literal => "non-JSON literal",
+            Fix::NumberFormat => "non-JSON number format",
+            Fix::RawControlCharacters => "unescaped control characters",
+            Fix::BadEscape => "invalid escape sequence",
             Fix::RepeatedKey => "repeated key",
-            Fix::Retyped => "value of another type",
-            Fix::KeySpelling => "key spelling",
+            Fix::Retyped => "value converted to another type",
+            Fix::KeySpelling => "misspelled key",
         })
     }
 }
 
-/// Caller's function that finds a value in text that does not match the schema.
+/// Function of the caller that searches an answer for the value if the answer does not match the schema.
 pub type Extract<'a, T> = &'a (dyn Fn(&str) -> Option<T> + Send + Sync);
 
-/// A request for a typed answer, with the optional steps that its caller supplies.
+/// A request for a typed answer, with the optional extraction function and default value of the caller.
 pub struct JsonRequest<'a, T> {
     request: ModelRequest,
     reader: Option<&'a AnswerReader>,
@@ -151,25 +156,25 @@ pub struct JsonRequest<'a, T> {
 }
 
 impl<'a, T: JsonSchema> JsonRequest<'a, T> {
-    /// Requests a `T`. If the request already has a schema, that is used.
+    /// Creates a request for a value of type `T`. If `request` has no schema, the schema of `T` is added to it.
     pub fn new(mut request: ModelRequest) -> JsonRequest<'a, T> {
         request.schema.get_or_insert_with(Schema::of::<T>);
         JsonRequest { request, reader: None, extract: None, default: None }
     }
 
-    /// Uses an existing reader of the request's schema, as a reader is more expensive to create than to use.
+    /// Uses an existing reader for the request's schema, because creating a reader is expensive.
     pub fn read_by(mut self, reader: &'a AnswerReader) -> Self {
         self.reader = Some(reader);
         self
     }
 
-    /// If no answer can be parsed, lets `extract` find the value in the text.
+    /// Sets a function that searches the text of the answers for the value if no answer can be parsed.
     pub fn extract(mut self, extract: Extract<'a, T>) -> Self {
         self.extract = Some(extract);
         self
     }
 
-    /// If all else fails, returns `default`, flagged as [`Provenance::Defaulted`].
+    /// Sets the value that is returned, flagged as [`Provenance::Defaulted`], if all other steps fail.
     pub fn or_default(mut self, default: T) -> Self {
         self.default = Some(default);
         self
@@ -192,20 +197,22 @@ pub enum AnswerError {
     #[error(transparent)]
     Model(#[from] ModelError),
     /// The first answer could not be parsed, and the second call failed.
-    #[error("the answer could not be read ({reason}), and asking again failed: {error}")]
+    #[error(
+        "the model's answer could not be parsed ({reason}), and the second request failed: {error}"
+    )]
     SecondCall { reason: AnswerParseError, error: ModelError, responses: Vec<ModelResponse> },
     #[error("the model declined to answer")]
     Refused { responses: Vec<ModelResponse> },
-    #[error("the model's answer does not match the schema, twice: {reason}")]
+    #[error("neither of the model's two answers matches the schema: {reason}")]
     Unreadable { reason: AnswerParseError, responses: Vec<ModelResponse> },
-    #[error("the answer was cut off at {limit} output tokens, twice")]
+    #[error("both answers of the model were cut off at {limit} output tokens")]
     CutOff { limit: u32, responses: Vec<ModelResponse> },
     #[error("the schema is not a valid JSON schema")]
     Schema,
 }
 
 impl AnswerError {
-    /// The error of the failed call, if a call failed.
+    /// The error of the failed model call, or `None` if no call failed.
     pub fn model_error(&self) -> Option<&ModelError> {
         match self {
             AnswerError::Model(error) | AnswerError::SecondCall { error, .. } => Some(error),
@@ -213,7 +220,7 @@ impl AnswerError {
         }
     }
 
-    /// Responses that were received and paid for although no value was obtained.
+    /// Responses that were received and charged although no value was obtained.
     pub fn responses(&self) -> &[ModelResponse] {
         match self {
             AnswerError::Refused { responses }
@@ -225,10 +232,10 @@ impl AnswerError {
     }
 }
 
-/// Typed answers for every [`Model`].
+/// Requests for typed answers, as an extension of every [`Model`].
 #[async_trait]
 pub trait ModelExt: Model {
-    /// Requests a value of type `T`, by the steps in the module's documentation.
+    /// Requests a value of type `T` and parses the answer by the steps in the module's documentation.
     async fn generate_json<T>(
         &self,
         ask: JsonRequest<'_, T>,
@@ -259,7 +266,8 @@ pub trait ModelExt: Model {
             Err(error) => error,
         };
         let responses = error.responses().to_vec();
-        // The second answer comes first: the model gave it knowing the error of the first.
+        // The second answer is searched first, because the model wrote it after receiving the error of its first
+        // answer.
         if let Some(value) = extract
             .and_then(|find| responses.iter().rev().find_map(|response| find(&response.text)))
         {
@@ -274,7 +282,7 @@ pub trait ModelExt: Model {
 
 impl<M: Model + ?Sized> ModelExt for M {}
 
-/// Requests any JSON that matches the request's schema, by steps 1 to 4.
+/// Requests a JSON value that matches the request's schema, by steps 1 to 4 of the module's documentation.
 pub async fn generate_value<M: Model + ?Sized>(
     model: &M,
     request: &ModelRequest,
@@ -343,13 +351,13 @@ async fn ask_up_to_twice<M: Model + ?Sized, T>(
     }
 }
 
-/// The request extended by the model's first answer and the error in it.
+/// Returns the second request: the first request, extended by the model's first answer and the error in that answer.
 fn ask_again(
     request: &ModelRequest,
     first: &ModelResponse,
     reason: &AnswerParseError,
 ) -> ModelRequest {
-    /// Maximum length of the first answer that is sent back, because it may have megabytes.
+    /// Maximum number of characters of the first answer that the second request quotes.
     const MAX_QUOTED: usize = 4000;
     let mut again = request.clone();
     again
@@ -380,7 +388,9 @@ impl From<AnswerError> for Failure {
         match error {
             AnswerError::Model(error) => error.into(),
             AnswerError::SecondCall { reason, error, .. } => Failure::from(error.context(
-                &format!("the answer could not be read ({reason}), and asking again failed"),
+                &format!(
+                    "the model's answer could not be parsed ({reason}), and the second request failed"
+                ),
             )),
             AnswerError::Schema => Failure::new(FailureKind::Usage, error.to_string()),
             AnswerError::CutOff { .. } => Failure::new(FailureKind::Verdict, error.to_string())

@@ -1,4 +1,4 @@
-//! Finds the one JSON value in the text of an answer that matches the schema.
+//! Parser for answers: finds the single JSON value in an answer's text that matches the schema.
 
 use std::collections::HashSet;
 
@@ -10,16 +10,16 @@ use super::conform::{conform, plain_key};
 use super::lenient::{self, BrokenJson, JsonFault};
 use super::{Fix, Schema};
 
-/// Parser steps per byte of an answer, after which the answer counts as noise.
+/// Maximum number of parser steps per byte of an answer. An answer that needs more steps is rejected.
 const FUEL_PER_BYTE: usize = 40;
 
-/// Maximum size of an answer in bytes: more than any model writes.
+/// Maximum size of an answer in bytes. No model writes answers of this size.
 const MAX_ANSWER: usize = 4 << 20;
 
 /// Maximum length of a validation error, in characters.
 const MAX_REASON: usize = 300;
 
-/// Why an answer could not be parsed. The message is sent to the model when it is asked again.
+/// Why an answer could not be parsed. The second request sends this message to the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerParseError {
     #[error("the answer is empty")]
@@ -43,26 +43,27 @@ pub struct AnswerReader {
     properties: HashSet<String>,
 }
 
-/// A value that matches the schema.
+/// A JSON value in the answer's text that matches the schema.
 struct Found {
     value: Value,
     fixes: Vec<Fix>,
-    /// Whether the answer ends after it.
+    /// Whether the answer's text ends after this value.
     is_last: bool,
 }
 
-/// Position in the model's thinking, tracked by tags such as `<think>` outside of JSON values.
+/// State of the scan for the model's thinking, which is enclosed in tags such as `<think>` outside of JSON values.
 #[derive(Default)]
 struct Thinking {
     open: bool,
-    /// Byte offset after the last closing tag.
+    /// Byte offset after the last closing tag; 0 if there was none.
     end: usize,
 }
 
 const THINKING_TAGS: [&str; 4] = ["think", "thinking", "reasoning", "scratchpad"];
 
 impl AnswerReader {
-    /// `None` if the schema is invalid, which those of [`Schema::of`] and [`Schema::from_value`] never are.
+    /// Creates a reader for a schema. Returns `None` if the schema is invalid; the schemas of [`Schema::of`] and
+    /// [`Schema::from_value`] are always valid.
     pub fn new(schema: &Schema) -> Option<AnswerReader> {
         let validator = jsonschema::validator_for(&schema.value).ok()?;
         let mut properties = HashSet::new();
@@ -75,8 +76,8 @@ impl AnswerReader {
         self.find(text).map(|found| (found.value, found.fixes))
     }
 
-    /// Like [`read`](Self::read), for an answer that was cut off. A value counts only if nothing follows it, because
-    /// the missing rest might have replaced it.
+    /// Like [`read`](Self::read), for an answer that was cut off. A value is accepted only if no text follows it,
+    /// because the missing end of the answer might contain its correction.
     pub fn read_cut(&self, text: &str) -> Result<(Value, Vec<Fix>), AnswerParseError> {
         let found = self.find(text)?;
         if found.is_last {
@@ -131,8 +132,8 @@ impl AnswerReader {
                 Err(BrokenJson { fault: JsonFault::OutOfFuel, .. }) => {
                     return Err(AnswerParseError::Broken(JsonFault::OutOfFuel.to_string()));
                 }
-                // Text that is meant as JSON but malformed is skipped as a whole, and makes all values before it
-                // doubtful.
+                // Malformed text that was meant as JSON is skipped completely. All values found before it are
+                // discarded, because they are uncertain.
                 Err(BrokenJson { fault, meant: true }) => {
                     let reason = AnswerParseError::Broken(fault.to_string());
                     let Some(length) = closed(&text[start..]) else { return Err(reason) };
@@ -154,7 +155,7 @@ impl AnswerReader {
             let reason = "the answer ends before the thinking does";
             return Err(AnswerParseError::Broken(reason.to_owned()));
         }
-        // After malformed JSON (for example a template), only a value at the end of the answer counts.
+        // If the answer contains malformed JSON (for example a template), only a value at the answer's end is accepted.
         found.retain(|candidate| !broken || candidate.is_last);
         match found.len() {
             0 => Err(best_reason),
@@ -188,7 +189,8 @@ impl AnswerReader {
 }
 
 impl AnswerParseError {
-    /// Chooses the more informative of two errors: a schema mismatch before malformed JSON, else `self`.
+    /// Returns the more informative of two errors: a schema mismatch ranks above malformed JSON, which ranks above
+    /// other errors. Returns `self` if both rank equally.
     fn or(self, other: AnswerParseError) -> AnswerParseError {
         let rank = |reason: &AnswerParseError| match reason {
             AnswerParseError::DoesNotFit(_) => 2,
@@ -200,7 +202,8 @@ impl AnswerParseError {
 }
 
 impl Thinking {
-    /// Processes a tag at `start`; returns whether it ends the thinking, so that drafts before it are discarded.
+    /// Updates the state if there is a thinking tag at `start`. Returns whether the tag ends the model's thinking, so
+    /// that the caller discards the values found before it.
     fn closes_at(&mut self, text: &str, start: usize) -> bool {
         let tag = &text[start + 1..];
         let closes = tag.starts_with('/');
@@ -232,7 +235,8 @@ fn property_names(schema: &Value, names: &mut HashSet<String>) {
     }
 }
 
-/// Length of the bracketed text at the start, by counting brackets; `None` if it is not closed.
+/// Length in bytes of the bracketed text at the start of `text`, found by counting brackets; `None` if the first
+/// bracket is not closed.
 fn closed(text: &str) -> Option<usize> {
     let mut depth = 0usize;
     for (offset, c) in text.char_indices() {
@@ -248,13 +252,14 @@ fn closed(text: &str) -> Option<usize> {
     None
 }
 
-/// Whether only white space or the end of a code fence follows.
+/// Whether `rest` contains only white space or the end of a code fence.
 fn is_end(rest: &str) -> bool {
     let rest = rest.trim_matches(|c: char| c.is_whitespace() || is_invisible(c));
     rest.is_empty() || rest == "```"
 }
 
-/// The fix needed for the text around the value: none, a code fence, or other text.
+/// The repair needed for the text before and after a JSON value: none, or the removal of invisible characters, a code
+/// fence or other text.
 fn surrounding_fix(before: &str, after: &str) -> Option<Fix> {
     let before = before.trim();
     let after = after.trim();

@@ -1,4 +1,4 @@
-//! Tests of the steps to a typed answer, and of the corpus of malformed answers.
+//! Tests of parsing typed answers: the steps, and the corpus of malformed answers.
 
 use std::sync::{LazyLock, Mutex};
 
@@ -21,7 +21,7 @@ struct Verdict {
 #[test]
 fn corpus_of_malformed_answers_parses_as_expected() {
     let corpus = corpus();
-    assert!(corpus.len() >= 149, "the corpus has shrunk to {}", corpus.len());
+    assert!(corpus.len() >= 149, "the corpus has only {} answers", corpus.len());
     let mut failures = Vec::new();
     for (name, text, expected) in corpus {
         let outcome = READER.read(&text);
@@ -45,24 +45,24 @@ fn corpus_of_malformed_answers_parses_as_expected() {
 static READER: LazyLock<AnswerReader> =
     LazyLock::new(|| AnswerReader::new(&Schema::of::<Verdict>()).unwrap());
 
-/// Parses any text and checks the invariants of every result. Fuzzers can call it, too.
+/// Parses a text as an answer. If that succeeds, checks that the parsed values occur in the text.
 fn fuzz_reader(text: &str) {
     if let Ok((value, fixes)) = READER.read(text) {
-        // Without fixes, serde_json parses the same value.
+        // If no fix was needed, serde_json parses the same value.
         if fixes.is_empty() {
             let strict: Value = serde_json::from_str(text.trim()).unwrap();
             assert_eq!(strict, value);
         }
-        // A parsed text occurs literally in the answer, unless it was escaped.
+        // A parsed string occurs literally in the answer, unless the answer contains escapes.
         let reasoning = value["reasoning"].as_str().unwrap();
         assert!(
             text.contains('\\') || text.contains(reasoning),
-            "{reasoning:?} is not in {text:?}"
+            "the parsed text {reasoning:?} is not in the answer {text:?}"
         );
         let impact = value["impact"].as_u64().unwrap();
         assert!((1..=10).contains(&impact));
         // No value is invented: the digits of the number occur in the text.
-        assert!(text.contains(&impact.to_string()), "{impact} is not in {text:?}");
+        assert!(text.contains(&impact.to_string()), "{impact} is not in the answer {text:?}");
     }
 }
 
@@ -70,12 +70,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn fuzz_arbitrary_text(text in "(?s).{0,120}") {
+    fn fuzz_answer_reader_invents_no_values_in_arbitrary_text(text in "(?s).{0,120}") {
         fuzz_reader(&text);
     }
 
     #[test]
-    fn fuzz_mutations_of_a_good_answer(
+    fn fuzz_answer_reader_invents_no_values_in_mutated_answers(
         edits in prop::collection::vec((0usize..60, prop_oneof![
             Just("{"), Just("}"), Just("["), Just("]"), Just("\""), Just("'"), Just(","), Just(":"),
             Just("\\"), Just("/*"), Just("*/"), Just("//"), Just("\n"), Just("8"), Just("-"), Just("e"),
@@ -94,7 +94,7 @@ proptest! {
     }
 }
 
-/// Model that gives prepared answers in order and records the requests.
+/// Test model that returns prepared answers in order and records the requests.
 struct Scripted {
     answers: Mutex<Vec<Result<ModelResponse, ModelError>>>,
     requests: Mutex<Vec<ModelRequest>>,
@@ -150,7 +150,7 @@ async fn ask(
 }
 
 #[tokio::test]
-async fn provenance_reports_the_step_that_succeeded() {
+async fn provenance_reports_the_parsing_step_that_succeeded() {
     let native = reply(GOOD).map(|response| ModelResponse { schema_enforced: true, ..response });
     let steps = [
         (vec![native], Provenance::Native),
@@ -198,7 +198,7 @@ async fn malformed_answer_without_extractor_or_default_is_an_error() {
     let error = outcome.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the model's answer does not match the schema, twice: there is no JSON object in the answer"
+        "neither of the model's two answers matches the schema: there is no JSON object in the answer"
     );
     assert_eq!((error.responses().len(), asked.len()), (2, 2));
 }
@@ -232,7 +232,7 @@ async fn extractor_and_default_are_used_last_and_are_flagged() {
 }
 
 #[tokio::test]
-async fn refusal_is_not_asked_again() {
+async fn refused_request_is_not_repeated() {
     let (outcome, asked) =
         ask(vec![reply_with("I cannot help with that.", StopReason::Refused)]).await;
     assert!(matches!(outcome, Err(AnswerError::Refused { .. })));
@@ -244,7 +244,7 @@ async fn json_before_the_end_of_a_cut_off_answer_is_ignored() {
     let draft = format!("Let me try {GOOD}. No wait, that is wrong, recomput");
     let (outcome, asked) = ask(vec![reply_with(&draft, StopReason::MaxTokens), reply(GOOD)]).await;
     assert_eq!((outcome.unwrap().provenance, asked.len()), (Provenance::Reasked(vec![]), 2));
-    // If the cut is right after the JSON object, the object is complete.
+    // If the answer is cut off right after the JSON object, the object is complete and accepted.
     let (outcome, asked) =
         ask(vec![reply_with(&format!("{GOOD}\n```"), StopReason::MaxTokens)]).await;
     assert_eq!((outcome.unwrap().value.impact, asked.len()), (8, 1));
@@ -258,7 +258,7 @@ async fn cut_off_answer_is_requested_again_with_shorter_texts() {
             .await;
     assert_eq!(
         outcome.unwrap_err().to_string(),
-        "the answer was cut off at 4096 output tokens, twice"
+        "both answers of the model were cut off at 4096 output tokens"
     );
     assert!(asked[1].prompt.tail.contains("keep every text in it short"));
 }
@@ -272,13 +272,13 @@ async fn failed_second_call_keeps_the_paid_response_and_both_errors() {
     assert_eq!(error.responses().len(), 1);
     assert_eq!(
         error.to_string(),
-        "the answer could not be read (there is no JSON object in the answer), and asking again \
-         failed: interrupted"
+        "the model's answer could not be parsed (there is no JSON object in the answer), and the second \
+         request failed: interrupted"
     );
 }
 
 #[tokio::test]
-async fn default_is_not_used_if_the_budget_is_exhausted() {
+async fn default_value_is_not_used_if_the_budget_is_exhausted() {
     let neutral = Verdict { impact: 5, reasoning: String::new(), confidence: None };
     let spent = || Err(ModelError::new(ErrorKind::Budget, "spent"));
     let broken = || Err(ModelError::new(ErrorKind::Server, "broken"));

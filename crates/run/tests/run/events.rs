@@ -1,4 +1,4 @@
-//! `docs/reference/events.md` lists every event with its payload, and no other.
+//! Tests that `docs/reference/events.md` lists every event of runs with its payload, and no other event.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,13 +18,13 @@ fn events() -> BTreeMap<String, BTreeSet<String>> {
     variants.iter().map(event).collect()
 }
 
-/// The words of a text that are in backticks.
+/// The words of a Markdown text that are in backticks.
 fn words(text: &str) -> BTreeSet<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Events documented in `docs/reference/events.md`, with the words in backticks of their table row or, for `calls_lost` and
-/// `run_ended`, of the paragraph that describes them.
+/// Events documented in `docs/reference/events.md`, each with the words in backticks that describe its payload. These
+/// are in the event's table row or, for `calls_lost` and `run_ended`, in the paragraph about the event.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/events.md");
     let document = std::fs::read_to_string(document).unwrap();
@@ -47,7 +47,7 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[test]
-fn every_event_is_documented_with_its_payload() {
+fn run_events_reference_lists_every_event_with_every_payload_field() {
     let (events, documented) = (events(), documented());
     let names =
         |map: &BTreeMap<String, BTreeSet<String>>| -> Vec<String> { map.keys().cloned().collect() };
@@ -56,7 +56,7 @@ fn every_event_is_documented_with_its_payload() {
         let missing: Vec<&String> = fields.difference(&documented[name]).collect();
         assert!(
             missing.is_empty(),
-            "docs/reference/events.md does not name {missing:?} of `{name}`"
+            "docs/reference/events.md does not name the fields {missing:?} of the event `{name}`"
         );
     }
 }

@@ -15,14 +15,15 @@ pub(crate) enum CgroupParents {
     V1 { memory: Option<PathBuf>, pids: Option<PathBuf>, cpu: Option<PathBuf> },
     /// cgroup v2: one folder, and the controllers enabled below it.
     V2 { folder: PathBuf, kinds: Vec<String> },
-    /// No cgroups can be created; the reason.
+    /// No cgroups can be created, for this reason.
     None(String),
 }
 
-/// The controllers that a jail needs.
+/// The cgroup controllers that a jail needs.
 const NEEDED: [&str; 3] = ["memory", "pids", "cpu"];
 
-/// Subgroup for this process: a delegated cgroup that contains processes cannot enable controllers.
+/// Name of the subgroup into which this process moves itself, because a delegated cgroup that contains processes cannot
+/// enable controllers.
 const OWN: &str = "assize";
 
 const NOT_DELEGATED: &str = "no cgroup is delegated to this user; with systemd, `systemd-run --user --scope assize …` \
@@ -32,7 +33,8 @@ const OTHERS: &str = "other processes are in the cgroup that is delegated to thi
                       subgroup";
 
 impl CgroupParents {
-    /// Finds where this process may create cgroups, and enables the needed controllers there, as container engines do.
+    /// Finds the cgroups below which this process may create cgroups, and enables the needed controllers there, as
+    /// container engines do.
     pub(crate) fn find() -> CgroupParents {
         let (mounts, own) = (mounts(), fs::read_to_string("/proc/self/cgroup").unwrap_or_default());
         let mut groups = CgroupParents::find_in(&mounts, &own, may_make_groups);
@@ -86,15 +88,15 @@ impl CgroupParents {
     }
 }
 
-/// The best parent for v2 cgroups among the ancestors of our own: the one with the most enabled controllers, the
-/// nearest of equals. If none is enabled, the nearest that could enable them; our own cgroup is the last choice, as
-/// this process would have to leave it.
+/// Finds the best parent for v2 cgroups among `own`, the cgroup of this process, and its ancestors. The best parent has
+/// the most enabled controllers; among equals, it is the nearest. If no cgroup has enabled controllers, it is the
+/// nearest cgroup that could enable them. `own` is the last choice, because this process would have to leave it.
 fn best(own: &Path, root: &Path, may: impl Fn(&Path) -> bool) -> Option<CgroupParents> {
     let above = own.ancestors().skip(1).take_while(|folder| folder.starts_with(root));
     let mut best: Option<(usize, CgroupParents)> = None;
     for folder in above.chain([own]) {
         let enabled = read_list(folder, "cgroup.subtree_control");
-        // Only the root can contain processes and enable controllers for its subgroups.
+        // Only the root cgroup can both contain processes and enable controllers for its subgroups.
         let is_enabled = has(&enabled, "memory") && (folder != own || own == root);
         if !is_enabled && !has(&read_list(folder, "cgroup.controllers"), "memory") {
             continue;
@@ -115,18 +117,19 @@ fn enable(folder: &Path, kinds: &mut Vec<String>) {
         {
             kinds.push(kind.to_owned());
         }
-        // A cgroup that contains processes cannot enable memory for its subgroups. It could enable the others, but
-        // only for threaded subgroups, which cannot be undone.
+        // A cgroup that contains processes cannot enable the memory controller for its subgroups. It could enable the
+        // other controllers, but only for threaded subgroups, and that cannot be undone.
         if !has(kinds, "memory") {
             return;
         }
     }
 }
 
-/// Moves this process to a subgroup, so that its cgroup can enable controllers; moves it back if that still fails.
+/// Moves this process to a subgroup, so that its former cgroup can enable controllers. Moves the process back if
+/// enabling the controllers still fails.
 fn step_down(folder: &Path, kinds: &mut Vec<String>) {
     let below = folder.join(OWN);
-    // It may exist, with another assize process in it.
+    // The subgroup may exist already, with another assize process in it.
     let _ = fs::create_dir(&below);
     if write(&below, "cgroup.procs", 0).is_ok() {
         enable(folder, kinds);
@@ -146,7 +149,7 @@ fn has(kinds: &[String], kind: &str) -> bool {
     kinds.iter().any(|each| each == kind)
 }
 
-/// Whether this process may create a cgroup here and move its processes into it.
+/// Whether this process may create a subgroup of this cgroup and move its processes into the subgroup.
 fn may_make_groups(folder: &Path) -> bool {
     use rustix::fs::{Access, access};
     access(folder, Access::WRITE_OK).is_ok()
@@ -159,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn v1_cgroups_are_created_below_our_own() {
+    fn v1_cgroups_are_created_below_the_cgroup_of_the_process() {
         let own = "9:memory:/process/1\n8:pids:/\n7:cpu,cpuacct:/\n0::/\n";
         let groups = CgroupParents::find_in(V1, own, |_| true);
         let folder = |path: &str| Some(PathBuf::from(path));
@@ -174,7 +177,7 @@ mod tests {
         let none = CgroupParents::find_in(V1, own, |_| false);
         assert!(matches!(none, CgroupParents::None(_)), "{none:?}");
         assert!(matches!(CgroupParents::find_in("", "", |_| true), CgroupParents::None(_)));
-        // In a container only a part of the tree is mounted.
+        // In a container, only a part of the cgroup tree is mounted.
         let mounts = "31 30 0:27 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
         let found = CgroupParents::find_in(mounts, "9:memory:/docker/abc/x\n", |_| true);
         let CgroupParents::V1 { memory, .. } = found else { panic!("{found:?}") };
@@ -188,7 +191,7 @@ mod tests {
         let own = format!("0::{service}/app.slice/terminal.scope\n");
         let ours = root.path().join(&service[1..]);
         let found = CgroupParents::find_in(&mounts, &own, |folder| folder.starts_with(&ours));
-        // Not in the nearest ancestor, which has no CPU controller.
+        // The nearest ancestor is not selected, because it has no CPU controller.
         let kinds = ["cpu", "memory", "pids"].map(str::to_owned).into();
         assert_eq!(found, CgroupParents::V2 { folder: ours, kinds });
         let ours = root.path().join(&service[1..]);

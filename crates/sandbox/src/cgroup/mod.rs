@@ -1,6 +1,6 @@
 //! cgroups (v1 or v2): limits and accounting of the memory, processes and CPU time of a sandbox.
 //!
-//! A jail has its own cgroups where this process may create them. Those of a container are only read.
+//! A jail has its own cgroups if this process may create cgroups. The cgroups of a container are only read.
 
 mod find;
 mod thrash;
@@ -25,7 +25,8 @@ pub(crate) const PREFIX: &str = "assize-";
 /// Period of the CPU quota in microseconds.
 pub(crate) const PERIOD: u64 = 100_000;
 
-/// Removes the empty cgroups of a dead process, from all cgroup mounts, as it may have run in another cgroup.
+/// Removes the empty cgroups that the dead process `maker` created. Searches all cgroup mounts, because that process
+/// may have run in another cgroup than this one.
 pub(crate) fn clean_up(maker: &str) {
     let prefix = format!("{PREFIX}{maker}-");
     let mounts = mounts();
@@ -45,13 +46,14 @@ fn mounts() -> String {
     fs::read_to_string("/proc/self/mountinfo").unwrap_or_default()
 }
 
-/// Mount point of a line of `mountinfo`, if it is a cgroup mount.
+/// Returns the mount point in a line of `mountinfo`, if the line describes a cgroup mount.
 fn place_of_groups(line: &str) -> Option<PathBuf> {
     let (front, back) = line.split_once(" - ")?;
     back.starts_with("cgroup").then(|| front.split(' ').nth(4).map(PathBuf::from)).flatten()
 }
 
-/// Folder of the cgroup that this process is in: of a v1 controller, or of v2 if `kind` is `None`.
+/// Returns the folder of the cgroup that a process is in, by the text `own` of its file `/proc/PID/cgroup`: the cgroup
+/// of the v1 controller `kind`, or the v2 cgroup if `kind` is `None`.
 fn own_folder(mounts: &str, own: &str, kind: Option<&str>) -> Option<PathBuf> {
     let path = own.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
@@ -78,7 +80,7 @@ fn own_memory_in(mounts: &str, own: &str) -> Vec<MemoryCgroup> {
     let versions: [Version; 2] = [(Some("memory"), MemoryCgroup::V1), (None, MemoryCgroup::V2)];
     let groups = versions.into_iter().flat_map(|(kind, memory)| {
         let root = mounts.lines().find_map(|line| Some(PathBuf::from(mount(line, kind)?.1)));
-        // In a container without a cgroup namespace, only the root is visible.
+        // In a container without a cgroup namespace, only the root of the cgroup tree is visible.
         let folder = own_folder(mounts, own, kind).or_else(|| root.clone());
         let folders: Vec<PathBuf> = match (&folder, &root) {
             (Some(folder), Some(root)) => {
@@ -91,7 +93,8 @@ fn own_memory_in(mounts: &str, own: &str) -> Vec<MemoryCgroup> {
     groups.collect()
 }
 
-/// Root and mount point of a cgroup mount: of a v1 controller, or of v2 if `kind` is `None`.
+/// Returns the root and the mount point in a line of `mountinfo`, if the line describes the mount of the v1 controller
+/// `kind`, or of cgroup v2 if `kind` is `None`.
 fn mount<'a>(line: &'a str, kind: Option<&str>) -> Option<(&'a str, &'a str)> {
     let (front, back) = line.split_once(" - ")?;
     let mut front = front.split(' ').skip(3);
@@ -110,9 +113,9 @@ fn mount<'a>(line: &'a str, kind: Option<&str>) -> Option<(&'a str, &'a str)> {
 pub(crate) struct JailCgroup {
     v1: Vec<PathBuf>,
     v2: Option<PathBuf>,
-    /// The cgroup that accounts memory.
+    /// Cgroup that accounts the memory of the jail.
     memory: Option<MemoryCgroup>,
-    /// Number of kills because of thrashing.
+    /// Number of times that the programs of the jail were killed because they thrashed.
     kills: Arc<AtomicU64>,
 }
 
@@ -124,7 +127,7 @@ pub(crate) enum MemoryCgroup {
 }
 
 impl MemoryCgroup {
-    /// Memory cgroup of another process, if its path contains `word` and it is readable.
+    /// Returns the memory cgroup of another process, if the cgroup is readable and its path contains `word`.
     pub(crate) fn of_process(pid: i64, word: &str) -> Option<MemoryCgroup> {
         let theirs = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -155,8 +158,8 @@ impl MemoryCgroup {
         }
     }
 
-    /// Bytes that the cgroup may still use; `None` without a limit. Inactive page cache counts as free: the kernel
-    /// drops it when memory is needed.
+    /// Number of bytes of memory that the cgroup may still use; `None` if it has no limit. Inactive page cache counts
+    /// as free, because the kernel drops it when memory is needed.
     pub(crate) fn available(&self) -> Option<u64> {
         let (limit, used, cache) = match self {
             MemoryCgroup::V1(_) => {
@@ -170,7 +173,7 @@ impl MemoryCgroup {
         Some(free.saturating_add(count(&read("memory.stat").unwrap_or_default(), cache)))
     }
 
-    /// Current usage; `None` if it cannot be read.
+    /// Reads the memory usage of the cgroup; `None` if it cannot be read.
     pub(crate) fn read(&self) -> Option<ResourceUsage> {
         let (peak, events) = match self {
             MemoryCgroup::V1(_) => ("memory.max_usage_in_bytes", "memory.oom_control"),
@@ -198,7 +201,7 @@ impl JailCgroup {
             match kind {
                 "memory" => {
                     write(&folder, "memory.limit_in_bytes", limits.memory)?;
-                    // Ignored: fails where the kernel does not account swap.
+                    // Errors are ignored, because the kernel may not account swap.
                     let _ = write(&folder, "memory.memsw.limit_in_bytes", limits.memory);
                     let _ = write(&folder, "memory.swappiness", 0);
                     let memory = MemoryCgroup::V1(folder);
@@ -249,7 +252,7 @@ impl JailCgroup {
     pub(crate) fn share(&self, limits: &SandboxLimits) {
         let quota = quota(limits);
         for folder in &self.v1 {
-            // Succeeds only for the folder of the CPU controller.
+            // The write succeeds only in the folder of the CPU controller.
             let _ = write(folder, "cpu.cfs_quota_us", quota);
         }
         if let Some(folder) = &self.v2 {
@@ -257,7 +260,8 @@ impl JailCgroup {
         }
     }
 
-    /// Starts the thrashing watchdog (cgroup v2 only). It never kills `guest`, the process of the guest agent.
+    /// Starts the watchdog that kills programs that thrash (cgroup v2 only). It never kills the guest agent, whose
+    /// process id is `guest`.
     pub(crate) fn watch(
         &self,
         guest: u32,
@@ -274,7 +278,7 @@ impl JailCgroup {
         account
     }
 
-    /// Removes the cgroups. Returns `false` while one still contains processes.
+    /// Removes the cgroups of the jail. Returns `false` while a cgroup still contains processes.
     pub(crate) fn remove(&self) -> bool {
         let removed = self.v1.iter().chain(&self.v2).map(fs::remove_dir);
         let busy = removed.filter(|result| {
@@ -284,7 +288,7 @@ impl JailCgroup {
     }
 }
 
-/// Process limit of the cgroup: that of the spec, plus one for the guest agent.
+/// Process limit of a sandbox's cgroup: the limit of its programs, plus one for the guest agent.
 pub(crate) fn processes(limits: &SandboxLimits) -> u64 {
     u64::from(limits.processes) + 1
 }
@@ -299,7 +303,7 @@ fn write(folder: &Path, name: &str, value: impl std::fmt::Display) -> io::Result
     fs::write(folder.join(name), value.to_string())
 }
 
-/// Number in the line `NAME NUMBER`; 0 if there is none.
+/// Returns the number in the line `NAME NUMBER` of a text; 0 if the line is missing.
 fn count(text: &str, name: &str) -> u64 {
     text.lines()
         .filter_map(|line| line.split_once(' '))
@@ -345,7 +349,8 @@ mod tests {
         assert_eq!(v1[..3], expected);
     }
 
-    /// A cgroup v2 tree of systemd with the terminal of a user.
+    /// Creates a cgroup v2 tree as systemd does, with the cgroup of a user's terminal. Returns its folder and the line
+    /// of `mountinfo` that describes it.
     pub(super) fn unified() -> (tempfile::TempDir, String) {
         let root = tempfile::tempdir().unwrap();
         let service = "user.slice/user-1000.slice/user@1000.service";

@@ -17,8 +17,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::count;
 
-/// Sampling interval, and the number of consecutive thrashing samples before programs are killed.
+/// Interval between two samples of the memory counters.
 const INTERVAL: Duration = Duration::from_millis(250);
+
+/// Number of consecutive samples with thrashing after which the programs are killed.
 const CONSECUTIVE: u32 = 4;
 
 /// A cgroup thrashes only while its page cache is below this fraction (1/64) of its memory limit.
@@ -27,18 +29,19 @@ const CACHE_FRACTION: u64 = 64;
 /// Smallest page size of any supported CPU.
 const PAGE: u64 = 4096;
 
-/// How often the process list is read again: a killed process may just have started others.
+/// Maximum number of times that the process list is read. Several reads are necessary, because a process may start
+/// other processes just before it is killed.
 const ROUNDS: u32 = 100;
 
-/// A watched cgroup.
+/// Watchdog of one cgroup.
 #[derive(Debug, Clone)]
 pub(crate) struct ThrashWatchdog {
     pub(crate) folder: PathBuf,
-    /// Memory limit in bytes.
+    /// Memory limit of the cgroup in bytes.
     pub(crate) limit: u64,
-    /// The process of the guest agent, which is not killed.
+    /// Process id of the guest agent, which is never killed.
     pub(crate) guest: u32,
-    /// Number of times that its programs were killed.
+    /// Number of times that the programs of the cgroup were killed.
     pub(crate) kills: Arc<AtomicU64>,
 }
 
@@ -52,7 +55,7 @@ impl ThrashWatchdog {
         let (mut before, mut consecutive) = (Sample::default(), 0);
         loop {
             tokio::time::sleep(INTERVAL).await;
-            // The cgroup is removed when the jail ends.
+            // If the counters cannot be read, the jail has ended and its cgroup is removed.
             let Some(sample) = Sample::read(&self.folder, &before) else { return };
             let thrashes = sample.thrashes_since(&before, self.limit);
             consecutive = if thrashes { consecutive + 1 } else { 0 };
@@ -93,7 +96,7 @@ impl ThrashWatchdog {
     fn programs(&self) -> io::Result<Vec<Pid>> {
         let members = fs::read_to_string(self.folder.join("cgroup.procs"))?;
         let members = members.lines().filter_map(|line| line.parse::<u32>().ok());
-        // 0 stands for a process outside of our pid namespace; `Pid::from_raw` drops it.
+        // The id 0 means a process outside of this process's PID namespace; `Pid::from_raw` drops it.
         let programs = members.filter(|pid| *pid != self.guest);
         Ok(programs.filter_map(|pid| Pid::from_raw(pid.cast_signed())).collect())
     }
@@ -106,12 +109,13 @@ struct Sample {
     at_limit: u64,
     /// Bytes of page cache that the kernel could evict.
     cache: u64,
-    /// Bytes of files that were evicted and read again, at least.
+    /// Minimum number of bytes of files that were evicted from the page cache and read again.
     refaulted: u64,
 }
 
 impl Sample {
-    /// Reads the counters; all of them only if the limit was hit since the previous sample.
+    /// Reads the counters; `None` if they cannot be read. If the memory limit was not hit since the previous sample,
+    /// the previous sample is returned.
     fn read(folder: &Path, before: &Sample) -> Option<Sample> {
         let at_limit = count(&fs::read_to_string(folder.join("memory.events")).ok()?, "max");
         if at_limit == before.at_limit {
@@ -146,15 +150,15 @@ mod tests {
     fn repeated_refaults_of_a_tiny_page_cache_count_as_thrashing() {
         let before = sample(100, 300_000, 1 << 20);
         assert!(sample(900, 280_000, 8 << 20).thrashes_since(&before, LIMIT));
-        // Reads a large file, once or repeatedly.
+        // A program that reads a large file, once or repeatedly, does not thrash.
         assert!(!sample(900, 300_000, 1 << 20).thrashes_since(&before, LIMIT));
         assert!(!sample(900, 80 << 20, 200 << 20).thrashes_since(&before, LIMIT));
-        // Did not hit its limit since.
+        // A cgroup that has not hit its memory limit since the previous sample does not thrash.
         assert!(!before.thrashes_since(&before, LIMIT));
     }
 
     #[test]
-    fn memory_stat_is_read_only_after_the_limit_was_hit() {
+    fn watchdog_reads_memory_stat_only_after_the_limit_was_hit() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(Sample::read(folder.path(), &Sample::default()), None);
         let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
@@ -170,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_exclude_the_guest_agent() {
+    fn watchdog_excludes_the_guest_agent_from_the_programs_to_kill() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("cgroup.procs"), "0\n100\n101\n102\n").unwrap();
         let (folder, kills) = (folder.path().to_owned(), Arc::default());

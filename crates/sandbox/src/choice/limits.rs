@@ -7,7 +7,7 @@ use super::SandboxFactory;
 use crate::{Enforcement, SandboxSpec};
 
 impl SandboxFactory {
-    /// The configured limits, with the CPUs capped to those of this machine.
+    /// Returns the configured limits, with the number of CPUs capped to that of this machine.
     pub fn limits(&self) -> SandboxLimits {
         let sandbox = &self.settings.sandbox;
         let cpus = sandbox.cpus.min(self.max_cpus());
@@ -26,7 +26,8 @@ impl SandboxFactory {
         }
     }
 
-    /// Maximum CPUs of a sandbox: those of this machine. No maximum in a cluster, where the worker decides.
+    /// Maximum number of CPUs of a sandbox: the number of CPUs of this machine. In a cluster there is no maximum here,
+    /// because sandboxes run on the machines of the workers.
     fn max_cpus(&self) -> f64 {
         if self.settings.cluster.servers.is_some() {
             return f64::INFINITY;
@@ -36,7 +37,7 @@ impl SandboxFactory {
         f64::from(processors)
     }
 
-    /// A warning if more CPUs are configured than this machine has.
+    /// Returns a warning if more CPUs are configured than this machine has.
     pub fn clamped_cpus(&self) -> Option<String> {
         let cpus = &self.settings.sandbox.cpus;
         let (requested, max) = (**cpus, self.max_cpus());
@@ -45,10 +46,11 @@ impl SandboxFactory {
             source => format!("`sandbox.cpus = {requested}` ({source})"),
         };
         (requested > max)
-            .then(|| format!("{setting} is more than the {max} CPUs of this machine: using {max}"))
+            .then(|| format!("{setting} exceeds the number of CPUs of this machine: using {max}"))
     }
 
-    /// Limits of debates, which compute little: memory is `consult.memory` unless a flag or request sets it.
+    /// Returns the limits for debates. Their memory limit is `consult.memory`, unless a flag or request sets the memory
+    /// limit of sandboxes.
     pub fn limits_of_debates(&self) -> SandboxLimits {
         let mut limits = self.limits();
         if self.settings.sandbox.memory.requested().is_none() {
@@ -57,7 +59,7 @@ impl SandboxFactory {
         limits
     }
 
-    /// Spec of a sandbox with the configured limits.
+    /// Returns the spec of a sandbox with the configured limits.
     pub fn spec(&self, image: Option<String>) -> Result<SandboxSpec, Failure> {
         let limits = self.limits();
         if let Some(complaint) = limits.complaint() {
@@ -66,7 +68,7 @@ impl SandboxFactory {
         Ok(SandboxSpec { image, limits, ..SandboxSpec::default() })
     }
 
-    /// One message for each limit that was set by a flag but is enforced only by best effort.
+    /// Returns one message for each limit that was set by a flag but is enforced only as best effort.
     pub fn loose(&self, enforcement: &Enforcement) -> Vec<String> {
         let mut loose = Vec::new();
         let (memory, cpus) =
@@ -75,7 +77,7 @@ impl SandboxFactory {
             if let SettingSource::Flag(flag) = source
                 && by.starts_with("best effort")
             {
-                loose.push(format!("`{flag}` is {by}"));
+                loose.push(format!("the limit `{flag}` is {by}"));
             }
         }
         loose

@@ -27,21 +27,21 @@ pub use shared::{SharedBackend, SharedBackends};
 pub struct SelectedBackend {
     pub backend: Arc<dyn Backend>,
     pub why: String,
-    /// Warning for users that `auto` fell back from microVMs for debates.
+    /// Warning for users, set if `auto` has selected a backend with weaker isolation than microVMs for debates.
     pub weaker: Option<String>,
 }
 
-/// Why `auto` selects the jail.
+/// Reason that is shown to users if `auto` selects the jail.
 const AUTO: &str = "auto: the jail needs no daemon and is the fastest here";
 
-/// Why `auto` selects microVMs for debates.
+/// Reason that is shown to users if `auto` selects microVMs for debates.
 const AUTO_DEBATE: &str =
     "auto: a microVM is the strongest isolation, and a debate needs little CPU time";
 
 /// Order in which `auto` tries the backends for debates.
 const DEBATES: [Isolation; 3] = [Isolation::Microvm, Isolation::Jail, Isolation::Docker];
 
-/// Source of sandboxes of a process: backends and limits according to the settings.
+/// Creates backends, managers and sandboxes of this process according to the settings.
 #[derive(Debug, Clone)]
 pub struct SandboxFactory {
     pub settings: Arc<Settings>,
@@ -51,7 +51,7 @@ pub struct SandboxFactory {
 }
 
 impl SandboxFactory {
-    /// Sandboxes of one command.
+    /// Creates a factory for one command, without shared backends and warm pools.
     pub fn new(settings: &Settings, environment: &Environment) -> SandboxFactory {
         let (settings, environment) = (Arc::new(settings.clone()), Arc::new(environment.clone()));
         SandboxFactory { settings, environment, shared: None }
@@ -63,7 +63,8 @@ impl SandboxFactory {
         self.choose_of((&Isolation::ALL, AUTO), languages, &spec).await
     }
 
-    /// Selects the backend for debates, which mostly wait for model responses.
+    /// Selects the backend for debates. Debates mostly wait for model responses, so strong isolation is preferred to
+    /// speed.
     pub async fn choose_for_debates(&self, spec: &SandboxSpec) -> Result<SelectedBackend, Failure> {
         let mut chosen = self.choose_of((&DEBATES, AUTO_DEBATE), &[], spec).await?;
         if *self.settings.sandbox.isolation == RequestedIsolation::Auto {
@@ -85,7 +86,7 @@ impl SandboxFactory {
         let (isolation, why) = match wanted {
             RequestedIsolation::Auto => self.first_available(order, spec, auto).await?,
             RequestedIsolation::Exactly(isolation) => {
-                // Checked now, so that a run fails before it pays for model calls.
+                // The backend is checked now, so that a run fails before it pays for model calls.
                 match isolation {
                     Isolation::Jail => {}
                     Isolation::Docker => self.docker().is_ready().await?,
@@ -109,8 +110,8 @@ impl SandboxFactory {
 
     /// Creates a sandbox of the requested backend. Returns its manager, the sandbox, and why the backend was selected.
     ///
-    /// Like [`SandboxFactory::choose`] followed by [`SandboxManager::make`], but `auto` does not test whether a jail is available
-    /// first, as the test would cost as much as the sandbox.
+    /// Like [`SandboxFactory::choose`] followed by [`SandboxManager::make`], but `auto` does not first test whether a
+    /// jail is available, because the test would take as long as creating the sandbox.
     pub async fn make(
         &self,
         languages: &[Language],
@@ -137,7 +138,8 @@ impl SandboxFactory {
         Ok((manager, sandbox, chosen.why))
     }
 
-    /// The first available backend, with the reasons why those before it are unavailable.
+    /// Returns the first available backend of `order`, and the reason for the selection: `why`, or the errors of the
+    /// backends that precede it.
     async fn first_available(
         &self,
         order: &[Isolation],
@@ -150,7 +152,7 @@ impl SandboxFactory {
             match self.check_available(isolation, spec).await {
                 Ok(()) => return Ok((isolation, why)),
                 Err(error) => {
-                    // The reason for the preferred backend becomes the reason why it is not used.
+                    // The reason to prefer the first backend is replaced by the reason why it is unavailable.
                     why = if first.is_none() && why.starts_with("auto: ") {
                         format!("auto: {error}")
                     } else {
@@ -163,7 +165,7 @@ impl SandboxFactory {
         Err(first.unwrap_or_else(|| SandboxError::Name("nothing".to_owned())))
     }
 
-    /// The available backends, of those that the settings allow.
+    /// Returns the available backends among those that the settings allow.
     pub async fn available(&self) -> Result<Vec<Isolation>, Failure> {
         self.settings.refuse_withheld()?;
         let wanted = *self.settings.sandbox.isolation;
@@ -205,12 +207,12 @@ impl SandboxFactory {
         }
     }
 
-    /// A backend with the interpreters of all languages.
+    /// Creates a backend with the interpreters of all languages.
     pub fn backend(&self, isolation: Isolation) -> Result<Arc<dyn Backend>, SandboxError> {
         self.backend_for(&Language::ALL, isolation)
     }
 
-    /// A backend with the interpreters of these languages only, as finding some of them is slow.
+    /// Creates a backend with the interpreters of these languages only, because finding an interpreter may be slow.
     fn backend_for(
         &self,
         languages: &[Language],
@@ -227,7 +229,7 @@ impl SandboxFactory {
         }
     }
 
-    /// The microVM backend, with images and snapshots in the cache folder.
+    /// Creates the microVM backend, with images and snapshots in the cache folder.
     pub fn microvm(&self) -> Microvm {
         Microvm::new(microvm::MicrovmOptions {
             cache: self.environment.cache_folder.clone(),
@@ -237,7 +239,7 @@ impl SandboxFactory {
         })
     }
 
-    /// The Docker backend: the configured engine, or the usual sockets of Docker and Podman.
+    /// Creates the Docker backend, with the configured engine or the usual sockets of Docker and Podman.
     pub fn docker(&self) -> Docker {
         let mut hosts = Vec::new();
         match self.settings.docker.host.as_deref() {
@@ -256,7 +258,7 @@ impl SandboxFactory {
         Docker::new(hosts)
     }
 
-    /// Fails if the only requested language has a configured interpreter that cannot be used.
+    /// Checks the configured interpreter if exactly one language is requested. Fails if it cannot be used.
     fn check_interpreter_setting(&self, languages: &[Language]) -> Result<(), Failure> {
         let [language] = languages else { return Ok(()) };
         let (key, value) = self.interpreter_setting(*language);
@@ -266,7 +268,7 @@ impl SandboxFactory {
         self.interpreter(*language).map(drop).map_err(|why| {
             let message = format!("invalid setting `{key}` ({}): {why}", value.source());
             Failure::new(FailureKind::Settings, message)
-                .hint("name the program itself, such as `/usr/bin/python3`, or remove the setting")
+                .hint("set the path of the interpreter, such as `/usr/bin/python3`, or remove the setting")
         })
     }
 
@@ -281,7 +283,7 @@ impl SandboxFactory {
         }
     }
 
-    /// The interpreter of a language on this machine.
+    /// Finds the interpreter of a language on this machine, by the settings or in PATH.
     pub fn interpreter(&self, language: Language) -> Result<Interpreter, String> {
         let (_, value) = self.interpreter_setting(language);
         let named = value.as_ref().map(|path| self.environment.working_folder.join(path));
@@ -299,14 +301,15 @@ impl SandboxFactory {
         self.open(backend).await.map_err(|error| {
             let failure = Failure::from(error);
             failure.hint(
-                "assize keeps its sandbox registry there; set XDG_STATE_HOME to use another folder",
+                "this folder contains assize's sandbox registry; set XDG_STATE_HOME to use another folder",
             )
         })
     }
 
-    /// Like [`SandboxFactory::manager`], with the backend's own error.
+    /// Like [`SandboxFactory::manager`], but returns the original error without a hint.
     pub async fn open(&self, backend: Arc<dyn Backend>) -> Result<SandboxManager, SandboxError> {
-        // Used only for the cleanup: an engine is contacted only if a dead process has used it.
+        // These backends are used only to clean up after dead processes. A container engine is contacted only if a dead
+        // process has used it.
         let others: [Arc<dyn Backend>; 3] =
             [Arc::new(Jail::new(Vec::new())), Arc::new(self.docker()), Arc::new(self.microvm())];
         SandboxManager::open(self.folder(), backend, &others).await
@@ -321,7 +324,7 @@ impl SandboxFactory {
     ) -> Result<(Arc<SandboxPool>, String), Failure> {
         let chosen = self.choose(&[language]).await?;
         chosen.backend.check(&spec)?;
-        // Checked now, so that a run fails before it pays for model calls.
+        // The interpreter is checked now, so that a run fails before it pays for model calls.
         chosen.backend.interpreter(language)?;
         let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
         let manager = self.manager(chosen.backend).await?;
@@ -333,7 +336,7 @@ impl SandboxFactory {
         Ok((Arc::new(manager.pool(spec, options)), why))
     }
 
-    /// Tests a backend: starts a sandbox and runs `/bin/true` in it. Returns the time it took.
+    /// Tests a backend: starts a sandbox and runs `/bin/true` in it. Returns the duration of the test.
     pub async fn attempt(
         &self,
         backend: Arc<dyn Backend>,
@@ -350,12 +353,12 @@ impl SandboxFactory {
             Ok(took)
         } else {
             let status = outcome.status();
-            Err(SandboxError::Broke(format!("`/bin/true` failed with exit status {status}")))
+            Err(SandboxError::Broke(format!("`/bin/true` ended with exit status {status}")))
         }
     }
 }
 
-/// Warning for users that `auto` fell back from microVMs; `None` for a microVM.
+/// Returns a warning for users that debates ran with weaker isolation than a microVM; `None` for a microVM.
 ///
 /// The report, the JSON flags, the web page and the command line all show this sentence.
 fn weaker_isolation(used: Isolation, why: &str) -> Option<String> {
@@ -380,7 +383,8 @@ pub struct RunPool {
 }
 
 impl RunPool {
-    /// Opens the shared pool, or a pool of at most `most` sandboxes for this run; also returns the backend and why.
+    /// Opens the shared pool, or a pool of at most `most` sandboxes for this run. Also returns the name of the selected
+    /// backend with the reason.
     pub async fn open(
         sandboxes: &SandboxFactory,
         language: Language,
@@ -407,7 +411,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weaker_isolation_names_the_boundary_the_reason_and_the_command() {
+    fn weaker_isolation_warning_names_the_backend_the_reason_and_the_command() {
         assert_eq!(weaker_isolation(Isolation::Microvm, "auto: whatever"), None);
         let jail = weaker_isolation(Isolation::Jail, "auto: no image").unwrap();
         assert!(jail.contains("in a jail") && jail.contains("(no image)"), "{jail}");

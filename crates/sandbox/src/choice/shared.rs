@@ -15,16 +15,17 @@ use crate::{
     WarmPools,
 };
 
-/// Free memory that warm pools leave to programs and to the rest of the machine.
+/// Bytes of memory that warm pools leave free for running programs and for other processes of this machine.
 const MEMORY_RESERVE: u64 = 512 << 20;
 
 /// Settings that a backend depends on: the interpreters and the Docker host.
 type BackendSettings = [Option<String>; 4];
 
-/// The requested isolation and the backend settings.
+/// Key of a selected backend: the requested isolation and the settings that a backend depends on.
 type Request = (String, BackendSettings);
 
-/// Cache of slow values, each created once. Requests for other keys do not wait, and failures are not cached.
+/// Cache of values that are slow to create. Each value is created once. A request waits only for its own key, and
+/// failures are not cached.
 #[derive(Debug)]
 struct OnceMap<K, V>(Mutex<HashMap<K, Arc<OnceCell<V>>>>);
 
@@ -50,7 +51,7 @@ impl<K: Eq + Hash, V: Clone> OnceMap<K, V> {
 pub struct SharedBackends {
     pools: WarmPools,
     chosen: OnceMap<Request, Arc<SharedBackend>>,
-    /// Managers by backend: requests that select the same backend share one.
+    /// Managers by backend. Requests that select the same backend share one manager.
     managers: OnceMap<(Isolation, BackendSettings), Arc<SandboxManager>>,
 }
 
@@ -62,14 +63,14 @@ pub struct SharedBackend {
 }
 
 impl SharedBackend {
-    /// The isolation, and why it was selected.
+    /// Describes the selected isolation and why it was selected, for users.
     pub fn description(&self) -> String {
         format!("{} ({})", self.manager.isolation(), self.why)
     }
 }
 
 impl SharedBackends {
-    /// Pools as configured, with at most `most` idle sandboxes each.
+    /// Creates shared backends whose pools follow the settings and have at most `most` idle sandboxes each.
     pub fn new(sandboxes: &SandboxFactory, most: usize) -> Result<SharedBackends, Failure> {
         let options = PoolOptions {
             size: most.min(*sandboxes.settings.sandbox.pool),
@@ -80,7 +81,7 @@ impl SharedBackends {
         Ok(SharedBackends { pools, chosen: OnceMap::new(), managers: OnceMap::new() })
     }
 
-    /// The backend that the settings request.
+    /// Returns the backend that the settings request. The backend is selected on first use.
     pub async fn get(&self, sandboxes: &SandboxFactory) -> Result<Arc<SharedBackend>, Failure> {
         let settings = &sandboxes.settings;
         settings.refuse_withheld()?;
@@ -105,7 +106,7 @@ impl SharedBackends {
         Ok(())
     }
 
-    /// The warm pool for a run, and a description of its backend.
+    /// Returns the warm pool for a run, and a description of its backend.
     pub async fn pool_for_run(
         &self,
         sandboxes: &SandboxFactory,
@@ -162,7 +163,7 @@ mod tests {
 
     /// Uses a Docker engine that accepts connections and never responds, so that selecting Docker blocks.
     #[tokio::test(flavor = "multi_thread")]
-    async fn slow_backend_selection_blocks_no_other_and_failure_is_not_cached() {
+    async fn slow_backend_selection_blocks_no_other_backend_and_failures_are_not_cached() {
         let folder = tempfile::tempdir().unwrap();
         let environment = Environment::in_folder(
             folder.path(),
@@ -185,17 +186,20 @@ mod tests {
             let (backends, docker) = (backends.clone(), docker.clone());
             tokio::spawn(async move { backends.get(&docker).await.map(drop) })
         };
-        assert!(choose_docker().await.unwrap().is_err(), "no engine is listening yet");
+        assert!(choose_docker().await.unwrap().is_err(), "Docker was selected without an engine");
         let listener = UnixListener::bind(&socket).unwrap();
         let blocked = choose_docker();
         let connection = tokio::task::spawn_blocking(move || listener.accept()).await.unwrap();
         let chosen = backends.get(&jail).await.unwrap();
         assert_eq!(chosen.manager.isolation(), Isolation::Jail);
-        assert!(!blocked.is_finished(), "the jail waited for Docker");
+        assert!(!blocked.is_finished(), "the selection of the jail waited for Docker");
         let again = backends.get(&jail).await.unwrap();
-        assert!(Arc::ptr_eq(&chosen, &again), "a backend was selected twice");
+        assert!(Arc::ptr_eq(&chosen, &again), "the jail backend was selected twice");
         let at_least = backends.get(&with("at-least=jail")).await.unwrap();
-        assert!(Arc::ptr_eq(&chosen.manager, &at_least.manager), "a backend was opened twice");
+        assert!(
+            Arc::ptr_eq(&chosen.manager, &at_least.manager),
+            "the jail backend was opened twice"
+        );
         drop(connection);
         blocked.abort();
         backends.close().await;

@@ -22,7 +22,7 @@ pub(crate) fn connection(
                 words.add(&message);
                 None
             }
-            // Not sent without a terminal.
+            // The engine sends `StdIn` and `Console` output only for containers with a terminal.
             Ok(LogOutput::StdIn { .. } | LogOutput::Console { .. }) => None,
             Err(error) => Some(Err(io::Error::other(error))),
         })

@@ -17,13 +17,13 @@ use crate::backend::{ResourceUsage, SandboxHandle};
 use crate::cgroup::MemoryCgroup;
 use crate::words::DiagnosticOutput;
 
-/// How long to wait for the removal of a container. The engine continues afterwards.
+/// Maximum time to wait for the removal of a container. After a timeout, the engine continues the removal by itself.
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long to wait for the engine's information on a container that has ended.
+/// Time limit for the engine's information about a container that has ended.
 const INFO_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Poll interval while the engine removes the container on its own.
+/// Poll interval while the engine removes a container that ended on its own.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Handle on one container.
@@ -35,7 +35,7 @@ pub(super) struct DockerHandle {
     /// Memory cgroup of the container, if it is readable; otherwise the engine's statistics are used.
     memory: Option<MemoryCgroup>,
     words: DiagnosticOutput,
-    /// The last usage read, for use after the container has ended.
+    /// Memory usage that was read last. It is reported after the container has ended.
     last: Mutex<ResourceUsage>,
     ended: tokio::sync::Mutex<bool>,
 }
@@ -55,7 +55,7 @@ impl DockerHandle {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of out-of-memory events of a container that has ended, by the engine's event log.
+    /// Number of out-of-memory events of a container that has ended, according to the engine's event log.
     async fn oom_events(&self) -> u64 {
         let seconds = |time: SystemTime| {
             let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -64,7 +64,7 @@ impl DockerHandle {
         let wanted = HashMap::from([("container", vec![self.id.as_str()]), ("event", vec!["oom"])]);
         let options = EventsOptionsBuilder::new()
             .since(&seconds(self.made - INFO_TIMEOUT))
-            // The event may arrive after the container's end.
+            // The out-of-memory event may arrive after the container's end.
             .until(&seconds(SystemTime::now() + Duration::from_secs(1)))
             .filters(&wanted)
             .build();
@@ -73,7 +73,7 @@ impl DockerHandle {
         tokio::time::timeout(INFO_TIMEOUT, events.count()).await.map_or(0, |count| count as u64)
     }
 
-    /// Peak memory use by the engine's statistics.
+    /// Reads the peak memory use of the container from the engine's statistics.
     async fn engine_stats(&self) -> Option<ResourceUsage> {
         let options = StatsOptionsBuilder::new().stream(false).one_shot(true).build();
         let stats = self.api.stats(&self.id, Some(options)).next().await?.ok()?;
@@ -94,7 +94,7 @@ impl SandboxHandle for DockerHandle {
         };
         let account = match read {
             Some(account) => account,
-            // Ended by this process: there is nothing newer than the last usage read.
+            // This process has ended the container, so no newer usage than the last one exists.
             None if *self.ended.lock().await => self.last(),
             None => {
                 let last = self.last();
@@ -142,13 +142,13 @@ pub(super) async fn remove(api: &bollard::Docker, name: &str) -> bool {
 
 /// Properties of a container that the engine has created.
 pub(super) struct CreatedContainer {
-    /// Memory cgroup of the container, if its processes are on this machine and it is readable.
+    /// Memory cgroup of the container, if the container runs on this machine and its cgroup is readable.
     pub(super) memory: Option<MemoryCgroup>,
-    /// The requested limits that the engine does not enforce.
+    /// Names of the requested limits that the engine does not enforce.
     pub(super) unlimited: Vec<&'static str>,
 }
 
-/// Inspects a container.
+/// Requests the properties of a container from the engine.
 pub(super) async fn look_at(api: &bollard::Docker, id: &str) -> Result<CreatedContainer, Error> {
     let found = api.inspect_container(id, None::<InspectContainerOptions>).await?;
     let pid = found.state.and_then(|state| state.pid).filter(|pid| *pid > 0);

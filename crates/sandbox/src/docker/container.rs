@@ -18,21 +18,22 @@ use crate::spec::SandboxSpec;
 /// Label with the name of the process that created a container, by which cleanup finds it.
 pub(super) const MAKER: &str = "assize.maker";
 
-/// The guest agent is root with only these [`CAPABILITIES`]. Programs run as another user, without capabilities.
+/// User and group id of the guest agent: root, but with no other capabilities than [`CAPABILITIES`]. Programs run as
+/// another user, without capabilities.
 const USER: &str = "0:0";
 
-/// Needed by the guest agent to switch the user, to kill programs of that user, and to drop the other capabilities.
+/// Capabilities that the guest agent needs to start programs as another user, to kill them, and to drop capabilities.
 const CAPABILITIES: [&str; 4] = ["KILL", "SETGID", "SETUID", "SETPCAP"];
 
-/// Size of `/dev/shm`: enough for locks and small objects. It counts as memory of the container.
+/// Size of `/dev/shm` in bytes: enough for locks and small objects. It counts as memory of the container.
 const SHARED_MEMORY: i64 = 8 << 20;
 
-/// Name of a sandbox's container. It is unique, so the engine rejects a container that was already created.
+/// Returns the container name of a sandbox. The name is unique, so the engine refuses to create the container twice.
 pub(super) fn name(identity: &SandboxIdentity) -> String {
     format!("assize-{identity}")
 }
 
-/// Request that creates the container of a sandbox.
+/// Returns the request that creates the container of a sandbox.
 pub(super) fn body(
     client: &EngineClient,
     identity: &SandboxIdentity,
@@ -54,7 +55,7 @@ pub(super) fn body(
         user: Some(USER.to_owned()),
         working_dir: Some("/".to_owned()),
         labels: Some(labels),
-        // The channel is the guest agent's standard input and output; the guest agent exits when it closes.
+        // The channel is the guest agent's standard input and output. The guest agent exits when the channel closes.
         open_stdin: Some(true),
         stdin_once: Some(true),
         attach_stdin: Some(true),
@@ -65,7 +66,7 @@ pub(super) fn body(
             test: Some(vec!["NONE".to_owned()]),
             ..HealthConfig::default()
         }),
-        // The first process of a container ignores other signals.
+        // The guest agent, as the first process of the container, ignores all signals except SIGKILL.
         stop_signal: Some("SIGKILL".to_owned()),
         host_config: Some(host_config(client, spec, image)),
         ..ContainerCreateBody::default()
@@ -76,7 +77,8 @@ fn host_config(client: &EngineClient, spec: &SandboxSpec, image: &DockerImage) -
     let limits = &spec.limits;
     let memory = signed(limits.memory);
     let mut disks = HashMap::from([("/tmp".to_owned(), disk_options(client, limits))]);
-    // The engine would create a disk without a limit for each volume of the image.
+    // For each volume of the image, the engine would create a disk without a size limit. A tiny read-only tmpfs
+    // replaces the volume.
     disks.extend(
         image
             .volumes
@@ -87,7 +89,7 @@ fn host_config(client: &EngineClient, spec: &SandboxSpec, image: &DockerImage) -
     HostConfig {
         auto_remove: Some(true),
         memory: Some(memory),
-        // Memory and swap together: no swap.
+        // Limit on memory and swap together: the container has no swap.
         memory_swap: Some(memory),
         cpu_period: Some(signed(cgroup::PERIOD)),
         cpu_quota: Some(signed(cgroup::quota(limits))),
@@ -103,7 +105,7 @@ fn host_config(client: &EngineClient, spec: &SandboxSpec, image: &DockerImage) -
         ipc_mode: Some("private".to_owned()),
         shm_size: Some(SHARED_MEMORY),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
-        // Logs of the output would fill the engine's disk.
+        // The engine does not log the container's output, which would fill the engine's disk.
         log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
         mounts: Some(spec.layers.iter().map(layer).collect()),
         ..HostConfig::default()

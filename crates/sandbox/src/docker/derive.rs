@@ -14,16 +14,16 @@ use super::engine::EngineClient;
 use crate::error::SandboxError;
 use crate::rootfs;
 
-/// Label of every image of assize, with its kind.
+/// Label of every image that assize creates. Its value is the kind of image: `rootfs`, `base` or `derived`.
 pub(super) const KIND: &str = "assize.image";
 
-/// Label with the digest of the guest agent in the image.
+/// Label with the digest of the guest agent and its files in the image.
 pub(super) const GUEST: &str = "assize.guest";
 
-/// Label with the name of the source image.
+/// Label with the name of the image that an image was derived from.
 pub(super) const FROM: &str = "assize.from";
 
-/// Derives an image: copies the additions into a container that never runs, and commits that container.
+/// Derives an image: copies the guest agent and its files into a container that never runs, and commits the container.
 pub(super) async fn derive(
     client: &EngineClient,
     from: &str,
@@ -31,14 +31,14 @@ pub(super) async fn derive(
     kind: &str,
 ) -> Result<(), SandboxError> {
     let additions = rootfs::additions()
-        .map_err(|error| SandboxError::failed("adding the guest agent", error))?;
+        .map_err(|error| SandboxError::failed("packing the guest agent for the image", error))?;
     let container = format!("assize-image-{:016x}", fastrand::u64(..));
     let committed = async {
         let api = client.patient();
         let labels = HashMap::from([(KIND, kind), (FROM, from), (GUEST, rootfs::digest())]);
         let body = ContainerCreateBody {
             image: Some(from.to_owned()),
-            // Required, as the source image may have no command; the container never runs.
+            // The engine requires a command, and the source image may have none. The container never runs.
             entrypoint: Some(vec![rootfs::GUEST.to_owned()]),
             cmd: Some(vec!["serve".to_owned()]),
             labels: Some(

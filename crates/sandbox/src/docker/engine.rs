@@ -13,13 +13,13 @@ use crate::error::SandboxError;
 /// Default socket of Docker.
 const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
 
-/// Request timeout; long, as the engine may be busy with many other requests.
+/// Timeout of requests to the engine. It is long, because the engine may be busy with many other requests.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Request timeout for transfers of whole images.
+/// Timeout of requests that transfer whole images.
 const IMAGE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// Pauses before the retries.
+/// Pauses before the first, second and third retry of a request to the engine.
 const RETRY_PAUSES: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_millis(800), Duration::from_secs(2)];
 
@@ -47,12 +47,12 @@ impl ContainerEngine {
         ContainerEngine { hosts, client: OnceCell::new() }
     }
 
-    /// The first engine that responds.
+    /// Returns the client of the first engine that responds; connects on first use.
     pub(crate) async fn client(&self) -> Result<&EngineClient, SandboxError> {
         self.client.get_or_try_init(|| self.connect()).await
     }
 
-    /// The connected engine, if a connection was made already.
+    /// Returns the client of the connected engine, or `None` before the first connection.
     pub(crate) fn known(&self) -> Option<&EngineClient> {
         self.client.get()
     }
@@ -63,11 +63,12 @@ impl ContainerEngine {
             match EngineClient::connect(host).await {
                 Ok(client) => return Ok(client),
                 Err(error) => {
-                    first.get_or_insert(explain(host, "asking the engine for its version", &error));
+                    first.get_or_insert(explain(host, "querying the engine's version", &error));
                 }
             }
         }
-        let none = || SandboxError::failed("connecting to the engine", "no socket configured");
+        let none =
+            || SandboxError::failed("connecting to the container engine", "no socket configured");
         Err(first.unwrap_or_else(none))
     }
 }
@@ -92,7 +93,7 @@ impl EngineClient {
         })
     }
 
-    /// The API client with a timeout for image transfers.
+    /// Returns an API client whose timeout is long enough for transfers of whole images.
     pub(crate) fn patient(&self) -> bollard::Docker {
         self.api.clone().with_timeout(IMAGE_TIMEOUT)
     }
@@ -101,7 +102,7 @@ impl EngineClient {
         self.name == "Podman"
     }
 
-    /// Converts an engine error; `what` names the failed operation.
+    /// Converts an engine error into a sandbox error. `what` names the failed operation.
     pub(crate) fn explain(&self, what: &str, error: &Error) -> SandboxError {
         explain(&self.host, what, error)
     }
@@ -123,7 +124,7 @@ impl EngineClient {
             };
             match pauses.next().filter(|_| EngineFault::of(&error).is_transient()) {
                 Some(pause) => {
-                    tracing::debug!(%what, %error, "the container engine failed, retrying");
+                    tracing::debug!(%what, %error, "a request to the container engine failed, retrying");
                     tokio::time::sleep(pause).await;
                 }
                 None => return Err(self.explain(what, &error)),
@@ -149,21 +150,21 @@ fn read_version(text: &str) -> Option<ClientVersion> {
 /// Kind of an engine error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EngineFault {
-    /// No engine listens at the address.
+    /// No engine listens at the configured address.
     Absent,
-    /// Permission to use the socket is denied.
+    /// This user has no permission to use the engine's socket.
     Forbidden,
-    /// The connection was lost.
+    /// The connection to the engine was lost.
     Lost,
-    /// The request timed out.
+    /// The request to the engine timed out.
     Slow,
     /// The engine's disk is full.
     Full,
-    /// The object does not exist (HTTP 404).
+    /// The container or image does not exist (HTTP 404).
     Missing,
-    /// The object already exists or is busy (HTTP 409).
+    /// The container or image already exists or is busy (HTTP 409).
     Conflict,
-    /// The engine itself failed.
+    /// The engine itself failed (HTTP 500 or above).
     Engine,
     Other,
 }
@@ -198,14 +199,14 @@ impl EngineFault {
         }
     }
 
-    /// Whether a retry may succeed.
+    /// Whether a retry of the request may succeed.
     fn is_transient(self) -> bool {
         matches!(self, EngineFault::Absent | EngineFault::Lost | EngineFault::Engine)
     }
 }
 
 fn io_kind(error: &Error) -> Option<std::io::ErrorKind> {
-    // This variant is transparent: its `source` skips the I/O error itself.
+    // The variant `IOError` is transparent: its method `source` skips the I/O error itself.
     if let Error::IOError { err } = error {
         return Some(err.kind());
     }
@@ -227,25 +228,28 @@ fn explain(host: &str, what: &str, error: &Error) -> SandboxError {
     };
     match EngineFault::of(error) {
         EngineFault::Absent => unavailable(
-            format!("no engine listens at `{host}`"),
+            format!("no container engine listens at `{host}`"),
             "start Docker (`sudo systemctl start docker`) or Podman (`systemctl --user start \
              podman.socket`), or set the socket with `docker.host`",
         ),
         EngineFault::Lost => unavailable(
-            format!("lost the connection to the engine at `{host}`: {}", innermost(error)),
-            "check that it runs with `docker info`",
+            format!(
+                "lost the connection to the container engine at `{host}`: {}",
+                innermost(error)
+            ),
+            "check with `docker info` that the engine runs",
         ),
         EngineFault::Forbidden => unavailable(
-            format!("this user may not use the engine at `{host}`"),
-            "join its group (`sudo usermod -aG docker $USER`, then log in again), which is equivalent to \
-             root access; or run Docker or Podman rootless",
+            format!("this user may not use the container engine at `{host}`"),
+            "add this user to the group `docker` (`sudo usermod -aG docker $USER`, then log in again), which is \
+             equivalent to root access; or run Docker or Podman rootless",
         ),
         EngineFault::Full => unavailable(
-            "the engine's disk is full".to_owned(),
+            "the disk of the container engine is full".to_owned(),
             "run `docker system df` to see the usage and `docker system prune` to free space",
         ),
         EngineFault::Slow => {
-            SandboxError::failed(what, format!("the engine at `{host}` timed out"))
+            SandboxError::failed(what, format!("the container engine at `{host}` timed out"))
         }
         EngineFault::Missing | EngineFault::Conflict | EngineFault::Engine | EngineFault::Other => {
             SandboxError::failed(what, innermost(error))
@@ -253,7 +257,7 @@ fn explain(host: &str, what: &str, error: &Error) -> SandboxError {
     }
 }
 
-/// The innermost message of an engine error.
+/// Returns the innermost message of an engine error.
 fn innermost(error: &Error) -> String {
     if let Error::DockerResponseServerError { message, .. } = error {
         return message.trim().to_owned();
@@ -292,7 +296,7 @@ mod tests {
         let engine = ContainerEngine::new(vec!["/nonexistent/docker.sock".to_owned()]);
         let error = engine.client().await.unwrap_err();
         assert!(
-            error.to_string().contains("no engine listens at `/nonexistent/docker.sock`"),
+            error.to_string().contains("no container engine listens at `/nonexistent/docker.sock`"),
             "{error}"
         );
         assert!(error.hint().is_some());

@@ -21,13 +21,13 @@ use super::engine::{EngineClient, EngineFault};
 use crate::error::SandboxError;
 use crate::rootfs;
 
-/// Plain Debian with Python, without the guest agent.
+/// Name of the image with plain Debian and Python, without the guest agent.
 const ROOTFS: &str = "assize/rootfs";
 
-/// Debian with the guest agent of one build of assize.
+/// Name of the images with Debian and the guest agent. The tag is the digest of the guest agent.
 const BASE: &str = "assize/base";
 
-/// Images of users with the guest agent.
+/// Name of the images that are derived from users' images by adding the guest agent.
 const DERIVED: &str = "assize/derived";
 
 /// Name that engines report for an untagged image.
@@ -37,23 +37,23 @@ const UNNAMED: &str = "<none>:<none>";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DockerImage {
     pub(super) name: String,
-    /// Volumes that the image declares, for which the engine would create disks.
+    /// Paths of the volumes that the image declares. The engine would create a disk for each volume.
     pub(super) volumes: Vec<String>,
 }
 
-/// An image of assize in the engine, as shown to users.
+/// Description, for users, of an image in the engine that assize created.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct DockerImageInfo {
     pub name: String,
     pub id: String,
     pub bytes: u64,
-    /// Seconds since 1970.
+    /// Creation time in seconds since 1970.
     pub created: i64,
-    /// The image that it was derived from.
+    /// Name of the image that this image was derived from.
     pub from: Option<String>,
-    /// Digest of the guest agent in it, if it has one.
+    /// Digest of the guest agent in the image, if the image contains one.
     pub guest: Option<String>,
-    /// Whether it is the default image of this build of assize.
+    /// Whether the image is the default image of this build of assize.
     pub current: bool,
 }
 
@@ -65,12 +65,12 @@ fn base_name() -> String {
 pub(super) fn not_built() -> SandboxError {
     SandboxError::Unavailable {
         isolation: Isolation::Docker,
-        reason: "its image is not built".to_owned(),
+        reason: "the base image is not built".to_owned(),
         hint: Some("run `assize image build`".to_owned()),
     }
 }
 
-/// Whether the text is a valid image name. It becomes part of the URL of requests to the engine.
+/// Whether a text is a valid image name. The name becomes part of the URL of requests to the engine.
 fn is_name(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@".contains(&byte);
     let parts = text.split('/').all(|part| part.starts_with(|c: char| c.is_ascii_alphanumeric()));
@@ -78,7 +78,7 @@ fn is_name(text: &str) -> bool {
 }
 
 impl Docker {
-    /// The image for a sandbox, derived now if necessary.
+    /// Returns the image for a sandbox, and derives the image first if necessary.
     pub(super) async fn image(
         &self,
         client: &EngineClient,
@@ -103,7 +103,7 @@ impl Docker {
         if inspect(client, &from).await?.is_none() {
             return Err(not_built());
         }
-        // The root file system stays valid; only the guest agent is new.
+        // The existing root file system is reused, and only the new guest agent is added.
         derive(client, &from, &image.name, "base").await?;
         tag_latest(client, &image.name).await?;
         Ok(image)
@@ -141,7 +141,8 @@ impl Docker {
         Ok(image)
     }
 
-    /// Name of the image from which default sandboxes can be created; the inner error is the reason why there is none.
+    /// Returns the name of the image from which default sandboxes can be created. The inner error is the reason why
+    /// there is no image.
     pub(super) async fn find_base(
         &self,
         client: &EngineClient,
@@ -184,16 +185,17 @@ impl Docker {
         derive(client, &format!("{ROOTFS}:latest"), &name, "base").await?;
         tag_latest(client, &name).await?;
         let base = self.prune(client, &name).await?;
-        base.ok_or_else(|| SandboxError::failed(WHAT, "the image was removed meanwhile"))
+        base.ok_or_else(|| SandboxError::failed(WHAT, "the new image was removed meanwhile"))
     }
 
-    /// Derives the sandbox image of an image in advance, so that the first sandbox starts without delay.
+    /// Derives the sandbox image from a user's image in advance, so that the first sandbox starts without delay.
     pub async fn make_ready(&self, named: &str) -> Result<String, SandboxError> {
         let client = self.engine.client().await?;
         Ok(self.image(client, Some(named)).await?.name)
     }
 
-    /// Removes unused images with an older guest agent or root file system. Returns the image `base`.
+    /// Removes unused images with an older guest agent or root file system. Returns the description of the image
+    /// `base`.
     async fn prune(
         &self,
         client: &EngineClient,
@@ -213,7 +215,7 @@ impl Docker {
         Ok(current)
     }
 
-    /// All images of assize in the engine.
+    /// Lists all images in the engine that assize created.
     pub async fn images(&self) -> Result<Vec<DockerImageInfo>, SandboxError> {
         let client = self.engine.client().await?;
         let mut images = list(client).await?;
@@ -221,7 +223,7 @@ impl Docker {
         Ok(images)
     }
 
-    /// Removes an image of assize.
+    /// Removes an image that assize created.
     pub async fn remove_image(&self, name: &str) -> Result<(), SandboxError> {
         const WHAT: &str = "removing the image";
         if !self.images().await?.iter().any(|image| image.name == name) {
@@ -247,7 +249,7 @@ async fn list(client: &EngineClient) -> Result<Vec<DockerImageInfo>, SandboxErro
             image.repo_tags.push(UNNAMED.to_owned());
         }
         for name in image.repo_tags {
-            // Podman adds a registry prefix to local images.
+            // Podman adds a registry prefix to the names of local images.
             let own = ["localhost/", "docker.io/"].iter().find_map(|from| name.strip_prefix(from));
             let name = own.unwrap_or(&name).to_owned();
             images.push(DockerImageInfo {

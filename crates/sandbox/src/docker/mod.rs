@@ -38,22 +38,22 @@ use cell::DockerHandle;
 use engine::{ContainerEngine, EngineClient, EngineFault};
 pub use image::DockerImageInfo;
 
-/// How long the guest agent may take to send its welcome once its container runs.
+/// Time in which the guest agent must reply to `Hello` after its container has started.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Time limit of [`Docker::probe`].
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Age after which a container that was created but never started counts as abandoned.
+/// Age after which a container that was created but never started counts as abandoned and is removed.
 const ABANDONED_AFTER: Duration = Duration::from_secs(15 * 60);
 
 /// The Docker backend.
 #[derive(Debug)]
 pub struct Docker {
     engine: ContainerEngine,
-    /// Held while an image is derived, so that concurrent requests derive it only once.
+    /// Lock that is held while an image is derived, so that concurrent requests derive the image only once.
     deriving: tokio::sync::Mutex<()>,
-    /// Whether the memory cgroups of containers are readable; known after the first container.
+    /// Whether the memory cgroups of containers are readable. It is set when the first container starts.
     cgroup_readable: OnceLock<bool>,
     /// Containers that are being started.
     launching: TaskTracker,
@@ -73,8 +73,8 @@ pub struct EngineInfo {
 }
 
 impl Docker {
-    /// A backend that connects on first use to the first engine that responds, of these sockets or `tcp://` addresses;
-    /// to the default socket of Docker if `hosts` is empty.
+    /// Creates a backend, which connects to a container engine on first use. `hosts` are sockets or `tcp://` addresses,
+    /// of which the first that responds is used. If `hosts` is empty, Docker's default socket is used.
     pub fn new(hosts: Vec<String>) -> Docker {
         Docker {
             engine: ContainerEngine::new(hosts),
@@ -84,13 +84,16 @@ impl Docker {
         }
     }
 
-    /// Queries the engine, and whether the default image exists.
+    /// Queries the engine's properties and whether the default image exists.
     pub async fn probe(&self) -> Result<EngineInfo, SandboxError> {
         match tokio::time::timeout(PROBE_TIMEOUT, self.engine_info()).await {
             Ok(info) => info,
             Err(_) => Err(SandboxError::Unavailable {
                 isolation: Isolation::Docker,
-                reason: format!("the engine did not respond within {} s", PROBE_TIMEOUT.as_secs()),
+                reason: format!(
+                    "the container engine did not respond within {} s",
+                    PROBE_TIMEOUT.as_secs()
+                ),
                 hint: Some("check the engine with `docker info`".to_owned()),
             }),
         }
@@ -99,7 +102,7 @@ impl Docker {
     /// Checks that sandboxes can be created: the engine responds and the default image exists.
     ///
     /// # Errors
-    /// When they cannot, with a hint.
+    /// When sandboxes cannot be created. The error has a hint for users.
     pub async fn is_ready(&self) -> Result<(), SandboxError> {
         match self.probe().await?.image {
             Ok(_) => Ok(()),
@@ -121,8 +124,9 @@ impl Docker {
         })
     }
 
-    /// Creates and starts a container. If the caller drops this future, the launch still completes in the background;
-    /// then the streams are dropped, which ends and removes the container. The engine could not be stopped midway.
+    /// Creates and starts a container in a background task, because a request to the engine cannot be stopped midway.
+    /// If the caller drops this future, the task still completes; then the container's streams are dropped, which ends
+    /// and removes the container.
     async fn launch(
         &self,
         client: &EngineClient,
@@ -151,7 +155,7 @@ async fn launch(
     let options = CreateContainerOptionsBuilder::new().name(&name).build();
     let mut made = api.create_container(Some(options.clone()), body.clone()).await;
     if made.as_ref().is_err_and(|error| EngineFault::of(error) == EngineFault::Conflict) {
-        // Created by an earlier attempt whose response was lost.
+        // The container exists already: an earlier attempt created it, but the engine's response was lost.
         cell::remove(&api, &name).await;
         made = api.create_container(Some(options), body).await;
     }
@@ -199,7 +203,7 @@ impl Backend for Docker {
             cell::look_at(&client.api, &launched.id),
             tokio::time::timeout(WELCOME_TIMEOUT, channel.welcome()),
         );
-        // Fails if the container has already ended; its diagnostic output below has the reason.
+        // The inspection fails if the container has already ended. The diagnostic output below contains the reason.
         let made = made.ok();
         if let Some(made) = &made {
             let _ = self.cgroup_readable.set(made.memory.is_some());
@@ -212,9 +216,10 @@ impl Backend for Docker {
         let cell = DockerHandle::new(client.api.clone(), launched.id, memory, words);
         if !unlimited.is_empty() {
             cell.end().await;
-            let reason = format!("the engine does not enforce limits on {}", unlimited.join(", "));
-            let hint = "it cannot create cgroups (as a rootless engine on a machine with cgroup v1); use \
-                        another engine or `--isolation jail`";
+            let reason =
+                format!("the container engine does not enforce limits on {}", unlimited.join(", "));
+            let hint = "the engine cannot create cgroups (for example a rootless engine on a machine with cgroup v1); \
+                        use another engine or `--isolation jail`";
             return Err(SandboxError::Unavailable {
                 isolation: Isolation::Docker,
                 reason,
@@ -233,7 +238,7 @@ impl Backend for Docker {
     }
 
     fn enforcement(&self) -> Enforcement {
-        const GROUP: &str = "cgroup of the engine";
+        const GROUP: &str = "cgroup created by the container engine";
         Enforcement {
             memory: match self.cgroup_readable.get() {
                 Some(false) => format!(
@@ -266,7 +271,8 @@ impl Backend for Docker {
                 ("status", vec!["created".to_owned()]),
             ])
         };
-        // Deriving an image takes far less than `ABANDONED_AFTER`.
+        // Containers for deriving images are removed only if they are older than `ABANDONED_AFTER`, because another
+        // process may still use them. Deriving an image takes far less time.
         let (never_run, never_begun) = (created(derive::KIND), created(container::MAKER));
         let (all, old) = (i64::MAX, old.cast_signed());
         for (filters, latest) in [(theirs, all), (never_run, old), (never_begun, old)] {

@@ -20,23 +20,26 @@ use crate::cgroup::JailCgroup;
 use crate::error::SandboxError;
 use crate::guest::GuestFile;
 
-/// First uid of jails. Every jail has its own pair of users without files, so that per-user limits apply to it alone.
+/// First user id for jails. Every jail has its own pair of users, who own no files, so that limits per user apply to
+/// one jail only.
 const FIRST_USER: u32 = 2_000_000_000;
+
+/// Number of pairs of users from [`FIRST_USER`] on.
 const PAIRS: u32 = 50_000_000;
 
-/// In a container with the usual 65,536 uids, all jails share one pair.
+/// Pair of users that all jails share in a container, which usually has only 65,536 user ids.
 const FEW_USERS: JailUsers = JailUsers { guest: 65_532, program: 65_533 };
 
-/// How long to read the stderr of a keeper that has ended.
+/// Time limit for reading the stderr of a keeper that has ended.
 const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Time limit for building a jail, sized for slow machines.
+/// Time limit for building a jail, long enough for slow machines.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Maximum number of descriptors in one message.
+/// Maximum number of file descriptors in one message.
 const MAX_DESCRIPTORS: usize = 16;
 
-/// A keeper process, and the cgroups of its jail, which it removes at the end.
+/// A keeper process, and the cgroups of its jail. The keeper removes the cgroups when the jail ends.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     group: JailCgroup,
@@ -45,7 +48,7 @@ pub(crate) struct Keeper {
 
 #[derive(Debug)]
 struct Process {
-    /// The jail ends when this connection is closed.
+    /// Control connection to the keeper. The keeper ends the jail when the connection is closed.
     control: Option<UnixStream>,
     child: Child,
 }
@@ -53,16 +56,16 @@ struct Process {
 /// Properties of a jail that was built.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BuiltJail {
-    /// Pid of its first process.
+    /// Process id, on the host, of the first process in the jail.
     pub(crate) pid: u32,
     /// Whether the jail has a `/proc`.
     pub(crate) proc: bool,
-    /// Landlock ABI version; 0 for none.
+    /// Landlock ABI version of the kernel; 0 if it has no Landlock.
     pub(crate) landlock: u32,
 }
 
 impl Keeper {
-    /// Starts a keeper whose jail will use this channel.
+    /// Starts a keeper process. The guest agent in its jail will use `channel` to communicate with the host.
     pub(crate) fn start(group: JailCgroup, channel: OwnedFd) -> Result<Keeper, SandboxError> {
         let started = (|| {
             let guest = GuestFile::get()?;
@@ -87,10 +90,10 @@ impl Keeper {
         }
     }
 
-    /// Builds the jail and passes descriptors to the program in it.
+    /// Builds the jail and passes file descriptors to the program in it.
     ///
     /// # Errors
-    /// When the kernel refuses; everything is removed then.
+    /// When the kernel refuses a step of the setup. The jail and its cgroups are then removed.
     pub(crate) async fn build(
         &self,
         isolation: Isolation,
@@ -112,13 +115,14 @@ impl Keeper {
             Err(_) => {
                 self.end().await;
                 let output = self.last_words().await;
-                let reason = output.unwrap_or_else(|| "the jail supervisor ended".to_owned());
+                let reason = output
+                    .unwrap_or_else(|| "the jail supervisor ended without a reply".to_owned());
                 Err(SandboxError::failed("building the jail", reason))
             }
         }
     }
 
-    /// Sends the setup to the keeper and returns its reply.
+    /// Sends the jail setup and file descriptors to the keeper, and returns its reply.
     async fn send_setup(
         &self,
         setup: &JailSetup,
@@ -147,8 +151,8 @@ impl Keeper {
     pub(crate) async fn end(&self) {
         let mut process = self.process.lock().await;
         process.control = None;
-        // The keeper ends the jail, removes the cgroups and exits. If it was killed, the cgroups are removed here, by
-        // polling: the kernel does not report when the last process of a cgroup has ended.
+        // The keeper ends the jail, removes the cgroups and exits. If the keeper was killed, the cgroups are removed
+        // here. This needs several attempts, as the kernel does not report when a cgroup's last process has ended.
         let _ = process.child.wait().await;
         for _ in 0..100 {
             if self.group.remove() {
@@ -171,12 +175,13 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // Needed if the keeper never received its setup. Otherwise the cgroups are busy, and the keeper removes them.
+        // Removes the cgroups if the keeper never received its setup. Otherwise this has no effect, because the cgroups
+        // are busy, and the keeper removes them later.
         self.group.remove();
     }
 }
 
-/// Sends bytes together with descriptors. Returns how many bytes were sent.
+/// Sends bytes together with file descriptors. Returns the number of bytes that were sent.
 pub(crate) fn send_with(
     socket: &UnixStream,
     bytes: &[u8],
@@ -194,11 +199,11 @@ pub(crate) fn send_with(
 /// Which dedicated host users are available for jails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DedicatedUsers {
-    /// A pair for each jail.
+    /// Each jail has its own pair of users.
     Many,
-    /// One pair for all jails.
+    /// All jails share one pair of users.
     Few,
-    /// None: jails run as the user of this process.
+    /// No dedicated users are available: jails run as the user of this process.
     None,
 }
 
@@ -225,7 +230,7 @@ impl DedicatedUsers {
         }
     }
 
-    /// The users of one jail.
+    /// Returns the users of the jail with this id.
     pub(crate) fn of(self, id: &str) -> Option<JailUsers> {
         match self {
             DedicatedUsers::Many => {
@@ -241,22 +246,27 @@ impl DedicatedUsers {
     }
 }
 
-/// Hint for a kernel that refuses to build a jail.
+/// Returns a hint for users if the kernel refuses to build a jail with this error number.
 fn hint(errno: i32) -> Option<String> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let is_set = |path, value: &str| read(path).trim() == value;
     if is_set("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
         return Some(format!(
-            "AppArmor prevents unprivileged programs from creating namespaces. Allow it for assize: put \
+            "AppArmor prevents unprivileged programs from creating namespaces. To allow it for assize, put \
              these lines into /etc/apparmor.d/assize and run `sudo systemctl reload apparmor`\n{}",
             apparmor_profile()
         ));
     }
     if is_set("/proc/sys/kernel/unprivileged_userns_clone", "0") {
-        return Some("allow it with `sudo sysctl kernel.unprivileged_userns_clone=1`".to_owned());
+        return Some(
+            "allow user namespaces with `sudo sysctl kernel.unprivileged_userns_clone=1`"
+                .to_owned(),
+        );
     }
     if is_set("/proc/sys/user/max_user_namespaces", "0") {
-        return Some("allow it with `sudo sysctl user.max_user_namespaces=10000`".to_owned());
+        return Some(
+            "allow user namespaces with `sudo sysctl user.max_user_namespaces=10000`".to_owned(),
+        );
     }
     let old = !is_at_least(&read("/proc/sys/kernel/osrelease"), (5, 12));
     match rustix::io::Errno::from_raw_os_error(errno) {
@@ -287,7 +297,7 @@ fn apparmor_profile() -> String {
     )
 }
 
-/// A connected socket pair; both ends are close-on-exec.
+/// Creates a connected pair of sockets; both are close-on-exec.
 pub(crate) fn pair() -> Result<(std::os::unix::net::UnixStream, std::os::fd::OwnedFd), SandboxError>
 {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()

@@ -2,7 +2,7 @@
 //! works on nearly every Linux machine.
 //!
 //! This is the host side, which describes the jail. The guest agent binary, started as the keeper process (see
-//! `crates/guest/src/jail`), builds it, because a multi-threaded process must not fork.
+//! `crates/guest/src/jail`), builds the jail, because the multi-threaded host process must not fork.
 
 pub(crate) mod keeper;
 
@@ -27,30 +27,30 @@ use crate::sandbox::{PYTHON_FILES, PYTHON_FOLDER, WORKSPACE, environment};
 use crate::spec::SandboxSpec;
 use keeper::{BuiltJail, DedicatedUsers, Keeper};
 
-/// Devices that every program expects; none gives access to the host.
+/// Devices that every program expects; none of them gives access to the host.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
-/// How access to files is restricted, for the enforcement report.
+/// Text of the enforcement report: how the jail restricts access to files.
 const MOUNTS: &str = "read-only mounts in a mount namespace";
 
-/// Value of `landlock` before the first jail was built.
+/// Value of the field `landlock` before the first jail is built.
 const UNKNOWN: u32 = u32::MAX;
 
 /// The jail backend.
 #[derive(Debug)]
 pub struct Jail {
     interpreters: Vec<Interpreter>,
-    /// Parent cgroups, found on first use.
+    /// Parent cgroups of the cgroups of jails, found on first use.
     groups: OnceLock<CgroupParents>,
     users: DedicatedUsers,
-    /// Whether the last jail could have no `/proc`, and therefore no memory watchdog.
+    /// Whether the kernel refused to mount `/proc` in the last jail. Without `/proc`, memory is not watched.
     without_proc: AtomicBool,
-    /// Landlock ABI version in the last jail; 0 for none.
+    /// Landlock ABI version in the last jail; 0 if the kernel has no Landlock.
     landlock: AtomicU32,
 }
 
 impl Jail {
-    /// A jail backend with these interpreters in the jails.
+    /// Creates a jail backend whose jails contain these interpreters.
     pub fn new(interpreters: Vec<Interpreter>) -> Jail {
         Jail {
             interpreters,
@@ -83,7 +83,8 @@ impl Jail {
             }
         }
         for (at, to) in self.interpreters.iter().flat_map(|interpreter| &interpreter.links) {
-            // A mount that contains the link already has it, and a folder that contains a mount cannot be a link.
+            // The link is omitted if it is inside a mount, which contains it already, or if a mount is below it: a
+            // folder that contains a mount cannot be a link.
             let mounted = |piece: &HostMount| {
                 at.starts_with(&piece.to) || Path::new(&piece.to).starts_with(at)
             };
@@ -100,8 +101,8 @@ impl Jail {
         }
         let watched = !Controllers::of(self.groups()).memory;
         for device in DEVICES {
-            // Mappings of `/dev/zero` are memory that the guest agent's watchdog does not see. `/dev/full` also reads
-            // as zeros, but cannot be mapped.
+            // The guest agent's memory watch does not see mappings of `/dev/zero`. It is replaced by `/dev/full`, which
+            // also reads as zeros, but cannot be mapped.
             let from = if watched && device == "zero" { "full" } else { device };
             setup.device(&format!("/dev/{from}"), &format!("/dev/{device}"));
         }
@@ -133,26 +134,26 @@ impl Jail {
         GuestLimits {
             file_bytes: limits.disk,
             watch_memory: (!controllers.memory).then_some(limits.memory),
-            // The guest agent counts too if it runs as the same user as the programs.
+            // The guest agent counts as one more process if it runs as the same user as the programs.
             processes: Some(
                 u64::from(limits.processes) + u64::from(self.users == DedicatedUsers::None),
             ),
-            // Without a CPU controller the CPU share cannot be limited, only the CPU time of each process.
+            // Without a CPU controller, only the CPU time of each process can be limited, not the CPU share.
             cpu_seconds: (!controllers.cpu).then_some(wall + 1),
         }
     }
 }
 
-/// Adds the programs of the system to a jail, and the files that they look up.
+/// Adds mounts of the system's programs to a jail, and of the files that these programs need.
 pub(crate) fn add_system(setup: &mut JailSetup) {
     for folder in SYSTEM {
-        // `/bin` and similar are symlinks into `/usr` on most systems, and folders on others.
+        // On most systems, `/bin` and similar folders are symbolic links into `/usr`.
         match std::fs::read_link(folder) {
             Ok(to) => setup.link(folder, &to.display().to_string()),
             Err(_) => setup.piece(folder, folder, true),
         }
     }
-    // Looked up by the dynamic loader, and by programs with alternatives such as `awk`.
+    // The dynamic loader reads `ld.so.cache`; programs with alternatives, such as `awk`, are links into `alternatives`.
     for path in ["/etc/ld.so.cache", "/etc/alternatives"] {
         setup.piece(path, path, true);
     }
@@ -196,7 +197,7 @@ impl Backend for Jail {
 
     fn check(&self, spec: &SandboxSpec) -> Result<(), SandboxError> {
         let Some(image) = &spec.image else { return Ok(()) };
-        let reason = format!("it uses the files of this machine and no image such as `{image}`");
+        let reason = format!("a jail uses the files of this machine, not the image `{image}`");
         let hint = Some("use `--isolation docker` for images");
         Err(SandboxError::Unsupported { isolation: Isolation::Jail, reason, hint })
     }
@@ -240,7 +241,8 @@ impl Backend for Jail {
     }
 
     fn fixes_wall(&self) -> bool {
-        // Without a CPU controller, CPU time is limited instead, and programs inherit that limit from the guest agent.
+        // Without a CPU controller, the CPU time of programs is limited by a fixed limit of the guest agent, which
+        // programs inherit.
         !Controllers::of(self.groups()).cpu
     }
 
@@ -248,7 +250,7 @@ impl Backend for Jail {
         let controllers = Controllers::of(self.groups());
         let why = match self.groups() {
             CgroupParents::None(why) => why.as_str(),
-            _ => "controller not delegated",
+            _ => "the cgroup controller is not delegated",
         };
         let or = |available: bool, fallback: &str| match available {
             true => controllers.version.to_owned(),
@@ -261,9 +263,12 @@ impl Backend for Jail {
                     "a limit for each process, and a check of their total every 25 ms, which excludes \
                      kernel memory",
                 ),
-                true => or(controllers.memory, "twice the limit for each process"),
+                true => or(controllers.memory, "each process is limited to twice the limit"),
             },
-            cpu: or(controllers.cpu, "a limit on the CPU time of each process, not on their share"),
+            cpu: or(
+                controllers.cpu,
+                "a limit on the CPU time of each process, not on the CPU share",
+            ),
             processes: if controllers.processes {
                 controllers.version.to_owned()
             } else {
@@ -292,7 +297,7 @@ impl Backend for Jail {
 #[derive(Debug)]
 struct JailCell {
     keeper: Keeper,
-    /// Watchdog for programs that thrash.
+    /// Watchdog that kills programs that thrash.
     _watch: Option<AbortOnDropHandle<()>>,
 }
 
@@ -317,7 +322,7 @@ mod tests {
 
     use super::*;
 
-    /// Mount point of cgroup v2, if this process may create cgroups there.
+    /// Returns the mount point of cgroup v2, if this process may create cgroups there.
     fn unified() -> Option<PathBuf> {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
         let line = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
@@ -328,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn jail_runs_in_its_v2_cgroup_and_removes_it() {
+    async fn jail_runs_in_its_own_v2_cgroup_and_removes_the_cgroup() {
         let Some(root) = unified() else { return };
         let groups = OnceLock::from(CgroupParents::V2 { folder: root.clone(), kinds: Vec::new() });
         let jail = Jail { groups, ..Jail::new(Vec::new()) };

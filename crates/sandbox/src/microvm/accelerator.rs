@@ -1,8 +1,8 @@
-//! Selects what executes a microVM's instructions: the CPU through KVM, or emulation.
+//! Selects the accelerator of microVMs: the CPU executes their instructions with KVM, or QEMU emulates them.
 //!
-//! That `/dev/kvm` exists and opens proves little: on some hosts no ordinary kernel boots with it. So KVM is used only
-//! after a microVM has booted with it in time. The result is cached until the host kernel, the CPU, QEMU or the image
-//! changes.
+//! On some hosts, `/dev/kvm` can be opened, but no ordinary kernel boots with it. KVM is therefore used only after a
+//! microVM has booted with it in time. The result of this test is cached until the host kernel, the CPU, QEMU or the
+//! image changes.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -29,14 +29,14 @@ impl Accelerator {
         self.into()
     }
 
-    /// Host group that may open the device, if not every user may.
+    /// Id of the host group that may open the KVM device; `None` if every user may open it.
     pub(super) fn group(self) -> Option<u32> {
         let found = std::fs::metadata(DEVICE).ok().filter(|_| self == Accelerator::Kvm)?;
         (found.mode() & 0o006 != 0o006).then_some(found.gid())
     }
 }
 
-/// The selected accelerator, and why KVM is not used.
+/// The selected accelerator, and the reason if KVM is not used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AcceleratorChoice {
     pub accelerator: Accelerator,
@@ -52,21 +52,22 @@ impl fmt::Display for AcceleratorChoice {
     }
 }
 
-/// When KVM is used.
+/// Conditions under which microVMs use KVM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum KvmMode {
-    /// If the CPU reports virtualization support and a microVM has booted with KVM.
+    /// KVM is used if the CPU reports virtualization support and a microVM has booted with KVM.
     #[default]
     Proven,
-    /// If a microVM has booted with KVM, even if the CPU reports no support.
+    /// KVM is used if a microVM has booted with KVM, even if the CPU reports no virtualization support.
     Tried,
+    /// KVM is never used.
     Never,
 }
 
-/// Why KVM cannot be tried, or `None` if it can.
+/// Returns why KVM cannot be tested, or `None` if it can be tested.
 pub(super) fn obstacle(kvm: KvmMode) -> Option<String> {
     if kvm == KvmMode::Never {
-        return Some("disabled".to_owned());
+        return Some("KVM is disabled".to_owned());
     }
     if let Err(error) = std::fs::OpenOptions::new().read(true).write(true).open(DEVICE) {
         return Some(format!("cannot open `{DEVICE}`: {error}"));
@@ -95,7 +96,7 @@ pub(super) fn processor() -> String {
 /// Cached result of a KVM test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct KvmTestResult {
-    /// Kernel, CPU, QEMU and image for which the result is valid.
+    /// Host kernel, CPU, QEMU and image for which the result is valid.
     circumstances: String,
     /// Why KVM cannot be used; `None` if it works.
     pub(super) trouble: Option<String>,
@@ -106,7 +107,7 @@ impl KvmTestResult {
         KvmTestResult { circumstances: circumstances(stamp), trouble }
     }
 
-    /// The cached result, if it is still valid.
+    /// Reads the cached result; `None` if there is none or it is no longer valid.
     pub(super) fn read(folder: &Path, stamp: &str) -> Option<KvmTestResult> {
         let text = std::fs::read_to_string(file(folder)).ok()?;
         let verdict: KvmTestResult = serde_json::from_str(&text).ok()?;
@@ -114,7 +115,7 @@ impl KvmTestResult {
     }
 
     pub(super) fn write(&self, folder: &Path) {
-        // An error is ignored: KVM is then tested again.
+        // A failed write is ignored: the next process then tests KVM again.
         if let Ok(text) = serde_json::to_vec(self) {
             let _ = std::fs::write(file(folder), text);
         }
@@ -125,7 +126,7 @@ fn file(folder: &Path) -> PathBuf {
     folder.join("kvm.json")
 }
 
-/// Key of the cached result: host kernel, CPU, and `stamp` (QEMU and image).
+/// Returns the key of the cached KVM test result: host kernel, CPU, and `stamp` (QEMU and image).
 fn circumstances(stamp: &str) -> String {
     let kernel = std::fs::read_to_string("/proc/version").unwrap_or_default();
     format!("{} / {} / {stamp}", kernel.trim(), processor())
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn cached_kvm_result_is_invalid_for_another_stamp() {
+    fn cached_kvm_test_result_is_invalid_for_another_qemu_or_image() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(KvmTestResult::read(folder.path(), "one"), None);
         let verdict = KvmTestResult::new("one", Some("no microVM has booted".to_owned()));

@@ -1,6 +1,6 @@
 //! Writes cpio archives for the initrd, which the kernel unpacks before it starts its first process.
 
-/// A cpio archive. An initrd may be several archives in a row; the kernel unpacks them all.
+/// A cpio archive. An initrd may consist of several archives in a row; the kernel unpacks them all.
 #[derive(Debug, Default)]
 pub(super) struct CpioArchive {
     bytes: Vec<u8>,
@@ -34,20 +34,20 @@ impl CpioArchive {
         self.bytes
     }
 
-    /// Appends a header of hexadecimal numbers, the path, and the content, each padded to four bytes.
+    /// Appends an entry: a header of hexadecimal numbers, the path and the content, padded to multiples of four bytes.
     fn entry(&mut self, path: &str, mode: u32, content: &[u8], device: (u32, u32)) {
         self.count += 1;
         let size = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let numbers = [
             self.count,
             mode,
-            // Owner, group, number of links, modification time.
+            // The next four numbers are owner, group, number of links and modification time.
             0,
             0,
             1,
             0,
             size(content.len()),
-            // Device that the file is on.
+            // The next two numbers are the device that the file is on.
             0,
             0,
             device.0,
@@ -83,7 +83,7 @@ mod tests {
         let bytes = archive.finish();
         let header = "070701000000010000".to_owned() + "81A4";
         assert_eq!(std::str::from_utf8(&bytes[..22]).unwrap(), header);
-        // 110 bytes of header and 4 of the name, padded to 116.
+        // The header has 110 bytes and the name 4 bytes; both together are padded to 116 bytes.
         assert_eq!(&bytes[110..120], b"a/b\0\0\0text");
         assert_eq!(bytes.len() % 4, 0);
     }

@@ -1,8 +1,8 @@
-//! QEMU: finds it, builds its command line, and starts it in a jail.
+//! Finds QEMU, builds its command line, and starts it in a jail.
 //!
 //! A microVM has one CPU, memory, two read-only disks, a console for the guest kernel and the guest agent, and the
-//! channel. It has no network and no other devices. QEMU receives everything as open descriptors: its jail contains no
-//! files but those of QEMU itself.
+//! channel. It has no network and no other devices. QEMU receives memory, disks and sockets as open file descriptors:
+//! its jail contains no files but those of QEMU itself.
 
 use std::fs::File;
 use std::io;
@@ -28,7 +28,7 @@ use crate::words::DiagnosticOutput;
 /// Program name of QEMU.
 pub(super) const PROGRAM: &str = "qemu-system-x86_64";
 
-/// Descriptors that QEMU inherits.
+/// Numbers of the file descriptors that QEMU inherits. A restored microVM has `STATE` instead of `KERNEL` and `INITRD`.
 const CHANNEL: i32 = 3;
 const MONITOR: i32 = 4;
 const CONSOLE: i32 = 5;
@@ -39,22 +39,24 @@ const KERNEL: i32 = 9;
 const INITRD: i32 = 10;
 const STATE: i32 = 9;
 
-/// Memory and address space of QEMU in addition to the guest's memory. On a slow disk, up to 64 threads read from it,
-/// each with a stack; QEMU aborts if it cannot allocate one.
+/// Bytes of memory that QEMU needs in addition to the memory of the guest.
 const OWN_MEMORY: u64 = 256 << 20;
+
+/// Bytes of address space that QEMU needs in addition to the memory of the guest. If the disk is slow, up to 64 threads
+/// read from it. Each thread needs a stack, and QEMU aborts if it cannot allocate a stack.
 const OWN_ADDRESSES: u64 = 4 << 30;
 
-/// Megabytes of QEMU's translation cache (emulation only).
+/// Size of QEMU's cache of translated code in megabytes (emulation only).
 const TRANSLATED: u32 = 64;
 
-/// Thread limit of QEMU: the disk readers, and a few more.
+/// Maximum number of threads of QEMU: those that read from disks, and a few more.
 const THREADS: u32 = 128;
 
-/// CPU limit in thousandths while QEMU starts; generous, so that the start is not slowed down.
+/// CPU limit while QEMU starts, in thousandths of a CPU. It is generous, so that the start is not slowed down.
 const STARTUP_CPU_MILLIS: u32 = 4000;
 
-/// Kernel command line. The microVM ends instead of rebooting; calibrations and self-tests are skipped; CPU
-/// mitigations are off, as the guest need not be protected from itself.
+/// Command line of the guest kernel. The microVM ends instead of rebooting; calibrations and self-tests are skipped;
+/// mitigations of CPU vulnerabilities are off, because the guest does not need protection from itself.
 pub(super) const KERNEL_WORDS: &str = "reboot=t panic=-1 quiet console=hvc0 no_timer_check tsc=reliable mitigations=off \
                             cryptomgr.notests random.trust_cpu=on";
 
@@ -72,7 +74,7 @@ impl Qemu {
         let missing = || SandboxError::Unavailable {
             isolation: Isolation::Microvm,
             reason: format!("`{PROGRAM}` is not installed"),
-            hint: Some("install it: `sudo apt install qemu-system-x86`".to_owned()),
+            hint: Some("install the package: `sudo apt install qemu-system-x86`".to_owned()),
         };
         let folders = search.into_iter().flat_map(std::env::split_paths);
         let program = folders
@@ -83,7 +85,7 @@ impl Qemu {
         Ok(Qemu { program, stamp })
     }
 
-    /// Whether the installed file is unchanged.
+    /// Whether the installed file is unchanged since it was found.
     pub(super) fn is_the_same(&self) -> bool {
         stamp(&self.program).is_some_and(|stamp| stamp == self.stamp)
     }
@@ -105,20 +107,21 @@ pub(super) struct LaunchPlan<'a> {
     pub(super) from: BootSource<'a>,
 }
 
-/// What the microVM starts from.
+/// Source that a microVM starts from: a kernel or a snapshot.
 #[derive(Debug)]
 pub(super) enum BootSource<'a> {
-    /// Boots a kernel; the memory file is shared, so that its contents can be saved.
+    /// Boots a kernel. The memory file is mapped as shared, so that its contents can be saved.
     Kernel { kernel: &'a File, initrd: &'a File, ticks: u64 },
-    /// Restores a snapshot; the memory file is mapped copy-on-write.
+    /// Restores a snapshot. The memory file is mapped copy-on-write.
     Frozen { state: &'a File },
 }
 
-/// Arguments that define the virtual hardware. A snapshot can be restored only with the same arguments.
+/// Returns the QEMU arguments that define the virtual hardware. A snapshot can be restored only with the same
+/// arguments.
 pub(super) fn shape(accelerator: Accelerator, megabytes: u64) -> Vec<String> {
     let (accelerator, processor) = match accelerator {
         Accelerator::Kvm => ("kvm".to_owned(), "host"),
-        // Enough for most programs, without instructions that are slow to emulate.
+        // This CPU model suffices for most programs and has no instructions that are slow to emulate.
         Accelerator::Emulation => (format!("tcg,tb-size={TRANSLATED}"), "Nehalem,+rdrand,+rdseed"),
     };
     let disk = |name: &str, set: i32| {
@@ -166,7 +169,7 @@ pub(super) fn shape(accelerator: Accelerator, megabytes: u64) -> Vec<String> {
 impl LaunchPlan<'_> {
     fn arguments(&self, name: &str) -> Vec<String> {
         let mut arguments = shape(self.accelerator, self.megabytes);
-        // Shown in process listings.
+        // The name `assize-…` of the microVM is visible in process listings.
         arguments.extend(["-name".to_owned(), format!("assize-{name}")]);
         let share = if matches!(self.from, BootSource::Kernel { .. }) { "on" } else { "off" };
         let memory = format!(
@@ -176,7 +179,8 @@ impl LaunchPlan<'_> {
         arguments.extend(["-object".to_owned(), memory]);
         let more: Vec<(&str, String)> = match &self.from {
             BootSource::Kernel { ticks, .. } => {
-                // Otherwise the guest kernel measures the frequency, which is inaccurate on a busy host.
+                // Without this parameter, the guest kernel measures the TSC frequency, which is inaccurate on a busy
+                // host.
                 let ticks = match ticks {
                     0 => String::new(),
                     ticks => format!(" tsc_early_khz={ticks}"),
@@ -211,7 +215,7 @@ pub(super) struct Console {
     _reader: AbortOnDropHandle<()>,
 }
 
-/// Diagnostic output: of the console, or if there is none, of QEMU.
+/// Returns the console output of a microVM, or if there is none, the stderr of QEMU.
 pub(super) async fn last_words(keeper: &Keeper, console: &Console) -> Option<String> {
     match console.output.get() {
         Some(output) => Some(output),
@@ -291,9 +295,10 @@ pub(super) async fn start(
         keeper.end().await;
         return Err(SandboxError::Unavailable {
             isolation: Isolation::Microvm,
-            reason: "QEMU needs `/proc` to open its memory, and the jail cannot mount it".to_owned(),
+            reason: "QEMU needs `/proc` to open its memory, but its jail cannot mount `/proc`".to_owned(),
             hint: Some(
-                "if assize runs in a container, unmask `/proc` in it (Docker: `--security-opt systempaths=unconfined`)"
+                "if assize runs in a container, unmask `/proc` in the container (Docker: `--security-opt \
+                 systempaths=unconfined`)"
                     .to_owned(),
             ),
         });
@@ -304,7 +309,8 @@ pub(super) async fn start(
     Ok(RunningVm { keeper, channel: keeper::from_std(channel)?, monitor, console })
 }
 
-/// Collects console output until the buffer is full. Then it reads no more, so a microVM that keeps writing blocks.
+/// Collects console output until the buffer is full. After that, nothing is read, so a microVM that keeps writing to
+/// its console blocks.
 async fn read_console(mut console: UnixStream, output: DiagnosticOutput) {
     let mut buffer = [0; 4096];
     while let Ok(count) = console.read(&mut buffer).await {
@@ -315,7 +321,7 @@ async fn read_console(mut console: UnixStream, output: DiagnosticOutput) {
             break;
         }
     }
-    // Kept open: a closed console would unblock the microVM.
+    // The console stays open, because a closed console would unblock the microVM.
     std::future::pending().await
 }
 
@@ -323,7 +329,7 @@ async fn read_console(mut console: UnixStream, output: DiagnosticOutput) {
 fn furnish(setup: &mut JailSetup, qemu: &Qemu, accelerator: Accelerator) {
     add_system(setup);
     setup.piece("/nix/store", "/nix/store", true);
-    // Outside of `/usr` and `/nix`, QEMU's other folders are next to the folder of the program.
+    // If QEMU is installed outside of `/usr` and `/nix`, its other folders are next to the folder of the program.
     let own = qemu.program.parent().and_then(Path::parent);
     let own = own.filter(|own| !own.starts_with("/usr") && !own.starts_with("/nix"));
     if let Some(own) = own.filter(|own| own.parent().is_some()) {

@@ -1,4 +1,5 @@
-//! Creates snapshots: boots a microVM once, saves it, and keeps the snapshot while its origin is unchanged.
+//! Creates snapshots: boots a microVM once, saves its state, and reuses the snapshot as long as its origin is
+//! unchanged.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,11 +19,14 @@ use crate::error::SandboxError;
 use crate::guest::{self, GuestFile};
 use crate::memfd::data_file;
 
-/// Time limits for booting a microVM and for saving its state.
+/// Time limit for booting a microVM.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// Time limit for saving the state of a microVM.
 const SAVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Age after which a snapshot is removed: it belongs to a version no longer in use, or is soon created again.
+/// Age after which a snapshot is removed from the disk. It may belong to a version of assize that is no longer in use;
+/// otherwise it is created again.
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl MicrovmBuilder {
@@ -57,12 +61,12 @@ impl MicrovmBuilder {
         if let Err(error) = saved.await.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
             tracing::warn!(%error, "cannot save the snapshot; the next process creates it again");
         }
-        // The clone was dropped by the task above.
-        let lost = || SandboxError::failed("creating a snapshot", "it is still in use");
+        // The save task has dropped its reference, so this is the only one.
+        let lost = || SandboxError::failed("creating a snapshot", "the snapshot is still in use");
         Arc::into_inner(snapshot).ok_or_else(lost)
     }
 
-    /// Folder of a snapshot.
+    /// Returns the folder on disk for the snapshot of this configuration.
     pub(super) fn place(&self, make: &VmConfig) -> PathBuf {
         self.folder().join("snapshots").join(self.origin(make).name())
     }
@@ -75,7 +79,7 @@ impl MicrovmBuilder {
         self.options.first_process.as_deref().unwrap_or(guest::PROGRAM)
     }
 
-    /// Boots a microVM and saves its state when its guest agent is up.
+    /// Boots a microVM and saves its state when its guest agent is ready.
     async fn boot(
         &self,
         make: &VmConfig,
@@ -107,7 +111,12 @@ impl MicrovmBuilder {
         let state = async {
             match tokio::time::timeout(BOOT_TIMEOUT, wait_for_guest(&mut channel)).await {
                 Ok(up) => up?,
-                Err(_) => return Err(format!("timed out after {} s", BOOT_TIMEOUT.as_secs())),
+                Err(_) => {
+                    return Err(format!(
+                        "the guest agent was not ready after {} s",
+                        BOOT_TIMEOUT.as_secs()
+                    ));
+                }
             }
             monitor::freeze(monitor, SAVE_TIMEOUT).await.map_err(|error| error.to_string())
         };
@@ -124,7 +133,7 @@ impl MicrovmBuilder {
     }
 }
 
-/// Waits until the guest agent reports that it is up, and checks its protocol version.
+/// Waits until the guest agent reports that it is ready, and checks its protocol version.
 async fn wait_for_guest(channel: &mut UnixStream) -> Result<(), String> {
     let mut decoder = FrameDecoder::new();
     let mut buffer = vec![0; 4096];
@@ -133,7 +142,7 @@ async fn wait_for_guest(channel: &mut UnixStream) -> Result<(), String> {
             let welcome: Welcome = frame.message().map_err(|error| error.to_string())?;
             return match (frame.kind, welcome.version) {
                 (FrameKind::Hello, VERSION) => Ok(()),
-                _ => Err("the guest agent has another protocol version".to_owned()),
+                _ => Err("the guest agent has an unsupported protocol version".to_owned()),
             };
         }
         match channel.read(&mut buffer).await {
@@ -153,7 +162,7 @@ async fn load(
     loaded.unwrap_or_else(|error| Err(SnapshotError::Memory(std::io::Error::other(error))))
 }
 
-/// Removes old snapshots, and unfinished ones of processes that were killed.
+/// Removes old snapshots, and unfinished snapshots of processes that were killed.
 fn remove_old(snapshots: &Path) {
     for entry in std::fs::read_dir(snapshots).into_iter().flatten().flatten() {
         let made = entry.metadata().and_then(|found| found.modified());
@@ -164,9 +173,10 @@ fn remove_old(snapshots: &Path) {
     }
 }
 
-/// TSC frequency of the CPU in kHz. The guest agent binary measures it: that needs `unsafe`, which only its crate has.
+/// Measures the frequency of the CPU's time-stamp counter (TSC) in kHz. The guest agent binary does it, because the
+/// measurement needs `unsafe` code, which only the guest crate contains.
 pub(super) async fn ticks() -> Result<u64, SandboxError> {
-    let failed = |reason: String| SandboxError::failed("measuring the CPU", reason);
+    let failed = |reason: String| SandboxError::failed("measuring the CPU's TSC frequency", reason);
     let guest = GuestFile::get()?;
     let output = tokio::process::Command::new(guest.path()).arg("ticks").output().await;
     let output = output.map_err(|error| failed(error.to_string()))?;

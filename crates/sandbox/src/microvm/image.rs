@@ -1,7 +1,7 @@
 //! Image of microVMs: a kernel, the modules it needs, and a root file system on a read-only disk.
 //!
-//! It is built once, from Debian packages or from files that the user names. The guest agent is not part of the image:
-//! it is in the initrd, next to the modules.
+//! The image is built once, from Debian packages or from files that the user names. The guest agent is not part of the
+//! image: it is in the initrd, next to the modules.
 
 use assize_config::Isolation;
 use assize_types::{Failure, FailureKind};
@@ -25,13 +25,13 @@ use crate::spec::LAYERS;
 /// Version of the image layout; raised when an older image would not work with the guest agent.
 const LAYOUT: u32 = 1;
 
-/// Age up to which a root file system is reused.
+/// Maximum age of a root file system archive that is reused.
 const FRESH: Duration = Duration::from_secs(24 * 3600);
 
 /// First bytes of compressed archives: gzip, xz and zstd.
 const PACKED: [[u8; 2]; 3] = [[0x1f, 0x8b], [0xfd, 0x37], [0x28, 0xb5]];
 
-/// Files of an image.
+/// Names of the files in the folder of an image.
 const ABOUT: &str = "image.json";
 const KERNEL: &str = "kernel";
 const MODULES: &str = "modules";
@@ -44,15 +44,15 @@ pub enum VmImageError {
     NoTool { tool: &'static str, package: &'static str },
     #[error("`{tool}` failed: {words}")]
     Failed { tool: &'static str, words: String },
-    #[error("`{path}` is compressed", path = .0.display())]
+    #[error("the root file system archive `{path}` is compressed", path = .0.display())]
     Packed(PathBuf),
     #[error("`{path}` is not a tar archive: {1}", path = .0.display())]
     NoArchive(PathBuf, #[source] io::Error),
     #[error("`{path}` is not a kernel for x86-64", path = .0.display())]
     NoKernel(PathBuf),
-    #[error("package `{0}` not found")]
+    #[error("kernel package `{0}` not found")]
     NoPackage(&'static str),
-    #[error("`{path}`: {1}", path = .0.display())]
+    #[error("cannot read or write `{path}`: {1}", path = .0.display())]
     File(PathBuf, #[source] io::Error),
     #[error(transparent)]
     Rootfs(#[from] RootfsError),
@@ -68,19 +68,19 @@ impl VmImageError {
                     .to_owned(),
             ),
             VmImageError::NoTool { package, .. } => {
-                Some(format!("install it: `sudo apt install {package}`"))
+                Some(format!("install the package: `sudo apt install {package}`"))
             }
             VmImageError::NoPackage(_) => Some(
                 "run `sudo apt-get update` first; or name a kernel with `--kernel FILE`".to_owned(),
             ),
             VmImageError::Failed { tool: "apt-get", .. } => Some(
-                "check that the package sources are reachable: `sudo apt-get update`".to_owned(),
+                "check with `sudo apt-get update` that the package sources are reachable".to_owned(),
             ),
             VmImageError::Packed(_) => {
-                Some("decompress it first, with `gunzip`, `unxz` or `unzstd`".to_owned())
+                Some("decompress the archive first, with `gunzip`, `unxz` or `unzstd`".to_owned())
             }
             VmImageError::NoArchive(..) => {
-                Some("create one: `tar --numeric-owner -C FOLDER -cf ROOT.tar .`".to_owned())
+                Some("create an archive: `tar --numeric-owner -C FOLDER -cf ROOT.tar .`".to_owned())
             }
             VmImageError::NoKernel(_) => {
                 Some("name a bootable kernel such as `/boot/vmlinuz-…`".to_owned())
@@ -96,7 +96,7 @@ impl VmImageError {
 pub struct VmImageSources {
     pub kernel: Option<PathBuf>,
     pub modules: Option<PathBuf>,
-    /// A tar archive.
+    /// Tar archive of the root file system.
     pub rootfs: Option<PathBuf>,
 }
 
@@ -104,13 +104,13 @@ pub struct VmImageSources {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VmImageInfo {
     layout: u32,
-    /// Twelve hex digits that identify the contents.
+    /// Digest of the contents, as twelve hex digits.
     pub digest: String,
-    /// Package or file of the kernel.
+    /// Package or file that the kernel comes from.
     pub kernel: String,
-    /// File of the root file system, or `packages`.
+    /// Archive that the root file system comes from, or `packages` if it was built from Debian packages.
     pub rootfs: String,
-    /// Seconds since 1970.
+    /// Creation time in seconds since 1970.
     pub created: u64,
     pub bytes: u64,
 }
@@ -131,23 +131,23 @@ impl VmImage {
             reason: reason.to_owned(),
             hint: Some("run `assize image build microvm`".to_owned()),
         };
-        let info = info(folder).ok_or_else(|| missing("its image is not built"))?;
+        let info = info(folder).ok_or_else(|| missing("the microVM image is not built"))?;
         if info.layout != LAYOUT {
-            return Err(missing("its image was built by another version of assize"));
+            return Err(missing("the microVM image was built by another version of assize"));
         }
         let open = || {
             let mut modules = Vec::new();
             File::open(folder.join(MODULES))?.read_to_end(&mut modules)?;
-            // Copied into memory, so that QEMU can read it whichever user it runs as.
+            // The kernel is copied into memory, so that QEMU can read it as any user.
             let mut kernel = data_file("assize-kernel")?;
             io::copy(&mut File::open(folder.join(KERNEL))?, &mut kernel)?;
             let root = File::open(folder.join(ROOT))?;
             Ok::<_, io::Error>(VmImage { info, kernel, root, modules })
         };
-        open().map_err(|error| missing(&format!("its image is incomplete: {error}")))
+        open().map_err(|error| missing(&format!("the microVM image is incomplete: {error}")))
     }
 
-    /// Initrd with the first process, its Python files, and the modules.
+    /// Builds the initrd with the first process, its Python files, and the kernel modules.
     pub(super) fn initrd(&self, first: &[u8]) -> io::Result<File> {
         let mut archive = CpioArchive::default();
         for folder in ["dev", "root", "python"] {
@@ -165,7 +165,7 @@ impl VmImage {
     }
 }
 
-/// Description of the image in a folder, if there is one.
+/// Reads the description of the image in a folder, if there is one.
 pub(super) fn info(folder: &Path) -> Option<VmImageInfo> {
     serde_json::from_slice(&fs::read(folder.join(ABOUT)).ok()?).ok()
 }
@@ -190,7 +190,7 @@ pub(super) async fn build(
     };
     let partial = folder.with_extension("partial");
     let _ = fs::remove_dir_all(&partial);
-    // Blocking from here on, which is acceptable as nothing else runs during a build.
+    // The following code blocks the thread, which is acceptable because no other task runs during a build.
     let built = assemble(&partial, &rootfs, &sources, progress).and_then(|info| {
         let _ = fs::remove_dir_all(folder);
         fs::rename(&partial, folder).map_err(|error| VmImageError::File(folder.into(), error))?;
@@ -226,7 +226,10 @@ fn assemble(
     fs::remove_dir_all(&packages).map_err(file(&packages))?;
     let missing = kernel::missing(&kernel);
     if !missing.is_empty() {
-        progress(&format!("modules assumed to be built into the kernel: {}", missing.join(", ")));
+        progress(&format!(
+            "kernel modules not found, assumed to be built into the kernel: {}",
+            missing.join(", ")
+        ));
     }
     progress("creating a disk from the root file system");
     let mut archive = File::open(rootfs).map_err(file(rootfs))?;
@@ -236,7 +239,7 @@ fn assemble(
         return Err(VmImageError::Packed(rootfs.into()));
     }
     io::Seek::rewind(&mut archive).map_err(file(rootfs))?;
-    // Checked here, as the error of `sqfstar` would be less clear.
+    // The archive is checked here, because the error of `sqfstar` would be less clear.
     let no_archive = |error| VmImageError::NoArchive(rootfs.into(), error);
     match tar::Archive::new(&archive).entries().map_err(no_archive)?.next() {
         Some(entry) => drop(entry.map_err(no_archive)?),
@@ -265,7 +268,8 @@ fn assemble(
     Ok(info)
 }
 
-/// Folders that a microVM needs in its root file system, as the beginning of a tar archive (without its end marker).
+/// Returns the folders that a microVM needs in its root file system, as the beginning of a tar archive (without the end
+/// marker).
 fn skeleton() -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     let layers = LAYERS.trim_start_matches('/');
@@ -281,7 +285,7 @@ fn skeleton() -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Archive of the modules, with the list of their load order.
+/// Returns a cpio archive of the kernel modules, with a list of their load order.
 fn modules(kernel: &Kernel) -> Vec<u8> {
     let mut archive = CpioArchive::default();
     archive.folder("modules");

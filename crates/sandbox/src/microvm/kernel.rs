@@ -1,4 +1,4 @@
-//! Kernel of microVMs and the modules they need: from a Debian package (extracted, not installed), or from user files.
+//! Kernel of microVMs and its modules, from a Debian package (extracted, not installed) or from files of the user.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ const NEWEST: &str = "linux-image-cloud-amd64";
 /// Kernel modules that a microVM needs. A missing module is assumed to be built into the kernel.
 const NEEDED: [&str; 4] = ["virtio_mmio", "virtio_blk", "virtio_console", "squashfs"];
 
-/// Compression of modules: file extension, tool that decompresses it, package of the tool.
+/// Compression formats of modules: file extension, tool that decompresses the file, Debian package of the tool.
 const PACKED: [(&str, &str, &str); 3] =
     [("xz", "xz", "xz-utils"), ("zst", "zstd", "zstd"), ("gz", "gzip", "gzip")];
 
@@ -22,9 +22,9 @@ const PACKED: [(&str, &str, &str); 3] =
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
     pub(super) image: Vec<u8>,
-    /// File name and contents, in load order.
+    /// File name and contents of each module, in load order.
     pub(super) modules: Vec<(String, Vec<u8>)>,
-    /// Package or file that it comes from, for users.
+    /// Name of the package or file that the kernel comes from, shown to users.
     pub(super) from: String,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn from_package(
         .ok_or(VmImageError::NoPackage(NEWEST))?;
     progress(&format!("downloading {package}"));
     let mut download = Command::new("apt-get");
-    // APT's default sandbox user may not write to this folder.
+    // APT must not switch to its own user for downloads, because that user may not write to this folder.
     download.current_dir(folder).args(["-qq", "-o", "APT::Sandbox::User=root"]);
     run(download.args(["download", package]), "apt-get", "apt")?;
     let file = |error| VmImageError::File(folder.into(), error);
@@ -110,7 +110,7 @@ pub(super) fn from_files(image: &Path, modules: Option<&Path>) -> Result<Kernel,
     Ok(Kernel { image: bytes, modules: in_order(&found)?, from: image.display().to_string() })
 }
 
-/// Whether these are the bytes of an x86-64 kernel: compressed (`bzImage`) or an ELF file (`vmlinux`).
+/// Whether these bytes are an x86-64 kernel: compressed (`bzImage`) or an ELF file (`vmlinux`).
 fn is_kernel(bytes: &[u8]) -> bool {
     const BZIMAGE: &[u8] = b"HdrS";
     const ELF: &[u8] = b"\x7fELF";
@@ -119,25 +119,25 @@ fn is_kernel(bytes: &[u8]) -> bool {
     bytes.get(0x202..0x206) == Some(BZIMAGE) || plain
 }
 
-/// Kernel name of the module in a file of this name.
+/// Returns the kernel's name of a module by the name of its file, or `None` if the file is not a module.
 fn module_name(name: &str) -> Option<String> {
     let (module, rest) = name.split_once(".ko")?;
     let plain = rest.is_empty() || PACKED.iter().any(|(ending, ..)| rest == format!(".{ending}"));
     plain.then(|| module.replace('-', "_"))
 }
 
-/// The needed modules that were not found and must be built into the kernel.
+/// Returns the needed modules that were not found and must be built into the kernel.
 pub(super) fn missing(kernel: &Kernel) -> Vec<&'static str> {
     let there = |name: &str| kernel.modules.iter().any(|(file, _)| *file == format!("{name}.ko"));
     NEEDED.into_iter().filter(|name| !there(name)).collect()
 }
 
-/// The needed modules, each after its dependencies.
+/// Returns the needed modules and their dependencies, sorted so that each module follows its dependencies.
 fn in_order(
     modules: &BTreeMap<String, (String, Vec<u8>)>,
 ) -> Result<Vec<(String, Vec<u8>)>, VmImageError> {
     let mut order: Vec<(String, Vec<u8>)> = Vec::new();
-    // Stack of modules to place; the flag tells whether the dependencies are already placed.
+    // Stack of modules to add to the order. The flag is true if the dependencies of the module are already added.
     let mut wanted: Vec<(String, bool)> =
         NEEDED.iter().rev().map(|name| ((*name).to_owned(), false)).collect();
     while let Some((name, after_others)) = wanted.pop() {
@@ -157,7 +157,7 @@ fn in_order(
     Ok(order)
 }
 
-/// Dependencies of a module, from its `modinfo` section.
+/// Returns the dependencies of a module, which its `modinfo` section lists.
 fn depends(module: &[u8]) -> Vec<String> {
     const WORD: &[u8] = b"\0depends=";
     let Some(at) = module.windows(WORD.len()).position(|bytes| bytes == WORD) else {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_are_ordered_after_their_dependencies() {
+    fn kernel_modules_are_ordered_after_their_dependencies() {
         let modules = BTreeMap::from([
             module("virtio_blk", "virtio,virtio_ring"),
             module("virtio_ring", "virtio"),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_modules_are_decompressed() {
+    fn compressed_kernel_modules_are_decompressed() {
         let (_, (_, plain)) = module("squashfs", "");
         let mut gzip = Command::new("gzip")
             .stdin(Stdio::from(tempfile_in_memory(&plain).unwrap()))

@@ -1,4 +1,5 @@
-//! Layers of a sandbox as one disk. Every snapshot has one attached; a microVM mounts it if the hello says so.
+//! Disk with the layers of a sandbox. Every snapshot has a layer disk attached; a microVM mounts it if `Hello` requests
+//! it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,13 +14,13 @@ use crate::error::SandboxError;
 use crate::rootfs;
 use crate::spec::{LAYERS, SandboxLayer};
 
-/// Size of every layer disk, independent of its contents.
+/// Size of every layer disk in bytes, independent of its contents.
 pub(super) const SIZE: u64 = 16 << 30;
 
-/// Time after which an unused disk is removed; it is created again when needed.
+/// Time after which an unused layer disk is removed; it is created again when it is needed.
 const UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The disk with these layers, created if necessary. `None` without layers.
+/// Opens the disk with these layers, and creates it if necessary. Returns `None` if there are no layers.
 pub(super) async fn disk(
     folder: &Path,
     layers: &[SandboxLayer],
@@ -39,7 +40,7 @@ pub(super) async fn disk(
         }
         drop(lock);
         let file = squashfs::open(&place, SIZE).map_err(|error| error.to_string())?;
-        // Records the time of the last use.
+        // The modification time of the disk is the time of its last use.
         let _ = file.set_modified(SystemTime::now());
         Ok::<_, String>(file)
     });
@@ -47,7 +48,7 @@ pub(super) async fn disk(
     made.map(Some).map_err(|reason| SandboxError::failed("creating a layer disk", reason))
 }
 
-/// Path of the disk with these layers, independent of their order.
+/// Returns the path of the disk with these layers, independent of their order.
 fn place(folder: &Path, layers: &[SandboxLayer]) -> PathBuf {
     let mut known: Vec<String> =
         layers.iter().map(|layer| format!("{} {}", layer.at, layer.digest)).collect();
@@ -73,9 +74,9 @@ fn archive(layers: &[SandboxLayer], out: &mut dyn Write) -> io::Result<()> {
     archive.follow_symlinks(false);
     archive.mode(tar::HeaderMode::Deterministic);
     for layer in layers {
-        let name = Path::new(&layer.at)
-            .strip_prefix(LAYERS)
-            .map_err(|_| io::Error::other(format!("layer path `{}` not in {LAYERS}", layer.at)))?;
+        let name = Path::new(&layer.at).strip_prefix(LAYERS).map_err(|_| {
+            io::Error::other(format!("layer path `{}` is not below `{LAYERS}`", layer.at))
+        })?;
         archive.append_dir_all(name, &layer.from)?;
     }
     archive.finish()

@@ -1,9 +1,9 @@
 //! MicroVM backend: QEMU's `microvm` machine type, with the guest agent as the first process and a read-only disk.
 //!
-//! A microVM boots once per size. Its snapshot is created while the guest agent waits for the host's hello, and each
-//! sandbox is restored from that snapshot, sharing its memory copy-on-write. The hello carries all that the restored
-//! microVMs must not share (time, randomness), and the limits of the sandbox. QEMU itself runs in a jail (see
-//! `emulator.rs`).
+//! One microVM is booted for each memory size. Its snapshot is created while the guest agent waits for the host's
+//! `Hello`. Each sandbox is restored from that snapshot and shares its memory copy-on-write. `Hello` contains the
+//! values that restored microVMs must not share (time, randomness), and the limits of the sandbox. QEMU itself runs in
+//! a jail (see `emulator.rs`).
 
 mod accelerator;
 mod cpio;
@@ -48,11 +48,11 @@ pub struct MicrovmOptions {
     pub kvm: KvmMode,
     /// Program that the kernel starts instead of the guest agent, for tests with a hostile guest.
     pub first_process: Option<Vec<u8>>,
-    /// Callback for messages that explain a delay to the user.
+    /// Callback that shows the user a message that explains a delay.
     pub say: Option<fn(&str)>,
 }
 
-/// Maximum size of a warm pool of emulated microVMs.
+/// Maximum number of idle sandboxes in a warm pool of emulated microVMs.
 const EMULATED_POOL: usize = 2;
 
 /// The microVM backend.
@@ -62,7 +62,7 @@ pub struct Microvm {
 }
 
 impl Microvm {
-    /// A backend that finds its parts on first use.
+    /// Creates a backend, which looks for QEMU and the image on first use.
     pub fn new(options: MicrovmOptions) -> Microvm {
         Microvm { workshop: Arc::new(MicrovmBuilder::new(options)) }
     }
@@ -70,7 +70,7 @@ impl Microvm {
     /// Checks that QEMU, the image and `sqfstar` are installed.
     ///
     /// # Errors
-    /// When one is missing, with a hint.
+    /// When one of them is missing. The error has a hint for users.
     pub fn is_ready(&self) -> Result<(), SandboxError> {
         VmImage::open(&self.workshop.image_folder())?;
         self.workshop.qemu()?;
@@ -81,16 +81,16 @@ impl Microvm {
         Err(SandboxError::Unavailable {
             isolation: Isolation::Microvm,
             reason: format!("`{}`, which creates layer disks, is not installed", squashfs::TOOL),
-            hint: Some("install it: `sudo apt install squashfs-tools`".to_owned()),
+            hint: Some("install the package: `sudo apt install squashfs-tools`".to_owned()),
         })
     }
 
-    /// Whether its microVMs use KVM or emulation; known after the first.
+    /// Returns whether microVMs use KVM or emulation; `None` before the first microVM.
     pub fn accelerator(&self) -> Option<&AcceleratorChoice> {
         self.workshop.decided()
     }
 
-    /// Whether its microVMs are emulated, or it is not known yet.
+    /// Whether microVMs are emulated. Also true if the accelerator is not selected yet.
     fn is_emulated(&self) -> bool {
         !matches!(self.accelerator().map(|decided| decided.accelerator), Some(Accelerator::Kvm))
     }
@@ -112,12 +112,12 @@ impl Microvm {
         Ok(info)
     }
 
-    /// Description of the image, if there is one.
+    /// Returns the description of the image, if the image is built.
     pub fn image(&self) -> Option<VmImageInfo> {
         self.workshop.image()
     }
 
-    /// Removes the image and everything made from it. Returns `false` if there was no image.
+    /// Removes the image, its snapshots and the layer disks. Returns `false` if there was no image.
     pub fn remove_image(&self) -> Result<bool, VmImageError> {
         let (folder, was_there) = (self.workshop.folder(), self.image().is_some());
         match std::fs::remove_dir_all(&folder) {
@@ -128,8 +128,8 @@ impl Microvm {
         }
     }
 
-    /// The configuration and snapshot of microVMs of a size. Creating a snapshot continues in the background if the
-    /// caller drops this future, as the next sandbox needs it.
+    /// Returns the configuration and the snapshot of microVMs with this memory size. If the caller drops this future, a
+    /// new snapshot is still created in the background, because the next sandbox needs it.
     async fn frozen(
         &self,
         identity: &SandboxIdentity,
@@ -154,7 +154,7 @@ impl Backend for Microvm {
             Err(SandboxError::Unsupported { isolation, reason, hint: Some(hint) })
         };
         if let Some(image) = &spec.image {
-            let reason = format!("it uses one image for all sandboxes, not `{image}`");
+            let reason = format!("microVMs use one image for all sandboxes, not `{image}`");
             return unsupported(reason, "use `--isolation docker` for images");
         }
         if spec.limits.cpu_millis > 1000 {
@@ -174,7 +174,7 @@ impl Backend for Microvm {
         let megabytes = megabytes(&spec.limits);
         let (make, snapshot) = self.frozen(identity, megabytes).await?;
         let reason = match self.workshop.restore(&make, &snapshot, identity, spec).await {
-            // The snapshot is intact but unusable: it depends on something that its origin does not record.
+            // The snapshot is intact but unusable: it depends on a property that its origin does not record.
             Err(RestoreError::Snapshot(reason)) => reason,
             started => return Ok(started?),
         };
@@ -196,12 +196,12 @@ impl Backend for Microvm {
     }
 
     fn waiting_interpreters(&self) -> usize {
-        // Emulated, the code that QEMU translated for the interpreter stays in memory.
+        // In an emulated microVM, the code that QEMU has translated for the interpreter stays in memory.
         if self.is_emulated() { 1 } else { usize::MAX }
     }
 
     fn pool_size(&self, wanted: usize) -> usize {
-        // Emulated, each refill uses a CPU for seconds.
+        // The start of an emulated microVM uses a CPU for seconds.
         if self.is_emulated() { wanted.min(EMULATED_POOL) } else { wanted }
     }
 

@@ -10,19 +10,19 @@ use tokio::net::UnixStream;
 
 use crate::jail::keeper::send_with;
 
-/// Maximum size of a QMP message.
+/// Maximum size of a QMP message in bytes.
 const MAX_MESSAGE: u64 = 1 << 20;
 
-/// Maximum size of a microVM's device state (without its memory); far above the actual size.
+/// Maximum size of a microVM's device state (without its memory) in bytes; far above the actual size.
 const MAX_STATE: u64 = 64 << 20;
 
 /// Error of a QMP command.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum QmpError {
-    /// QEMU's error message.
-    #[error("QEMU refused: {0}")]
+    /// QEMU rejected a command with this error message.
+    #[error("QEMU rejected a QMP command: {0}")]
     Refused(String),
-    /// Status of a migration that is not `completed`.
+    /// A migration ended with this status, which is not `completed`.
     #[error("QEMU did not complete the migration: {0}")]
     Incomplete(Value),
     #[error("QEMU closed its QMP socket")]
@@ -68,7 +68,7 @@ pub(super) async fn freeze(qmp: UnixStream, limit: Duration) -> Result<Vec<u8>, 
 
 async fn migrate(qmp: UnixStream) -> Result<Vec<u8>, QmpError> {
     let mut qmp = BufReader::new(qmp);
-    // QEMU's greeting.
+    // The first message is QEMU's greeting.
     read(&mut qmp).await?;
     execute(&mut qmp, NEGOTIATE).await?;
     execute(&mut qmp, IGNORE_SHARED).await?;
@@ -90,7 +90,7 @@ async fn migrate(qmp: UnixStream) -> Result<Vec<u8>, QmpError> {
     }
 }
 
-/// Reads one message; an error message becomes [`QmpError::Refused`].
+/// Reads one QMP message; an error message becomes [`QmpError::Refused`].
 async fn read(qmp: &mut (impl AsyncBufRead + Unpin)) -> Result<Value, QmpError> {
     let mut text = String::new();
     if qmp.take(MAX_MESSAGE).read_line(&mut text).await? == 0 {
@@ -103,7 +103,7 @@ async fn read(qmp: &mut (impl AsyncBufRead + Unpin)) -> Result<Value, QmpError> 
     }
 }
 
-/// Executes a command and returns its reply; events in between are ignored.
+/// Executes a QMP command and returns its reply. Events that arrive before the reply are ignored.
 async fn execute(qmp: &mut BufReader<UnixStream>, command: &str) -> Result<Value, QmpError> {
     qmp.write_all(command.as_bytes()).await?;
     loop {

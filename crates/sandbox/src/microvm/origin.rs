@@ -1,4 +1,4 @@
-//! Origin of a snapshot: everything that must be the same for the snapshot to be restored.
+//! Origin of a snapshot: software and hardware properties that must be unchanged for the snapshot to be restored.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -8,7 +8,7 @@ use super::emulator;
 use super::workshop::VmConfig;
 use crate::rootfs;
 
-/// Everything that a snapshot was created with.
+/// Software and hardware properties that a snapshot was created with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SnapshotOrigin {
     pub(super) megabytes: u64,
@@ -21,7 +21,7 @@ pub(super) struct SnapshotOrigin {
     processor: String,
 }
 
-/// A part of the origin.
+/// One property of the origin of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub(super) enum OriginPart {
@@ -36,7 +36,7 @@ pub(super) enum OriginPart {
 }
 
 impl SnapshotOrigin {
-    /// Origin of a snapshot created now, with this first process.
+    /// Returns the origin of a snapshot that is created now, with this program as its first process.
     pub(super) fn new(make: &VmConfig, first_process: &[u8]) -> SnapshotOrigin {
         let mut hash = Sha256::new();
         for word in emulator::shape(make.accelerator, make.megabytes) {
@@ -56,7 +56,7 @@ impl SnapshotOrigin {
         }
     }
 
-    /// Folder name of the snapshot, unique to this origin.
+    /// Returns the folder name of a snapshot, which is unique for its origin.
     pub(super) fn name(&self) -> String {
         let mut hash = Sha256::new();
         for part in [&self.assize, &self.image, &self.qemu, &self.processor] {
@@ -66,7 +66,7 @@ impl SnapshotOrigin {
         format!("{}-{}", rootfs::short(hash), self.megabytes)
     }
 
-    /// The parts in which another origin differs; empty if both are the same.
+    /// Returns the properties in which another origin differs; empty if both are the same.
     pub(super) fn differences(&self, other: &SnapshotOrigin) -> Vec<OriginPart> {
         let same = [
             (OriginPart::Assize, self.assize == other.assize),
@@ -92,7 +92,7 @@ impl SnapshotOrigin {
         }
     }
 
-    /// The same origin with one part changed.
+    /// Returns the same origin with one property changed.
     pub(super) fn with_other(mut self, part: OriginPart) -> SnapshotOrigin {
         match part {
             OriginPart::Assize => self.assize.push('!'),

@@ -18,19 +18,19 @@ use crate::jail::keeper::Keeper;
 use crate::sandbox::environment;
 use crate::spec::{LAYERS, SandboxSpec};
 
-/// Time limit for restoring a snapshot, and for the guest agent's welcome.
+/// Time limit for restoring a snapshot, and also for the guest agent's reply to `Hello` after that.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// CPU share of QEMU and the guest kernel, in addition to that of the programs.
+/// CPU share of QEMU and the guest kernel in thousandths of a CPU, in addition to the CPU share of the programs.
 const OWN_CPU_MILLIS: u32 = 250;
 
-/// Bytes of fresh randomness for each restored microVM.
+/// Number of random bytes that each restored microVM receives.
 const ENTROPY: usize = 64;
 
-/// Why no microVM was restored.
+/// Reason why a microVM could not be restored.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RestoreError {
-    /// The snapshot is unusable; a new one may work.
+    /// The snapshot is unusable; a new snapshot may work.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     #[error(transparent)]
@@ -72,14 +72,15 @@ impl MicrovmBuilder {
             return Err(SnapshotError::Restore { source, words }.into());
         }
         let up = async {
-            // Created only now, so that its time is correct when the guest agent receives it.
+            // `Hello` is created only now, so that the time in it is correct when the guest agent receives it.
             let channel = Channel::over(channel, &hello(spec).map_err(|error| error.to_string())?);
             channel.welcome().await.map_err(|gone| gone.0)?;
             Ok(channel)
         };
         let why = match tokio::time::timeout(RESTORE_TIMEOUT, up).await {
             Ok(Ok(channel)) => {
-                // The guest kernel enforces the CPU limit; this one is for a microVM that does not.
+                // The guest kernel enforces the CPU limit. This limit on the host is for a microVM whose kernel does
+                // not enforce it.
                 let cpu_millis = spec.limits.cpu_millis + OWN_CPU_MILLIS;
                 keeper.group().share(&SandboxLimits { cpu_millis, ..spec.limits.clone() });
                 let cell = MicrovmCell { keeper, console };
@@ -92,7 +93,7 @@ impl MicrovmBuilder {
     }
 }
 
-/// Hello for a restored microVM, with its own randomness, time and limits.
+/// Returns the `Hello` message for a restored microVM, with fresh randomness, the current time and the limits.
 fn hello(spec: &SandboxSpec) -> std::io::Result<Hello> {
     let mut entropy = vec![0; ENTROPY];
     std::io::Read::read_exact(&mut File::open("/dev/urandom")?, &mut entropy)?;
@@ -125,7 +126,8 @@ struct MicrovmCell {
 #[async_trait]
 impl SandboxHandle for MicrovmCell {
     async fn account(&self) -> ResourceUsage {
-        // The guest agent measures memory and reports it when a program ends. Here only kills of QEMU itself are seen.
+        // The guest agent measures memory use and reports it when a program ends. This cgroup counts only kills of
+        // QEMU.
         ResourceUsage { peak_memory: None, ..self.keeper.group().account() }
     }
 

@@ -1,7 +1,8 @@
-//! Snapshot (memory and device state) of a microVM that waits for the hello. Every sandbox is restored from one.
+//! Snapshot (memory and device state) of a microVM that waits for `Hello`. Every microVM sandbox is restored from one.
 //!
-//! In this process the memory is a sealed file, which all microVMs map copy-on-write. On disk a snapshot has checksums
-//! and its origin. A snapshot that cannot be restored is discarded; [`SnapshotError`] has the reason.
+//! In this process, the memory of a snapshot is a sealed file, which all microVMs map copy-on-write. On disk, a
+//! snapshot is stored with checksums and its origin. A snapshot that cannot be restored is discarded; [`SnapshotError`]
+//! is the reason.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,7 +17,7 @@ use super::monitor::QmpError;
 use super::origin::{OriginPart, SnapshotOrigin};
 use crate::memfd::{data_file, read_only, seal};
 
-/// Chunk size for copying memory; chunks of zeros are skipped.
+/// Chunk size in bytes for copying memory; chunks of zeros are skipped.
 const CHUNK: usize = 64 * 1024;
 
 /// Tolerated difference between two measurements of the CPU's TSC frequency, in thousandths.
@@ -50,26 +51,26 @@ struct Contents {
     crc32: u32,
 }
 
-/// Why a snapshot on disk is discarded and a new one created.
+/// Reason why a snapshot on disk is discarded and a new snapshot is created.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SnapshotError {
-    #[error("not found")]
+    #[error("no snapshot found")]
     Missing,
-    #[error("invalid description: {0}")]
+    #[error("invalid description of the snapshot: {0}")]
     Header(#[source] serde_json::Error),
-    #[error("created with a different {}", list(.0))]
+    #[error("the snapshot was created with a different {}", list(.0))]
     Origin(Vec<OriginPart>),
-    #[error("created on a CPU with {saved} kHz, but this CPU has {here} kHz")]
+    #[error("the snapshot was created on a CPU with {saved} kHz, but this CPU has {here} kHz")]
     Speed { saved: u64, here: u64 },
-    #[error("`{file}` has {found} bytes instead of {expected}")]
+    #[error("the snapshot file `{file}` has {found} bytes instead of {expected}")]
     Length { file: &'static str, found: u64, expected: u64 },
-    #[error("wrong checksum of `{file}`")]
+    #[error("wrong checksum of the snapshot file `{file}`")]
     Checksum { file: &'static str },
-    #[error("cannot read `{file}`: {source}")]
+    #[error("cannot read the snapshot file `{file}`: {source}")]
     Read { file: &'static str, source: io::Error },
-    #[error("cannot load it into memory: {0}")]
+    #[error("cannot load the snapshot into memory: {0}")]
     Memory(#[source] io::Error),
-    /// QEMU cannot restore it. `words` is the diagnostic output of the microVM or QEMU.
+    /// QEMU cannot restore the snapshot. `words` is the diagnostic output of the microVM or QEMU.
     #[error("{source}{}", after_colon(.words))]
     Restore { source: QmpError, words: Option<String> },
 }
@@ -83,7 +84,7 @@ fn after_colon(words: &Option<String>) -> String {
 }
 
 impl Snapshot {
-    /// A snapshot with the memory and the device state of a microVM that has ended.
+    /// Creates a snapshot from the memory and the device state of a microVM that has ended.
     pub(super) fn new(memory: File, state: &[u8]) -> io::Result<Snapshot> {
         let file = data_file("assize-state")?;
         (&file).write_all(state)?;
@@ -92,7 +93,7 @@ impl Snapshot {
         Ok(Snapshot { memory, state: file })
     }
 
-    /// The device state, as a file at offset 0.
+    /// Opens the file with the device state, at offset 0.
     pub(super) fn state(&self) -> io::Result<File> {
         read_only(&self.state)
     }
@@ -183,7 +184,8 @@ impl Contents {
     }
 }
 
-/// Why there is no snapshot in a folder: compares the origin with that of the most similar snapshot next to it.
+/// Returns the reason why a folder contains no snapshot: the difference between this origin and the origin of the most
+/// similar snapshot in another folder.
 fn other_origin(folder: &Path, origin: &SnapshotOrigin) -> SnapshotError {
     let beside = folder.parent().map(fs::read_dir).and_then(Result::ok);
     let others = beside.into_iter().flatten().flatten();
@@ -204,7 +206,7 @@ fn copy(from: &File, to: &File) -> io::Result<u32> {
     while at < length {
         let data = match seek(from, SeekFrom::Data(at)) {
             Ok(data) => data,
-            // No data from here on.
+            // The rest of the file contains no data.
             Err(Errno::NXIO) => break,
             Err(error) => return Err(error.into()),
         };
@@ -253,10 +255,10 @@ mod tests {
             let state = io::read_to_string(loaded.state().unwrap()).unwrap();
             assert_eq!(state, "state");
         }
-        // Sealed: even this process cannot change it.
+        // The memory is sealed: even this process cannot change it.
         assert!(loaded.memory.write_all_at(b"x", 0).is_err());
         assert!(loaded.memory.set_len(0).is_err());
-        // The file is sparse: it takes little more than its non-zero chunks.
+        // The saved file is sparse: it needs little more disk space than its non-zero chunks.
         let saved = fs::metadata(place.join(MEMORY)).unwrap();
         assert!(std::os::unix::fs::MetadataExt::blocks(&saved) * 512 < 1 << 20);
     }
@@ -279,7 +281,7 @@ mod tests {
         assert!(matches!(reason(), SnapshotError::Checksum { file: MEMORY }));
         change(MEMORY).set_len(100).unwrap();
         let cut = reason();
-        assert_eq!(cut.to_string(), "`memory` has 100 bytes instead of 4194304");
+        assert_eq!(cut.to_string(), "the snapshot file `memory` has 100 bytes instead of 4194304");
         fs::remove_file(place.join(MEMORY)).unwrap();
         assert!(matches!(reason(), SnapshotError::Read { file: MEMORY, .. }));
         change(STATE).write_all_at(b"S", 0).unwrap();
@@ -311,18 +313,22 @@ mod tests {
             OriginPart::Accelerator,
         ] {
             let origin = SnapshotOrigin::example().with_other(part);
-            // In the folder of that origin, which is missing, and in the folder of the saved snapshot.
+            // Load from the folder of the other origin, which does not exist, and from that of the saved snapshot.
             for place in [place(&origin), place(&saved)] {
                 let reason = Snapshot::load(&place, &origin, TICKS).unwrap_err();
                 assert!(matches!(&reason, SnapshotError::Origin(parts) if *parts == [part]));
-                assert_eq!(reason.to_string(), format!("created with a different {part}"));
+                let expected = format!("the snapshot was created with a different {part}");
+                assert_eq!(reason.to_string(), expected);
             }
         }
-        // Compared with the most similar snapshot, and never with one of another memory size.
+        // The origin is compared with that of the most similar snapshot with the same memory size.
         let far =
             SnapshotOrigin::example().with_other(OriginPart::Qemu).with_other(OriginPart::Image);
         let reason = Snapshot::load(&place(&far), &far, TICKS).unwrap_err().to_string();
-        assert_eq!(reason, "created with a different kernel or root file system, QEMU");
+        assert_eq!(
+            reason,
+            "the snapshot was created with a different kernel or root file system, QEMU"
+        );
         let close = far.clone().with_other(OriginPart::Image);
         snapshot().save(&place(&close), &close, TICKS).unwrap();
         let reason = Snapshot::load(&place(&far), &far, TICKS).unwrap_err();

@@ -10,8 +10,9 @@ use crate::rootfs::MADE;
 
 pub(super) const TOOL: &str = "sqfstar";
 
-/// Without compression: the page cache is shared by all microVMs, and reading costs no CPU time. Timestamps are fixed
-/// and extended attributes left out, so that the same archive gives the same disk.
+/// Options of `sqfstar`. The disk is not compressed: all microVMs share its pages in the page cache, and reading needs
+/// no CPU time. Timestamps are fixed and extended attributes are left out, so that the same archive gives the same
+/// disk.
 const OPTIONS: [&str; 9] =
     ["-quiet", "-no-progress", "-noI", "-noD", "-noF", "-noX", "-no-xattrs", "-mkfs-time", "0"];
 
@@ -72,8 +73,8 @@ fn make_at(
     }
 }
 
-/// Opens a disk, padded to `size`. All disks that a snapshot is restored with must have the same size, as the guest
-/// does not notice a change.
+/// Opens a disk, padded to `size` bytes. All disks that a snapshot is restored with must have the same size, because
+/// the guest kernel does not notice a change of the size.
 pub(super) fn open(path: &Path, size: u64) -> io::Result<File> {
     let file = File::options().read(true).write(true).open(path)?;
     if file.metadata()?.len() < size {

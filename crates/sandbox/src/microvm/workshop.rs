@@ -1,4 +1,5 @@
-//! Builder of microVMs: finds parts, selects the accelerator, holds a snapshot per memory size; all on first use.
+//! Builder of microVMs. On first use, it finds QEMU and the image, selects the accelerator, and creates or loads one
+//! snapshot for each memory size.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -24,14 +25,16 @@ use crate::spec::SandboxSpec;
 /// Time limit of the KVM test.
 const KVM_TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Memory of the guest kernel and the guest agent: a fixed amount, and 1/32 of the memory of the programs.
+/// Fixed part of the memory for the guest kernel and the guest agent, in megabytes.
 const SYSTEM_MEGABYTES: u64 = 96;
+
+/// Variable part of the memory for the guest kernel and the guest agent: 1/32 of the memory of the programs.
 const SYSTEM_FRACTION: u64 = 32;
 
-/// Memory sizes are rounded up to a multiple of this, as each size needs its own snapshot.
+/// Memory sizes are rounded up to a multiple of this number of megabytes, because each size needs its own snapshot.
 const SIZE_STEP: u64 = 64;
 
-/// Poll interval for the lock of another process.
+/// Interval between two attempts to get a lock that another process holds.
 const LOCK_POLL: Duration = Duration::from_millis(50);
 
 /// Builder of microVMs.
@@ -44,11 +47,11 @@ pub(super) struct MicrovmBuilder {
     decided: OnceCell<AcceleratorChoice>,
 }
 
-/// Parts and snapshots created so far.
+/// Parts that were found and snapshots that were created so far.
 #[derive(Debug, Default)]
 struct State {
     parts: Option<Arc<VmParts>>,
-    /// Snapshots by megabytes. While one is created, only requests for the same size wait.
+    /// Snapshots by memory size in megabytes. While a snapshot is created, only requests for the same size wait.
     snapshots: HashMap<u64, Arc<OnceCell<Arc<Snapshot>>>>,
 }
 
@@ -90,7 +93,7 @@ impl MicrovmBuilder {
         self.folder().join("image")
     }
 
-    /// Description of the image, if there is one.
+    /// Returns the description of the image, if the image is built.
     pub(super) fn image(&self) -> Option<VmImageInfo> {
         image::info(&self.image_folder())
     }
@@ -99,12 +102,12 @@ impl MicrovmBuilder {
         self.groups.get_or_init(CgroupParents::find)
     }
 
-    /// The selected accelerator; known after the first microVM.
+    /// Returns the selected accelerator; `None` before the first microVM.
     pub(super) fn decided(&self) -> Option<&AcceleratorChoice> {
         self.decided.get()
     }
 
-    /// Shows the user (or logs) a message that explains a delay.
+    /// Shows the user a message that explains a delay, or logs it.
     pub(super) fn say(&self, what: &str) {
         match self.options.say {
             Some(say) => say(what),
@@ -116,14 +119,14 @@ impl MicrovmBuilder {
         if !cfg!(target_arch = "x86_64") {
             return Err(SandboxError::Unavailable {
                 isolation: Isolation::Microvm,
-                reason: "only x86-64 CPUs are supported".to_owned(),
+                reason: "microVMs support only x86-64 CPUs".to_owned(),
                 hint: None,
             });
         }
         Qemu::find(self.options.search.as_deref())
     }
 
-    /// Forgets all parts and snapshots, so that they are found or created again.
+    /// Drops all parts and snapshots from memory, so that they are found or created again.
     pub(super) async fn clear(&self) {
         *self.state.lock().await = State::default();
     }
@@ -133,7 +136,7 @@ impl MicrovmBuilder {
     }
 
     async fn find_parts(&self, state: &mut State) -> Result<Arc<VmParts>, SandboxError> {
-        // Snapshots are invalid if QEMU was replaced meanwhile.
+        // All parts and snapshots are invalid if another QEMU was installed meanwhile.
         if state.parts.as_ref().is_some_and(|parts| !parts.qemu.is_the_same()) {
             *state = State::default();
         }
@@ -157,7 +160,7 @@ impl MicrovmBuilder {
         Ok(parts)
     }
 
-    /// The configuration of microVMs of a size, and the snapshot that they are restored from.
+    /// Returns the configuration of microVMs with this memory size, and the snapshot that they are restored from.
     pub(super) async fn frozen(
         &self,
         identity: &SandboxIdentity,
@@ -175,7 +178,8 @@ impl MicrovmBuilder {
         Ok((make, snapshot))
     }
 
-    /// Discards a snapshot, so that the next request creates a new one. Does nothing if it was already replaced.
+    /// Discards a snapshot, so that the next request creates a new snapshot. Does nothing if the snapshot was already
+    /// replaced.
     pub(super) async fn forget(&self, make: &VmConfig, stale: &Arc<Snapshot>) {
         let mut state = self.state.lock().await;
         let known = state.snapshots.get(&make.megabytes).and_then(|cell| cell.get());
@@ -209,23 +213,23 @@ impl MicrovmBuilder {
         self.decided.get_or_init(found).await
     }
 
-    /// QEMU and image for which a KVM test result is valid, on this host.
+    /// Returns a text that identifies the QEMU and the image for which a KVM test result is valid.
     fn circumstances(&self, parts: &VmParts) -> String {
         format!("{} / {}", parts.qemu.stamp, parts.image.info.digest)
     }
 
-    /// Tests KVM: a microVM must boot, be saved and restored, and respond in time. Returns the problem, if any.
+    /// Tests KVM: a microVM must boot, be saved, be restored and respond in time. Returns the problem, if any.
     async fn try_kvm(
         &self,
         parts: &Arc<VmParts>,
         identity: &SandboxIdentity,
         megabytes: u64,
     ) -> Option<String> {
-        self.say(&format!("testing KVM for the first time (at most {KVM_TEST_TIMEOUT:?})"));
-        // A separate identity: after a timeout the microVM takes a moment to end, and occupies its name until then.
+        self.say(&format!("testing whether microVMs run with KVM (at most {KVM_TEST_TIMEOUT:?})"));
+        // The test uses a separate identity, because after a timeout the microVM occupies its name until it has ended.
         let identity = &SandboxIdentity { id: format!("{}-kvm", identity.id), ..identity.clone() };
         let make = VmConfig { parts: Arc::clone(parts), accelerator: Accelerator::Kvm, megabytes };
-        // Waits for other processes, whose work must not count against the time limit.
+        // Wait until other processes have created their snapshots, so that the wait does not count as test time.
         drop(hold(&self.folder()).await);
         let test = async {
             let snapshot = self.freeze(&make, identity).await?;
@@ -238,9 +242,9 @@ impl MicrovmBuilder {
         let inconclusive = matches!(&tested, Ok(Err(SandboxError::Unavailable { .. })));
         let trouble = match tested {
             Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(format!("no microVM boots with it: {error}")),
+            Ok(Err(error)) => Some(format!("no microVM boots with KVM: {error}")),
             Err(_) => Some(format!(
-                "no microVM boots with it: timed out after {} s",
+                "no microVM boots with KVM: timed out after {} s",
                 KVM_TEST_TIMEOUT.as_secs()
             )),
         };
@@ -255,19 +259,20 @@ impl MicrovmBuilder {
     }
 }
 
-/// Memory size of a microVM whose programs may use the memory of these limits.
+/// Memory size of a microVM in megabytes, if the programs in it have these limits.
 pub(super) fn megabytes(limits: &SandboxLimits) -> u64 {
     let programs = limits.memory.div_ceil(1 << 20);
     (programs + SYSTEM_MEGABYTES + programs / SYSTEM_FRACTION).next_multiple_of(SIZE_STEP)
 }
 
-/// Locks a folder for building until the file is dropped. `None` if locking fails: several processes may then build.
+/// Locks a folder until the returned file is dropped, so that only one process at a time creates files in it. Returns
+/// `None` if locking fails.
 pub(super) async fn hold(folder: &Path) -> Option<File> {
     let file = File::options().create(true).append(true).open(folder.join("lock")).ok()?;
     loop {
         match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Some(file),
-            // Polled, as there is no notification when the lock is released.
+            // The lock is polled, because an asynchronous task gets no notification when the lock is released.
             Err(rustix::io::Errno::WOULDBLOCK) => tokio::time::sleep(LOCK_POLL).await,
             Err(_) => return None,
         }
@@ -279,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_size_includes_the_system_and_is_rounded_up() {
+    fn microvm_memory_size_includes_the_guest_system_and_is_rounded_up() {
         let sized = |memory: u64| {
             megabytes(&SandboxLimits { memory: memory << 20, ..SandboxLimits::default() })
         };

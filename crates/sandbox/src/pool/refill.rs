@@ -1,4 +1,4 @@
-//! Background task of a pool: fills it, replaces dead sandboxes, and ends idle sandboxes after the idle timeout.
+//! Background task that fills a pool, replaces dead sandboxes, and ends idle sandboxes after the idle timeout.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,13 +12,15 @@ use crate::channel::until;
 use crate::error::SandboxError;
 use crate::sandbox::Sandbox;
 
-/// Pause between a request and the refill: about as long as a short program runs, to leave it the CPU.
+/// Pause between a request and the next refill, about as long as a short program runs. During the pause, the program of
+/// the request has the CPU for itself.
 const YIELD: Duration = Duration::from_millis(10);
 
-/// How often the pool checks whether memory has become free.
+/// Interval at which a pool that lacks memory checks whether memory has become free.
 const MEMORY_POLL: Duration = Duration::from_secs(5);
 
-/// Creates one sandbox after the other until the pool is full, and ends all of them after the idle timeout.
+/// Refill task: creates one sandbox after the other until the pool is full, replaces sandboxes that die, and ends all
+/// idle sandboxes after the idle timeout.
 pub(super) async fn keep_filled(shared: Arc<Shared>, stop: CancellationToken) {
     loop {
         let changed = shared.changed.notified();
@@ -30,7 +32,7 @@ pub(super) async fn keep_filled(shared: Arc<Shared>, stop: CancellationToken) {
         }
         let lacks = shared.lacks();
         if lacks && shared.has_memory() {
-            // Leaves the CPU to the request that just took a sandbox.
+            // Wait first, to leave the CPU to the request that just took a sandbox.
             let start = shared.lane().used + YIELD;
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -74,7 +76,7 @@ async fn death(shared: &Shared) {
     select_all(watched).await;
 }
 
-/// Takes one step to fill the pool.
+/// Executes one step to fill the pool: creates a sandbox, or starts an interpreter in an idle sandbox.
 async fn refill(shared: &Shared) {
     let begun = Instant::now();
     let (made, to_the_front) = match shared.next() {
@@ -84,7 +86,7 @@ async fn refill(shared: &Shared) {
     };
     if made.is_ok() {
         shared.counters.refill_micros.fetch_add(micros_since(begun), Ordering::Relaxed);
-        // An interpreter started in an existing sandbox is not a new refill.
+        // The start of an interpreter in an existing sandbox does not count as a refill.
         shared.counters.refills.fetch_add(u64::from(!to_the_front), Ordering::Relaxed);
     }
     add(shared, made, to_the_front);
@@ -102,7 +104,7 @@ async fn make_idle(shared: &Shared) -> Result<Sandbox, SandboxError> {
 async fn prepare(shared: &Shared, sandbox: Sandbox) -> Result<Sandbox, SandboxError> {
     match sandbox.prepare().await {
         Ok(()) => Ok(sandbox),
-        // Without Python the idle sandbox still saves its own startup time.
+        // Without Python, an idle sandbox still saves the time to start a sandbox.
         Err(SandboxError::NoInterpreter(..)) => {
             shared.lane().without_interpreter = true;
             Ok(sandbox)
@@ -124,7 +126,7 @@ fn add(shared: &Shared, made: Result<Sandbox, SandboxError>, to_the_front: bool)
             } else {
                 lane.idle.push_back(sandbox);
             }
-            // The idle timeout starts now, however long the refill took.
+            // The idle timeout starts after the refill, however long the refill took.
             lane.used = Instant::now();
         }
         Err(error) => {

@@ -31,7 +31,7 @@ def rehearse():
 
 def wait():
     gate = int(os.environ["ASSIZE_GATE"])
-    # Excludes the current objects from every later garbage collection, also the one at exit.
+    # Excludes all current objects from later garbage collections, including the collection at exit.
     gc.collect()
     gc.freeze()
     order = rehearse() if "ASSIZE_REHEARSE" in os.environ else b""
@@ -48,7 +48,8 @@ def wait():
     os.environ.update(order["env"])
     os.chdir(order["cwd"])
     sys.argv[1:] = order["args"]
-    # Adds the folders of the program's PYTHONPATH. Its first entry is our own folder, which sitecustomize removes.
+    # Adds the folders of the program's PYTHONPATH. Its first entry is the folder of this file, which sitecustomize
+    # removes.
     named = os.environ.get("PYTHONPATH", "").split(":")[1:]
     sys.path[1:1] = [folder for folder in named if folder not in sys.path]
     random.seed()

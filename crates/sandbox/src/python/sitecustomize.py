@@ -12,7 +12,8 @@ def _begin():
         import assize_gate
 
         assize_gate.wait()
-    # Hides our own folder from the program; it is the first entry of the search path and of PYTHONPATH.
+    # Hides the folder of this file from the program. The folder is the first entry of the search path and of
+    # PYTHONPATH.
     del sys.path[0]
     _, _, rest = os.environ.pop("PYTHONPATH", "").partition(":")
     if rest:

@@ -1,4 +1,4 @@
-//! Test bench: a backend under test with a temporary manager, and helpers to run programs.
+//! Test bench: a backend under test with a manager in a temporary folder, and helper functions that run programs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,12 +12,13 @@ use assize_sandbox::{
 };
 use assize_testkit::cache_folder;
 
-/// The backend, or why it is not available.
+/// Returns the backend, or the reason why it is not available.
 pub(crate) async fn backend(isolation: Isolation) -> Result<Arc<dyn Backend>, String> {
     let search = std::env::var_os("PATH");
     match isolation {
         Isolation::Jail => {
-            // Prefer the system's Python: asking a version manager for its Python takes longer than a test.
+            // The system's Python is preferred, because finding the Python of a version manager takes longer than a
+            // test.
             let python = Some(Path::new("/usr/bin/python3")).filter(|path| path.exists());
             let found = Language::ALL.into_iter().filter_map(|language| {
                 let named = python.filter(|_| language == Language::Python);
@@ -39,18 +40,18 @@ pub(crate) async fn backend(isolation: Isolation) -> Result<Arc<dyn Backend>, St
     }
 }
 
-/// Timeout factor in an emulated microVM.
+/// Factor by which timeouts are longer in an emulated microVM.
 const EMULATION_SLOWDOWN: u32 = 6;
 
 /// Environment variable that is set if the tests themselves run in a microVM.
 const INSIDE_MICROVM: &str = "ASSIZE_TEST_WITHIN_A_MACHINE";
 
-/// MicroVM backend with assize's default cache folder.
+/// Creates a microVM backend with assize's default cache folder.
 pub(crate) fn microvm() -> Microvm {
     Microvm::new(microvm_options(&cache_folder()))
 }
 
-/// MicroVM options for a cache folder.
+/// Returns the options of a microVM backend with this cache folder.
 pub(crate) fn microvm_options(cache: &Path) -> microvm::MicrovmOptions {
     let search = std::env::var_os("PATH");
     microvm::MicrovmOptions {
@@ -87,7 +88,7 @@ impl Bench {
         change(&mut spec.limits);
         let inside_microvm = std::env::var_os(INSIDE_MICROVM).is_some();
         if self.manager.isolation() == Isolation::Microvm || inside_microvm {
-            // An emulated CPU is slow.
+            // An emulated CPU is slow, so the sandbox gets a whole CPU and more time.
             spec.limits.cpu_millis = 1000;
             spec.limits.wall *= EMULATION_SLOWDOWN;
         }
@@ -135,7 +136,7 @@ pub(crate) async fn run<F: Future<Output = ()>>(
     match backend(isolation).await {
         Ok(backend) => {
             let bench = Bench::new(backend).await;
-            // Keeps the folder alive for tests that move only the manager out of the bench.
+            // Keeps the temporary folder for tests that move only the manager out of the bench.
             let _folder = Arc::clone(&bench.folder);
             test(bench).await;
         }

@@ -18,10 +18,10 @@ use crate::bench::{backend, python, skip, text};
 
 const SOCKET: &str = "/var/run/docker.sock";
 
-/// Environment variable of the test process that starts a sandbox and is then killed.
+/// Environment variable that makes a test process start a sandbox and wait until it is killed.
 const KILLED: &str = "ASSIZE_TEST_KILLED_MAKER";
 
-/// The backend, or `None` if it is not available.
+/// Returns the Docker backend, or `None` if Docker is not available.
 async fn docker() -> Option<Arc<Docker>> {
     match backend(Isolation::Docker).await {
         Ok(_) => Some(Arc::new(Docker::new(Vec::new()))),
@@ -42,7 +42,7 @@ async fn start(docker: &Arc<Docker>, name: &str, spec: SandboxSpec) -> Sandbox {
     Sandbox::start(backend, &identity(name), spec).await.unwrap()
 }
 
-/// Ids of the containers that a maker (the process that starts them) owns, running or stopped.
+/// Returns the ids of the containers, running or stopped, that the process named `maker` started.
 fn containers(maker: &str) -> String {
     let filter = format!("label=assize.maker={maker}");
     let listed = std::process::Command::new("docker")
@@ -75,7 +75,7 @@ async fn cancelled_start_leaves_no_container() {
 }
 
 #[tokio::test]
-async fn user_image_is_derived_once() {
+async fn sandbox_image_is_derived_from_a_user_image_only_once() {
     let Some(docker) = docker().await else { return };
     let spec =
         SandboxSpec { image: Some("assize/rootfs:latest".to_owned()), ..SandboxSpec::default() };
@@ -114,7 +114,7 @@ async fn clean_up_removes_leftover_containers() {
 
 /// Not a test: the process that `container_is_removed_when_its_process_is_killed` starts and kills.
 #[tokio::test]
-async fn process_to_be_killed() {
+async fn helper_process_that_a_test_kills() {
     let Ok(maker) = std::env::var(KILLED) else { return };
     let backend: Arc<dyn Backend> = Arc::new(Docker::new(Vec::new()));
     let identity = SandboxIdentity { maker, id: "one".to_owned() };
@@ -139,7 +139,7 @@ async fn container_is_removed_when_its_process_is_killed() {
     }
     let maker = format!("killed-{:08x}", fastrand::u32(..));
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "docker::process_to_be_killed", "--nocapture"])
+        .args(["--exact", "docker::helper_process_that_a_test_kills", "--nocapture"])
         .env(KILLED, &maker)
         .stderr(Stdio::piped())
         .stdout(Stdio::null())
@@ -153,7 +153,7 @@ async fn container_is_removed_when_its_process_is_killed() {
     wait_until_gone(&maker).await;
 }
 
-/// Proxy to the engine's socket that can be stopped and started, as if the engine were restarted.
+/// Proxy to the engine's socket. Stopping and starting the proxy simulates a restart of the engine.
 struct EngineProxy {
     path: PathBuf,
     task: Option<JoinHandle<()>>,
@@ -163,7 +163,7 @@ impl EngineProxy {
     fn start(path: &Path) -> EngineProxy {
         let listener = UnixListener::bind(path).unwrap();
         let task = tokio::spawn(async move {
-            // Aborting the task drops this set, which closes all connections.
+            // When the task is aborted, this set is dropped, which closes all connections.
             let mut connections = JoinSet::new();
             while let Ok((mut near, _)) = listener.accept().await {
                 connections.spawn(async move {
@@ -185,7 +185,7 @@ impl EngineProxy {
 }
 
 #[tokio::test]
-async fn lost_engine_is_reported_and_reconnected() {
+async fn lost_engine_connection_is_reported_and_restored() {
     if docker().await.is_none() {
         return;
     }
@@ -206,7 +206,7 @@ async fn lost_engine_is_reported_and_reconnected() {
     let backend: Arc<dyn Backend> = docker.clone();
     let error =
         Sandbox::start(backend, &identity("gone"), SandboxSpec::default()).await.unwrap_err();
-    assert!(error.to_string().contains("no engine listens at"), "{error}");
+    assert!(error.to_string().contains("no container engine listens at"), "{error}");
     assert!(error.hint().is_some());
 
     let restarted = async {

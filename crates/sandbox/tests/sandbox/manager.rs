@@ -21,7 +21,7 @@ fn labels_of(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn name_is_unique_within_its_run() {
+async fn sandbox_name_is_unique_within_its_run() {
     run(Isolation::Jail, |bench: Bench| async move {
         let (one, two) =
             (key(Some("run-1"), "negotiate-nvda-m1"), key(Some("run-2"), "negotiate-nvda-m1"));
@@ -73,7 +73,7 @@ async fn concurrent_creates_of_one_name_share_a_sandbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancelled_create_does_not_block_the_next() {
+async fn cancelled_create_does_not_block_the_next_create() {
     run(Isolation::Jail, |bench: Bench| async move {
         let key = key(None, "left");
         let create = bench.manager.create_if_not_exists(&key, SandboxSpec::default());
@@ -87,7 +87,7 @@ async fn cancelled_create_does_not_block_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn list_filters_by_labels() {
+async fn sandbox_list_is_filtered_by_labels() {
     run(Isolation::Jail, |bench: Bench| async move {
         let labels = [("ticker", "NVDA"), ("move", "m1")];
         let spec = SandboxSpec { region: Some("here".to_owned()), ..labelled(&labels) };
@@ -139,7 +139,7 @@ async fn sandbox_of_another_process_is_usable() {
         let sandbox = bench.manager.get(&key).await.unwrap().unwrap();
         sandbox.write("/workspace/data", &vec![b'z'; 2_000_000]).await.unwrap();
         assert_eq!(sandbox.read("/workspace/data", 3_000_000).await.unwrap().len(), 2_000_000);
-        // More than the flow-control windows hold, in both directions.
+        // The data in both directions is larger than the flow-control windows.
         let running = sandbox.exec(ProgramCommand::new("/bin/cat").stdin(true)).await.unwrap();
         let stdin = running.stdin();
         let writer = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Tests of the microVM backend only: copies of a snapshot, damaged snapshots, hostile guests, leftover emulators.
+//! Tests of the microVM backend only: restored microVMs, damaged snapshots, hostile guests, leftover emulators.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,10 +22,10 @@ use tokio::task::JoinSet;
 
 use crate::bench::{microvm, microvm_options, python, skip, text};
 
-/// Environment variable of the test process that starts microVMs and is then killed.
+/// Environment variable that makes a test process start microVMs and wait until it is killed.
 const KILLED: &str = "ASSIZE_TEST_KILLED_MACHINES";
 
-/// Environment variable that selects the full test counts.
+/// Environment variable that selects a full test run, with more repetitions and tests.
 const FULL: &str = "ASSIZE_TEST_FULL";
 
 /// Returns `small`, or `full` in a full test run.
@@ -33,7 +33,7 @@ fn count(small: usize, full: usize) -> usize {
     if std::env::var_os(FULL).is_some() { full } else { small }
 }
 
-/// Whether microVMs are available; reports a skipped test if not.
+/// Whether microVMs are available. If not, reports that the test is skipped.
 fn is_available() -> bool {
     match microvm().is_ready() {
         Ok(()) => true,
@@ -44,13 +44,13 @@ fn is_available() -> bool {
     }
 }
 
-/// Reports a skipped test, for example because it needs root.
+/// Reports that a test is skipped, for example because it needs root.
 #[expect(clippy::print_stderr, reason = "the test log shows which tests are skipped")]
 fn print_skipped(reason: &str) {
     eprintln!("skipped: {reason}");
 }
 
-/// Cache folder with the image, but without snapshots.
+/// Creates a cache folder with the microVM image, but without snapshots.
 fn fresh_cache() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     link_image(folder.path());
@@ -69,7 +69,7 @@ fn microvms(cache: &Path, change: impl FnOnce(&mut MicrovmOptions)) -> Arc<Micro
     Arc::new(Microvm::new(options))
 }
 
-/// Unique name, by which a test finds its own microVMs.
+/// Returns a unique name, by which a test finds the microVMs that it started.
 fn maker() -> String {
     format!("microvms-{:08x}", fastrand::u32(..))
 }
@@ -95,7 +95,7 @@ async fn start_as(
     Sandbox::start(backend, &identity, spec).await
 }
 
-/// Process ids of the emulators that a maker (the process that starts them) owns.
+/// Returns the process ids of the emulators whose microVMs were started under the name `maker`.
 fn emulators(maker: &str) -> BTreeSet<u32> {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -111,7 +111,7 @@ async fn echo(sandbox: &Sandbox) {
     assert_eq!(text(&done.finish().await.unwrap().stdout), "here\n");
 }
 
-/// Process ids of the emulators that another process has started.
+/// Returns the process ids of the emulators that the process `ancestor` has started.
 fn emulators_of(ancestor: u32) -> BTreeSet<u32> {
     let parent = |pid: u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -132,7 +132,7 @@ fn emulators_of(ancestor: u32) -> BTreeSet<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn copies_share_no_randomness_and_have_the_right_time() {
+async fn restored_microvms_share_no_randomness_and_have_the_host_time() {
     if !is_available() {
         return;
     }
@@ -144,7 +144,7 @@ async fn copies_share_no_randomness_and_have_the_right_time() {
                 print(time.time())";
     let mut printed = Vec::new();
     for sandbox in [one.unwrap(), two.unwrap()] {
-        // The first program of the copy, so that its clock is read right after the restore.
+        // This is the first program in the microVM, so that the clock is read right after the restore.
         let before = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         let done = python(&sandbox, code).await;
         let after = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
@@ -155,16 +155,16 @@ async fn copies_share_no_randomness_and_have_the_right_time() {
         printed.push(random.split(' ').map(str::to_owned).collect::<Vec<_>>());
     }
     for (index, (one, two)) in printed[0].iter().zip(&printed[1]).enumerate() {
-        assert_ne!(one, two, "value {index} is the same in both copies");
+        assert_ne!(one, two, "value {index} is the same in both microVMs");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn start_without_a_snapshot_succeeds_every_time() {
+async fn microvm_start_without_a_snapshot_succeeds_every_time() {
     if !is_available() {
         return;
     }
-    for attempt in 0..count(3, 20) {
+    for attempt in 0..count(1, 20) {
         let cache = fresh_cache();
         let sandbox = start(&microvms(cache.path(), |_| {})).await;
         let sandbox = sandbox.unwrap_or_else(|error| panic!("attempt {attempt}: {error}"));
@@ -222,7 +222,7 @@ async fn pooled_microvm_has_a_prepared_interpreter() {
     pool.close().await;
 }
 
-/// Captures the log of this thread while the guard from `start` lives.
+/// Captures the log of this thread until the guard that `start` returns is dropped.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -237,7 +237,7 @@ impl Log {
         tracing::subscriber::set_default(subscriber)
     }
 
-    /// Reasons why snapshots were created since the last call.
+    /// Returns the logged reasons why snapshots were created since the last call.
     fn reasons(&self) -> Vec<String> {
         let bytes = std::mem::take(&mut *self.0.lock().unwrap());
         let mut parts = text(&bytes).split("no usable snapshot, creating one reason=");
@@ -265,7 +265,7 @@ impl std::io::Write for Log {
 
 /// Runs on one thread, so that the captured log contains only this test.
 #[tokio::test]
-async fn unusable_snapshot_is_replaced_and_the_reason_logged() {
+async fn unusable_snapshot_is_replaced_and_the_reason_is_logged() {
     if !is_available() {
         return;
     }
@@ -274,7 +274,7 @@ async fn unusable_snapshot_is_replaced_and_the_reason_logged() {
     let cache = fresh_cache();
     let snapshots = cache.path().join("microvm/snapshots");
     start(&microvms(cache.path(), |_| {})).await.unwrap().end().await;
-    assert_eq!(log.reasons(), ["not found"]);
+    assert_eq!(log.reasons(), ["no snapshot found"]);
     let folder = || -> PathBuf {
         let folders: Vec<_> = fs::read_dir(&snapshots).unwrap().flatten().collect();
         assert_eq!(folders.len(), 1, "{folders:?}");
@@ -283,7 +283,7 @@ async fn unusable_snapshot_is_replaced_and_the_reason_logged() {
     let kept = |name: &str| folder().join(name);
     let made = || fs::metadata(kept("snapshot.json")).unwrap().modified().unwrap();
     let first = made();
-    // An intact snapshot is used.
+    // An intact snapshot is restored and not created again.
     start(&microvms(cache.path(), |_| {})).await.unwrap().end().await;
     assert_eq!((made(), log.reasons()), (first, vec![]));
     let restarted = async || {
@@ -303,11 +303,11 @@ async fn unusable_snapshot_is_replaced_and_the_reason_logged() {
         byte[0] != 0
     });
     memory.write_all_at(&[!byte[0]], offset.unwrap()).unwrap();
-    assert_eq!(restarted().await, "wrong checksum of `memory`");
+    assert_eq!(restarted().await, "wrong checksum of the snapshot file `memory`");
     fs::File::options().write(true).open(kept("state")).unwrap().set_len(1000).unwrap();
     let cut = restarted().await;
-    assert!(cut.starts_with("`state` has 1000 bytes instead of "), "{cut}");
-    // The checksum is right, but QEMU cannot load it; `reasons` has both attempts.
+    assert!(cut.starts_with("the snapshot file `state` has 1000 bytes instead of "), "{cut}");
+    // The checksum of the state is right, but QEMU cannot load the state. The log has the reasons of both attempts.
     let mut about: Value =
         serde_json::from_slice(&fs::read(kept("snapshot.json")).unwrap()).unwrap();
     about["state"] = json!({"bytes": 21, "crc32": 1_801_018_493});
@@ -319,7 +319,7 @@ async fn unusable_snapshot_is_replaced_and_the_reason_logged() {
     assert!(fs::metadata(kept("state")).unwrap().len() > 1000);
     let reasons = log.reasons();
     assert!(reasons[0].starts_with("QEMU "), "{reasons:?}");
-    assert_eq!(reasons[1..], ["not found"]);
+    assert_eq!(reasons[1..], ["no snapshot found"]);
     // A snapshot of another version of assize is not used, but kept, because that version may be used again.
     let other = snapshots.join("0123456789ab-384");
     fs::rename(folder(), &other).unwrap();
@@ -328,7 +328,7 @@ async fn unusable_snapshot_is_replaced_and_the_reason_logged() {
     about["origin"]["assize"] = json!("another");
     fs::write(other.join("snapshot.json"), about.to_string()).unwrap();
     echo(&start(&microvms(cache.path(), |_| {})).await.unwrap()).await;
-    assert_eq!(log.reasons(), ["created with a different version of assize"]);
+    assert_eq!(log.reasons(), ["the snapshot was created with a different version of assize"]);
     assert_eq!(fs::read_dir(&snapshots).unwrap().count(), 2);
 }
 
@@ -338,7 +338,7 @@ async fn snapshot_is_restored_with_a_cold_page_cache() {
         return;
     }
     start(&Arc::new(microvm())).await.unwrap().end().await;
-    // Only written pages can be dropped from the page cache.
+    // Only pages that are already written to disk can be dropped from the page cache.
     std::process::Command::new("sync").status().unwrap();
     if let Err(error) = fs::write("/proc/sys/vm/drop_caches", "3") {
         return print_skipped(&format!("cannot drop the page cache: {error}"));
@@ -407,7 +407,7 @@ async fn cancelled_first_start_still_creates_the_snapshot() {
     assert_eq!(made(), first, "a second snapshot was created");
 }
 
-/// Whether there is a snapshot and no temporary folder.
+/// Whether the folder contains a complete snapshot and no temporary folder.
 fn is_complete(snapshots: fs::ReadDir) -> bool {
     let mut names = snapshots.flatten().map(|entry| entry.path()).peekable();
     names.peek().is_some() && names.all(|path| path.extension().is_none())
@@ -423,7 +423,7 @@ async fn until(done: impl Fn() -> bool) {
 
 /// Not a test: the process that `killed_process_leaves_no_emulator` starts and kills.
 #[tokio::test]
-async fn process_to_be_killed() {
+async fn helper_process_that_a_test_kills() {
     if std::env::var_os(KILLED).is_none() {
         return;
     }
@@ -444,7 +444,7 @@ async fn killed_process_leaves_no_emulator() {
         return;
     }
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "microvm::process_to_be_killed", "--nocapture"])
+        .args(["--exact", "microvm::helper_process_that_a_test_kills", "--nocapture"])
         .env(KILLED, "yes")
         .stderr(Stdio::piped())
         .stdout(Stdio::null())
@@ -497,7 +497,7 @@ async fn emulator_has_no_privileges_and_no_host_files() {
         let values: Vec<&str> = line[name.len()..].split_whitespace().take(2).collect();
         assert_eq!(values, [value, value], "{name}");
     }
-    // Of the host, the emulator sees only system programs and two devices.
+    // Of the host's files, the emulator sees only system programs and two devices.
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     for hidden in ["home", "root", "var", "sys", "etc/passwd"] {
         assert!(!root.join(hidden).exists(), "{hidden}");
@@ -532,7 +532,7 @@ fn extract_modules(folder: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn custom_kernel_and_rootfs_build_reproducibly_and_boot() {
+async fn image_of_a_custom_kernel_and_rootfs_is_reproducible_and_boots() {
     let archive = cache_folder().join("rootfs.tar");
     if !is_available() || !archive.exists() {
         return;
@@ -564,7 +564,7 @@ async fn custom_kernel_and_rootfs_build_reproducibly_and_boot() {
     assert!(microvms.remove_image().unwrap());
     assert!(!microvms.remove_image().unwrap());
     let error = microvms.is_ready().unwrap_err();
-    assert!(error.to_string().contains("its image is not built"), "{error}");
+    assert!(error.to_string().contains("the microVM image is not built"), "{error}");
 }
 
 /// Builds a C program to run as the microVM's init process instead of the guest agent.
@@ -587,8 +587,8 @@ fn first_process(name: &str, definitions: &[String]) -> Vec<u8> {
 const SOME: &str = "jail::memory_ jail::processes_ jail::shared_memory jail::timeout_kills_daemons jail::guest_agent \
                     jail::network_";
 
-/// Tests the jail as an unprivileged user with a delegated cgroup v2, as systemd delegates one; the host may have only
-/// cgroups v1.
+/// Runs the jail tests as an unprivileged user with a delegated cgroup v2, such as systemd delegates to users. They run
+/// in a microVM, because the host may have only cgroups v1.
 #[tokio::test(flavor = "multi_thread")]
 async fn jail_tests_pass_inside_a_microvm() {
     if !is_available() {
@@ -628,7 +628,7 @@ async fn jail_tests_pass_inside_a_microvm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hostile_guest_harms_only_its_sandbox() {
+async fn hostile_guest_does_not_affect_other_microvms() {
     if !is_available() {
         return;
     }
@@ -636,7 +636,7 @@ async fn hostile_guest_harms_only_its_sandbox() {
     let microvms = microvms(cache.path(), |options| {
         options.first_process = Some(first_process("hostile", &[]));
     });
-    // `hostile.c` selects its attack by the process limit.
+    // `hostile.c` uses the process limit to select its attack.
     let spec_for = |attack: u32| {
         let mut spec = SandboxSpec::default();
         spec.limits.processes = attack;
@@ -651,7 +651,7 @@ async fn hostile_guest_harms_only_its_sandbox() {
         assert!(error.to_string().contains(expected), "{attack}: {error}");
         echo(&start(&good).await.unwrap()).await;
     }
-    // The guest answers, and then floods the channel, spins or floods the console.
+    // The guest answers `Hello`, and then floods the channel, spins or floods the console.
     for attack in [104, 105, 106] {
         let sandbox = start_as(&maker, &microvms, spec_for(attack)).await.unwrap();
         let mut running = sandbox.exec(ProgramCommand::new("/bin/true")).await.unwrap();
@@ -684,7 +684,7 @@ async fn kvm_is_used_only_after_a_successful_boot() {
             assert!(why.contains("no microVM boots") || why.contains("/dev/kvm"), "{why}");
         }
     }
-    // The result is cached, and not determined again.
+    // The result of the KVM test is cached, and KVM is not tested again.
     let modified =
         || fs::metadata(cache.path().join("microvm/kvm.json")).unwrap().modified().unwrap();
     let written = modified();

@@ -13,7 +13,7 @@ fn options(size: usize) -> PoolOptions {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn idle_sandbox_serves_once_and_is_replaced() {
+async fn idle_sandbox_serves_one_request_and_is_replaced() {
     run(Isolation::Jail, |bench: Bench| async move {
         let pool = bench.manager.pool(SandboxSpec::default(), options(2));
         pool.ready().await.unwrap();
@@ -43,7 +43,7 @@ async fn pool_miss_creates_a_sandbox() {
         other.limits.memory /= 2;
         let sandbox = pool.take(&other).await.unwrap();
         assert!(!python(&sandbox, "pass").await.outcome.warm);
-        // Labels do not matter for a match.
+        // An idle sandbox matches a request even if their labels differ.
         let labelled = SandboxSpec {
             labels: [("a".to_owned(), "b".to_owned())].into(),
             ..SandboxSpec::default()
@@ -61,7 +61,7 @@ async fn pool_miss_creates_a_sandbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn runs_share_nothing_through_the_pool() {
+async fn sandboxes_of_a_pool_share_no_state() {
     run(Isolation::Jail, |bench: Bench| async move {
         let pool = bench.manager.pool(SandboxSpec::default(), options(1));
         let plant = r"
@@ -101,7 +101,7 @@ print(found)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unused_pool_empties_and_refills_on_demand() {
+async fn unused_pool_ends_its_sandboxes_and_refills_on_demand() {
     run(Isolation::Jail, |bench: Bench| async move {
         let idle = Duration::from_millis(300);
         let pool = bench
@@ -117,7 +117,7 @@ async fn unused_pool_empties_and_refills_on_demand() {
         while pool.metrics().idle > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        // Waiting for the pool counts as demand.
+        // A call of `ready` counts as demand and refills the pool.
         pool.ready().await.unwrap();
         pool.close().await;
         assert!(pool.ready().await.is_err());
@@ -125,14 +125,15 @@ async fn unused_pool_empties_and_refills_on_demand() {
     .await;
 }
 
-/// Spec with a disk size that no other test process uses, by which its sandboxes can be found.
+/// Returns a spec with a disk size that no other test process uses, so that its sandboxes can be found by that size.
 fn marked() -> SandboxSpec {
     let mut spec = SandboxSpec::default();
     spec.limits.disk += u64::from(std::process::id()) * 4096;
     spec
 }
 
-/// Kills the idle sandboxes of this spec. The parent of each idle interpreter is its sandbox's init process.
+/// Kills the idle sandboxes with this spec. Their interpreters are found by the disk size of the spec, and the parent
+/// of each interpreter is the init process of its sandbox.
 fn kill_idle(spec: &SandboxSpec) {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -187,7 +188,7 @@ async fn warm_sandbox_has_the_limits_of_the_request() {
         let done = python(&sandbox, "print(123456)").await;
         assert_eq!((text(&done.stdout), done.outcome.output_cut), ("12", true));
         assert_eq!((pool.metrics().hits, pool.metrics().misses), (1, 0));
-        // Limits that are fixed when a sandbox is created cannot be changed, so the pool creates another one.
+        // The process limit is fixed when a sandbox is created, so the pool creates another sandbox.
         pool.ready().await.unwrap();
         let mut spec = SandboxSpec::default();
         spec.limits.processes = 3;
@@ -208,7 +209,7 @@ async fn low_memory_keeps_the_pool_empty_and_is_reported() {
         assert!(error.to_string().contains("too little free memory"), "{error}");
         let metrics = pool.metrics();
         assert_eq!((metrics.idle, metrics.refills, metrics.low_memory), (0, 0, true));
-        // A request still gets a new sandbox.
+        // A request still gets a new sandbox if memory is low.
         let sandbox = pool.take(&SandboxSpec::default()).await.unwrap();
         assert!(python(&sandbox, "pass").await.outcome.success());
     })
@@ -220,7 +221,7 @@ async fn waiting_for_a_pool_ends_when_the_pool_is_closed() {
     run(Isolation::Jail, |bench: Bench| async move {
         let pool = bench.manager.pool(SandboxSpec::default(), options(100));
         let (ready, ()) = tokio::join!(pool.ready(), pool.close());
-        assert_eq!(ready.unwrap_err().to_string(), "the sandbox failed: the pool is closed");
+        assert_eq!(ready.unwrap_err().to_string(), "the sandbox failed: the warm pool is closed");
     })
     .await;
 }

@@ -1,4 +1,4 @@
-//! Tests of the warm pools that all requests and runs of a process share.
+//! Tests of [`WarmPools`], which all requests and runs of a process share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ async fn requests_and_runs_of_one_shape_share_a_pool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn least_recently_used_shape_is_closed_and_its_counters_stay() {
+async fn least_recently_used_pool_is_closed_and_its_counters_remain() {
     run(Isolation::Jail, |bench: Bench| async move {
         let manager: Arc<SandboxManager> = Arc::new(bench.manager);
         let pools = pools(1);
@@ -64,7 +64,7 @@ async fn least_recently_used_shape_is_closed_and_its_counters_stay() {
         assert!(pools.for_request(&manager, &with_processes(21)).is_some());
         let metrics = pools.metrics()[&Isolation::Jail];
         assert_eq!((metrics.hits, metrics.misses, metrics.size), (1, 0, 4));
-        // A run that still has the closed pool gets new sandboxes, which count as misses.
+        // A run that still uses the closed pool gets new sandboxes, which count as misses.
         first.take(&with_processes(20)).await.unwrap();
         assert_eq!(pools.metrics()[&Isolation::Jail].misses, 1);
         pools.close().await;
@@ -83,7 +83,7 @@ async fn started_pool_stays_full_even_if_a_request_opened_it() {
         pools.for_request(&manager, &SandboxSpec::default());
         let stays = pools.start(&manager);
         stays.ready().await.unwrap();
-        // A pool that was opened later but not started empties in the meantime.
+        // A pool that was opened later, but not by `start`, ends its sandboxes after the idle timeout.
         let shrinks = other.for_run(&manager, &SandboxSpec::default());
         shrinks.ready().await.unwrap();
         while shrinks.metrics().idle > 0 {

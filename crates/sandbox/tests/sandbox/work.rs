@@ -1,4 +1,4 @@
-//! Tests of work in a sandbox that calls the host.
+//! Tests of programs in a sandbox that call the host.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, run, text};
 
-/// Python helpers of the work, to call the host on descriptor 3.
+/// Python functions with which a program calls the host on file descriptor 3.
 const CALLS: &str = r"
 import json, os, struct, sys, threading
 def send(kind, number, message):
@@ -34,7 +34,7 @@ def hear():
 def call(number, key, request): send(8, number, {'key': key, 'request': request})
 ";
 
-/// Fake host, which echoes calls. The end of a call's key selects special behaviour.
+/// Fake host, which returns the request of each call. The end of a call's key selects special behaviour.
 #[derive(Default)]
 struct Host {
     calls: Mutex<Vec<String>>,
@@ -92,7 +92,7 @@ async fn work(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_are_answered_out_of_order_and_events_received() {
+async fn host_calls_are_answered_out_of_order_and_events_are_received() {
     run(Isolation::Jail, |bench: Bench| async move {
         let (sandbox, host) = (bench.sandbox().await, Arc::new(Host::default()));
         let code = r"
@@ -119,22 +119,25 @@ for _ in range(3):
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn protocol_violation_ends_the_work() {
+async fn protocol_violation_ends_the_program_with_an_error() {
     run(Isolation::Jail, |bench: Bench| async move {
         let attempts = [
-            ("call(1, 'm4/i1', 1)", "a call with a key that is invalid or outside `m3/`"),
+            (
+                "call(1, 'm4/i1', 1)",
+                "the journal key of a call is invalid or does not begin with `m3/`",
+            ),
             (
                 "call(1, 'm3/../m4', 1); call(2, 'm3/a b', 1)",
-                "a call with a key that is invalid or outside `m3/`",
+                "the journal key of a call is invalid or does not begin with `m3/`",
             ),
-            ("call(1, 'm3/' + 'x' * 300, 1)", "a call with a key that is invalid"),
+            ("call(1, 'm3/' + 'x' * 300, 1)", "the journal key of a call is invalid"),
             ("call(1, 'm3/a', 'x' * 800_000)", "a call of"),
             ("for n in range(30):\n    call(n, f'm3/{n}', 1); hear()", "more than 20 calls"),
             ("for n in range(30): call(n, f'm3/{n}/slow', 1)", "more than 4 concurrent calls"),
             ("for n in range(30): send(10, 0, n)", "more than 10 events"),
             (
                 "send(6, 1, {'ended': {'exit_code': 0, 'micros': 1}})",
-                "a frame that only the host sends",
+                "a frame that only the host may send",
             ),
             ("os.write(3, b'\\xff' * 100)", "frame of 4294967295 bytes"),
             ("send(8, 1, b'{}')", "malformed frame"),
@@ -151,7 +154,7 @@ async fn protocol_violation_ends_the_work() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_that_does_not_read_answers_times_out() {
+async fn program_that_does_not_read_answers_times_out() {
     run(Isolation::Jail, |bench: Bench| async move {
         let sandbox = bench.with(|limits| limits.wall = std::time::Duration::from_secs(2)).await;
         let host = Arc::new(Host::default());
@@ -164,7 +167,7 @@ async fn work_that_does_not_read_answers_times_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancelled_work_is_notified() {
+async fn cancelled_program_is_notified() {
     run(Isolation::Jail, |bench: Bench| async move {
         let (sandbox, host) = (bench.sandbox().await, Arc::new(Host::default()));
         let code = format!(
@@ -186,10 +189,10 @@ async fn cancelled_work_is_notified() {
     .await;
 }
 
-/// The program ignores the cancellation and all signals and writes endlessly. Its timeout is far away, so only
+/// The program ignores the cancellation and all signals, and writes endlessly. Its timeout is long, so only the limit
 /// `kill_after` can end it.
 #[tokio::test(flavor = "multi_thread")]
-async fn cancelled_work_that_does_not_end_is_killed() {
+async fn cancelled_program_that_does_not_end_is_killed() {
     run(Isolation::Jail, |bench: Bench| async move {
         let sandbox = bench.with(|limits| limits.wall = Duration::from_secs(3600)).await;
         let host = Arc::new(Host::default());
@@ -213,14 +216,14 @@ async fn cancelled_work_that_does_not_end_is_killed() {
         let (done, ()) = tokio::join!(sandbox.work(command, work, answers, &cancel), stop);
         let error = done.unwrap_err();
         assert!(matches!(error, SandboxError::IgnoredCancellation(_)), "{error}");
-        // Only the program was killed: its sandbox still works.
+        // Only the program was killed; its sandbox still works.
         assert_eq!(text(&crate::bench::shell(&sandbox, "echo there").await.stdout), "there\n");
     })
     .await;
 }
 
-/// Ids of the process with this command-line argument and of its ancestors inside the jail: the guest agent, but not
-/// the keeper, which is a child of this process.
+/// Returns the process ids of the process with this command-line argument and of its ancestors inside the jail, such as
+/// the guest agent. The keeper, which is a child of this process, is not included.
 fn process_and_guest_agent(word: &str) -> Vec<String> {
     let processes = || std::fs::read_dir("/proc").unwrap().flatten();
     let found = processes().find(|entry| {
@@ -238,7 +241,7 @@ fn process_and_guest_agent(word: &str) -> Vec<String> {
     pids
 }
 
-/// The guest agent is stopped, so that it neither kills the program nor reports anything.
+/// The guest agent is stopped by SIGSTOP, so that it neither kills the program nor sends a report.
 #[tokio::test(flavor = "multi_thread")]
 async fn sandbox_whose_guest_agent_does_not_report_a_kill_is_ended() {
     run(Isolation::Jail, |bench: Bench| async move {

@@ -1,4 +1,4 @@
-//! Resuming and forking earlier runs.
+//! Handlers that resume a stopped run and that fork an earlier run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::{App, kinds};
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ResumeBody {
-    /// Resume even if another process holds the lease
+    /// Resume the run even if another process holds its lease
     take_over: bool,
     #[serde(deserialize_with = "object")]
     settings: RequestSettings,
@@ -46,7 +46,7 @@ pub(crate) async fn resume(
     let roots: Vec<&std::path::Path> = app.desks.folders().collect();
     allowed(&run, &roots).map_err(|why| Problem::new(StatusCode::FORBIDDEN, why))?;
     if run.status == RunStatus::Done {
-        return Err(Problem::conflict(format!("cannot resume `{}`: it is done", run.id)));
+        return Err(Problem::conflict(format!("cannot resume `{}`: the run is done", run.id)));
     }
     let (store, id) = (app.store.clone(), run.id.clone());
     app.begin(None, Some(&id), move |mut services| async move {
@@ -60,19 +60,19 @@ pub(crate) async fn resume(
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ForkBody {
-    /// Point from which all model calls are repeated: a round such as `round-4`, or in a consultation a round of one
-    /// move such as `m3/round-4`. Default: unchanged prompts reuse their recorded answers
+    /// Point from which the fork repeats all model calls: a round such as `round-4`, or in a consultation a round of
+    /// one move such as `m3/round-4`. If omitted, every unchanged prompt reuses its recorded answer
     pub(crate) at: Option<String>,
-    /// New personas from that point on, by role: `critic`, `D1` and so on
+    /// New personas by role (`critic`, `D1` and so on), used from the point `at` on; requires `at`
     pub(crate) told: BTreeMap<String, String>,
-    /// Debate only: new text of the move
+    /// New text of the move; only for the fork of a debate
     pub(crate) document: Option<String>,
-    /// Debate only: new number of rounds
+    /// New number of rounds; only for the fork of a debate
     #[schema(minimum = 1, maximum = 50)]
     pub(crate) rounds: Option<u32>,
-    /// Consultation only: new models, by role
+    /// New models, by role; only for the fork of a consultation
     pub(crate) models: BTreeMap<String, String>,
-    /// Confirm a cost above the limit that needs confirmation
+    /// Start the fork even if its estimated cost exceeds the setting `consult.confirm_above`
     pub(crate) yes: bool,
     #[serde(deserialize_with = "object")]
     pub(crate) settings: RequestSettings,
@@ -80,14 +80,14 @@ pub(crate) struct ForkBody {
 
 /// Fork a run
 ///
-/// Creates a run that reuses the recorded answers of an earlier run and requests only those that differ. Debates and
-/// consultations can be forked.
+/// Creates a run that reuses the recorded model answers of an earlier run. Only changed prompts are sent to the model
+/// again. Debates and consultations can be forked.
 #[utoipa::path(
     post, path = "/api/runs/{id}/fork", tag = "runs", request_body = Option<ForkBody>,
     params(("id" = String, Path, description = "Id of the run"),
-           ("Idempotency-Key" = Option<String>, Header, description = "Unique key of the request; a repeated request starts nothing twice", min_length = 1, max_length = 200, pattern = "^[!-~]([ -~]*[!-~])?$")),
-    responses((status = 201, description = "The run has started", body = RunView),
-              (status = 200, description = "The run was started by an earlier request with the same key", body = RunView)),
+           ("Idempotency-Key" = Option<String>, Header, description = "Unique key of the request; repeating a request with the same key starts no second run", min_length = 1, max_length = 200, pattern = "^[!-~]([ -~]*[!-~])?$")),
+    responses((status = 201, description = "The fork has started", body = RunView),
+              (status = 200, description = "An earlier request with the same key started this run", body = RunView)),
 )]
 pub(crate) async fn fork(
     State(app): State<App>,

@@ -1,4 +1,4 @@
-//! Request bodies that start a run, and their conversion to the requests of the jobs.
+//! Request bodies that start a run, and their conversion to the request type of each job.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +18,15 @@ use crate::App;
 use crate::extract::{fields, object, objects};
 use crate::problem::Problem;
 
-/// Run to start, by kind.
+/// Request body that starts a run. The field `kind` selects the kind of run.
 #[derive(Debug, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum StartBody {
     /// Have a model write a program, run it in a sandbox, fix and retry
     Run(RunStart),
-    /// Propose strategic moves for a company, debate and rank them
+    /// Propose strategic moves for a company, debate them and rank them
     Consult(ConsultStart),
-    /// Debate one move
+    /// Debate one strategic move of a company and score it
     Debate(DebateStart),
     /// Have a model change files of a workspace, through drafts and the gate
     Work(WorkStart),
@@ -34,7 +34,7 @@ pub(crate) enum StartBody {
     Eval(EvalStart),
 }
 
-// Not derived: serde's tagged enums lose the path of an invalid value.
+// Written by hand: the deserializer that serde derives for a tagged enum loses the JSON path of an invalid value.
 impl<'de> Deserialize<'de> for StartBody {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<StartBody, D::Error> {
         let mut all = serde_json::Map::deserialize(from)?;
@@ -51,7 +51,7 @@ impl<'de> Deserialize<'de> for StartBody {
 }
 
 impl StartBody {
-    /// Settings of the server with the overrides of the request.
+    /// Returns the server's settings with the overrides from this request.
     pub(super) fn applied(&self, config: &Settings) -> Result<Settings, Failure> {
         let overrides = match self {
             StartBody::Run(start) => &start.settings,
@@ -71,28 +71,29 @@ impl StartBody {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunStart {
-    /// Task in natural language
+    /// Task of the program, in natural language
     #[schema(min_length = 1)]
     task: String,
-    /// python, bash or javascript
+    /// Language of the program: python, bash or javascript
     #[serde(default)]
     language: LanguageName,
     #[serde(default = "max_attempts")]
     #[schema(minimum = 1, maximum = 20, default = max_attempts)]
     max_attempts: u32,
-    /// Number of programs written and run in parallel in each attempt
+    /// Number of programs that are written and run in parallel in each attempt
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 16, default = one)]
     candidates: u32,
     /// Tests that the program must pass, as source text
     tests: Option<String>,
-    /// Text that the output must contain; between slashes, a regular expression that it must match
+    /// Text that the output of the program must contain. A value between slashes is a regular expression that the
+    /// output must match
     expect: Option<String>,
-    /// Input files, placed in the working folder of the program
+    /// Input files, copied to the working folder of the program
     #[serde(default, deserialize_with = "objects")]
     #[schema(max_items = 200)]
     files: Vec<Upload>,
-    /// Name of a session that keeps the working files between runs
+    /// Name of a session: runs of the same session share their working files
     session: Option<String>,
     /// Container image of the sandbox
     image: Option<String>,
@@ -138,22 +139,22 @@ fn moves() -> u32 {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConsultStart {
-    /// Ticker of a listed company; either this or `name`
+    /// Ticker symbol of a listed company; a request has either `ticker` or `name`
     #[schema(min_length = 1)]
     ticker: Option<String>,
-    /// Name of a private company; either this or `ticker`
+    /// Name of a private company; a request has either `name` or `ticker`
     #[schema(min_length = 1, max_length = 80)]
     name: Option<String>,
-    /// Sources of data about the company; without any, and without files, the model makes synthetic data
+    /// Sources of data about the company. Without sources, `files` and `root`, the model generates synthetic data
     #[serde(default)]
     sources: Vec<SourceKind>,
     /// Documents about the company
     #[serde(default, deserialize_with = "objects")]
     #[schema(max_items = 200)]
     files: Vec<Upload>,
-    /// Name of a folder of the server with documents about the company (`assize serve --root`)
+    /// Name of a folder on the server (`assize serve --root`) that contains documents about the company
     root: Option<String>,
-    /// Personas of the roles, in the format of `assize consult --export-personas`
+    /// Personas of the roles, in the TOML format that `assize consult --export-personas` writes
     personas: Option<String>,
     #[serde(default = "rounds")]
     #[schema(minimum = 1, maximum = 50, default = rounds)]
@@ -164,14 +165,14 @@ pub(crate) struct ConsultStart {
     moves: u32,
     #[serde(default)]
     blind_scores: bool,
-    /// Maximum number of concurrent debates
+    /// Maximum number of moves that are debated concurrently
     #[schema(minimum = 1, maximum = 100)]
     pub(super) parallel_moves: Option<u32>,
-    /// Models that override the default, by role such as critic or D1
+    /// Models that replace the default model, by role such as `critic` or `D1`
     #[serde(default)]
     models: BTreeMap<String, String>,
     image: Option<String>,
-    /// Confirm a cost above the limit that needs confirmation
+    /// Start the consultation even if its estimated cost exceeds the setting `consult.confirm_above`
     #[serde(default)]
     pub(super) yes: bool,
     #[serde(default, deserialize_with = "object")]
@@ -189,7 +190,7 @@ pub(crate) enum SourceKind {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DebateStart {
-    /// Text of the move, in Markdown or as plain text
+    /// Text of the move to debate, in Markdown or as plain text
     #[schema(min_length = 1)]
     document: String,
     ticker: Option<String>,
@@ -204,15 +205,15 @@ pub(crate) struct DebateStart {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WorkStart {
-    /// Name of the workspace (`assize serve --root`)
+    /// Name of the workspace, as defined with `assize serve --root`
     workspace: String,
-    /// Task in natural language; default: the task in the workspace's contract
+    /// Task for the model, in natural language; default: the task in the workspace's contract
     task: Option<String>,
     task_id: Option<String>,
     #[serde(default)]
     #[schema(schema_with = work_mode)]
     mode: WorkMode,
-    /// Files included in the prompt of a model without tools
+    /// Paths of files whose content is included in the prompt of a model that does not support tools
     #[serde(default)]
     files: Vec<String>,
     #[serde(default = "max_steps")]
@@ -221,10 +222,11 @@ pub(crate) struct WorkStart {
     #[serde(default = "max_rejections")]
     #[schema(minimum = 1, maximum = 100, default = max_rejections)]
     max_rejections: u32,
-    /// When a reviewer must approve a draft before it is applied: always, escalated or never
+    /// When a reviewer must approve a draft before the draft is applied: for all drafts (`always`), only for escalated
+    /// drafts (`escalated`), or never (`never`)
     #[schema(pattern = "^(always|escalated|never)$")]
     review: Option<String>,
-    /// Command that must succeed before a draft is accepted; runs in a sandbox on a copy of the workspace
+    /// Command that must succeed before a draft is accepted. The command runs in a sandbox on a copy of the workspace
     verify: Option<String>,
     #[serde(default, deserialize_with = "object")]
     settings: RequestSettings,
@@ -247,7 +249,8 @@ fn max_rejections() -> u32 {
 pub(crate) struct EvalStart {
     /// Name of the problem set
     name: String,
-    /// Problems, one JSON object per line: task_id, prompt, entry_point, test, canonical_solution
+    /// Problems of the set, one JSON object per line with the fields task_id, prompt, entry_point, test and
+    /// canonical_solution
     problems: String,
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 100, default = one)]
@@ -262,7 +265,7 @@ pub(crate) struct EvalStart {
     settings: RequestSettings,
 }
 
-/// Checks that a number is between 1 and `max`, which the schema also states.
+/// Checks that the value of the field `name` is between 1 and `max`. The schema of the field has the same bounds.
 pub(crate) fn within(name: &str, number: u32, max: u32) -> Result<u32, Problem> {
     let detail = || format!("`{name}` must be between 1 and {max}, not {number}");
     match (1..=max).contains(&number) {
@@ -289,7 +292,7 @@ pub(super) async fn consult_ask(app: &App, start: ConsultStart) -> Result<Consul
     let root = start.root.map(|name| app.root(&name).map(|folder| (folder.to_owned(), name)));
     let (root, uploads) = (root.transpose()?, start.files);
     let files = tokio::task::spawn_blocking(move || match (root, uploads.is_empty()) {
-        (Some(_), false) => Err(Problem::unusable("`root` and `files` exclude each other")),
+        (Some(_), false) => Err(Problem::unusable("a request cannot have both `root` and `files`")),
         (Some((folder, name)), true) => gathered(&folder, &format!("`{name}`")).map(Some),
         (None, false) => documents(uploads).map(Some),
         (None, true) => Ok(None),

@@ -1,4 +1,4 @@
-//! Handlers of workspaces: drafts, submissions, decisions of reviewers, and the audit log.
+//! Handlers for workspaces: drafts, submissions, decisions of reviewers, and the audit log.
 
 use std::collections::BTreeMap;
 use std::path::{Path as FilePath, PathBuf};
@@ -31,7 +31,7 @@ use crate::problem::Problem;
 /// Actor in the audit log for decisions made through the HTTP API.
 const PERSON: &str = "person over HTTP";
 
-/// Folders that the operator allowed with `--root`, each with its draft service.
+/// Folders that the operator allowed with `assize serve --root`, each with its draft service.
 #[derive(Debug)]
 pub(crate) struct Workspaces {
     folders: BTreeMap<String, PathBuf>,
@@ -69,7 +69,7 @@ impl Workspaces {
         self.folders.get(name).map(PathBuf::as_path)
     }
 
-    /// Name of an allowed folder.
+    /// Returns the name that the operator gave to an allowed folder.
     pub(crate) fn name_of(&self, folder: &FilePath) -> Option<&str> {
         let mut all = self.folders.iter();
         all.find(|(_, known)| *known == folder).map(|(name, _)| name.as_str())
@@ -81,10 +81,10 @@ impl Workspaces {
 }
 
 impl App {
-    /// Draft service of a workspace.
+    /// Returns the draft service of the workspace with this name.
     pub(crate) fn desk(&self, name: &str) -> Result<&Arc<DraftService>, Problem> {
         self.root(name)?;
-        let missing = || Problem::not_found("unknown workspace");
+        let missing = || Problem::not_found("unknown workspace: no workspace has this name");
         self.desks.desks.get(name).ok_or_else(missing)
     }
 }
@@ -99,7 +99,7 @@ pub(crate) struct WorkspaceInfo {
     waiting: usize,
     /// Number of drafts that are not submitted yet
     open_drafts: usize,
-    /// Why agents cannot work here, such as an invalid contract
+    /// Why agents cannot work in this workspace, such as an invalid task contract; null if they can
     blocked: Option<String>,
 }
 
@@ -156,11 +156,11 @@ pub(crate) struct OpenDrafts {
     drafts: Vec<OpenDraft>,
 }
 
-/// List drafts in progress and drafts in undecided submissions
+/// List the drafts that are in progress or in an undecided submission
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/drafts", tag = "drafts",
     params(("workspace" = String, Path, description = "Name of the workspace")),
-    responses((status = 200, description = "Drafts, by name", body = OpenDrafts)),
+    responses((status = 200, description = "Drafts, sorted by name", body = OpenDrafts)),
 )]
 pub(crate) async fn open_drafts(
     State(app): State<App>,
@@ -174,7 +174,7 @@ pub(crate) async fn open_drafts(
 pub(crate) struct DraftView {
     draft: OpenDraft,
     content: String,
-    /// Unified diff against the file when the draft was created
+    /// Unified diff between the file at the time the draft was created and the draft
     diff: String,
 }
 
@@ -190,7 +190,8 @@ pub(crate) async fn draft(
 ) -> Result<Json<DraftView>, Problem> {
     let service = app.desk(&name)?.clone();
     let found = service.state().await?.drafts.get(&draft).cloned();
-    let draft = found.ok_or_else(|| Problem::not_found("unknown draft"))?;
+    let unknown = || Problem::not_found("unknown draft: no open draft has this name");
+    let draft = found.ok_or_else(unknown)?;
     spawn_blocking(move || {
         let base = draft.before.map(|hash| service.copy(hash)).transpose()?.unwrap_or_default();
         let bytes = service.draft(&draft.name)?;
@@ -209,7 +210,7 @@ pub(crate) struct SubmissionQuery {
     all: Option<bool>,
     /// Return only submissions before this cursor: `next` of the previous page
     before: Option<u64>,
-    /// Page size; default: 50
+    /// Maximum number of submissions per page; default: 50
     #[param(minimum = 1, maximum = 200)]
     limit: Option<usize>,
 }
@@ -250,20 +251,20 @@ pub(crate) async fn submissions(
     Ok(Json(SubmissionList { submissions: found, next }))
 }
 
-/// Finds a submission by its number, or by the message id that the agent got (`msg_12`).
+/// Finds a submission by its number, or by the message id that the agent received for it (`msg_12`).
 async fn find(service: &DraftService, name: &str) -> Result<Submission, Problem> {
     let found = service.state().await?.submission_named(name).cloned();
-    found.ok_or_else(|| Problem::not_found("unknown submission"))
+    found.ok_or_else(|| Problem::not_found("unknown submission: no submission has this id"))
 }
 
 async fn shown(service: &Arc<DraftService>, name: &str) -> Result<Json<SubmissionView>, Problem> {
     let (submission, service) = (find(service, name).await?, service.clone());
-    // Large diffs take a while.
+    // In a blocking task: computing a large diff takes a while.
     let view = spawn_blocking(move || SubmissionView::new(&service, submission)).await?;
     Ok(Json(view))
 }
 
-/// Executes a reviewer's decision, even if the client disconnects meanwhile, and returns the submission.
+/// Executes a reviewer's decision and returns the submission. The decision completes even if the client disconnects.
 async fn decide<F>(
     app: &App,
     (workspace, name): (String, String),
@@ -300,7 +301,7 @@ pub(crate) struct AcceptBody {
 
 /// Accept a submission
 ///
-/// Applies its changes to the files of the workspace.
+/// Applies the changes of the submission to the files of the workspace.
 #[utoipa::path(
     post, path = "/api/workspaces/{workspace}/submissions/{submission}/accept", tag = "drafts", request_body = Option<AcceptBody>,
     params(("workspace" = String, Path, description = "Name of the workspace"), ("submission" = String, Path, description = "Number or message id of the submission")),
@@ -313,7 +314,8 @@ pub(crate) async fn accept(
 ) -> Result<Json<SubmissionView>, Problem> {
     let force = if body.force { Force::Yes } else { Force::No };
     let failed = |error| match error {
-        DraftError::Conflict(_) => Problem::from(error).hint("`force` overwrites the newer file"),
+        DraftError::Conflict(_) => Problem::from(error)
+            .hint("to overwrite the newer file, repeat the request with `\"force\": true`"),
         error => undecided(error),
     };
     let accept = move |service: Arc<DraftService>, id| async move {
@@ -325,13 +327,13 @@ pub(crate) async fn accept(
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RejectBody {
-    /// Reason that the agent gets
+    /// Reason for the rejection, which the agent receives
     reason: String,
 }
 
 /// Reject a submission
 ///
-/// The agent gets the reason.
+/// The agent that wrote the draft receives the reason.
 #[utoipa::path(
     post, path = "/api/workspaces/{workspace}/submissions/{submission}/reject", tag = "drafts", request_body = Option<RejectBody>,
     params(("workspace" = String, Path, description = "Name of the workspace"), ("submission" = String, Path, description = "Number or message id of the submission")),
@@ -352,7 +354,7 @@ pub(crate) async fn reject(
 #[utoipa::path(
     post, path = "/api/workspaces/{workspace}/submissions/{submission}/undo", tag = "drafts",
     params(("workspace" = String, Path, description = "Name of the workspace"), ("submission" = String, Path, description = "Number or message id of the submission")),
-    responses((status = 200, description = "The files were restored", body = ref("#/components/schemas/SubmissionView"))),
+    responses((status = 200, description = "The files have the content again that they had before the submission", body = ref("#/components/schemas/SubmissionView"))),
 )]
 pub(crate) async fn undo(
     State(app): State<App>,
@@ -364,7 +366,8 @@ pub(crate) async fn undo(
     decide(&app, names, undo).await
 }
 
-/// Maps errors of a decision: one that the current stage does not allow is a conflict.
+/// Converts an error of a decision to a problem. If the stage of the submission does not allow the decision, the
+/// problem is a conflict.
 fn undecided(error: DraftError) -> Problem {
     match error {
         DraftError::Wrong(_) | DraftError::Refused(_) => Problem::conflict(error.to_string()),
@@ -380,14 +383,15 @@ pub(crate) struct AuditLogQuery {
     after: Option<u64>,
     /// Return only entries about this task
     task: Option<String>,
-    /// Return only refused paths
+    /// Return only entries about paths that an agent requested and the gate refused
     refused: Option<bool>,
-    /// Page size; default: 200
+    /// Maximum number of entries per page; default: 200
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
-/// Entry of the audit log, chained to the previous entry by its hash. The `action` determines the fields of `detail`.
+/// Entry of the audit log. Each entry contains the hash of the previous entry. The value of `action` determines the
+/// fields of `detail`.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "schema only: the server sends entries as stored")]
 struct LogEntry {
@@ -409,7 +413,7 @@ pub(crate) struct AuditLog {
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/audit", tag = "drafts",
     params(("workspace" = String, Path, description = "Name of the workspace"), AuditLogQuery),
-    responses((status = 200, description = "Entries, oldest first", body = AuditLog)),
+    responses((status = 200, description = "Entries of the audit log, oldest first", body = AuditLog)),
 )]
 pub(crate) async fn audit(
     State(app): State<App>,
@@ -438,7 +442,7 @@ pub(crate) async fn audit(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct VerifyQuery {
-    /// `head` of an earlier check, which must still be in the log
+    /// Value of `head` from an earlier check; the check fails if the log no longer contains that entry
     since: Option<String>,
 }
 
@@ -446,7 +450,7 @@ pub(crate) struct VerifyQuery {
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/audit/verify", tag = "drafts",
     params(("workspace" = String, Path, description = "Name of the workspace"), VerifyQuery),
-    responses((status = 200, description = "Result for the store's log and the workspace's copy", body = ref("#/components/schemas/LogCheck"))),
+    responses((status = 200, description = "Result of the check for the log in the store and for its copy in the workspace", body = ref("#/components/schemas/LogCheck"))),
 )]
 pub(crate) async fn verify(
     State(app): State<App>,
@@ -459,8 +463,9 @@ pub(crate) async fn verify(
 
 /// Stream the events of a workspace
 ///
-/// A stream of server-sent events: the entries of the workspace's audit log. An entry for which agents get a message
-/// has the name of that message. Without `after` or `Last-Event-ID`, only new entries are sent.
+/// A stream of server-sent events: the entries of the workspace's audit log. If an agent receives a message about an
+/// entry, the event has the name of that message; otherwise it has the name of the entry's action. Without `after` or
+/// `Last-Event-ID`, only new entries are sent.
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/events", tag = "events", operation_id = "of_workspace",
     params(("workspace" = String, Path, description = "Name of the workspace"), AfterQuery,
@@ -489,18 +494,19 @@ pub(crate) async fn events(
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct CleanBody {
-    /// Delete drafts settled more than this many days ago; default: the server's setting
+    /// Minimum age in days of the deleted drafts; default: the setting `draft.keep_days`
     #[schema(maximum = 36500)]
     older_than_days: Option<u32>,
 }
 
 /// Delete old drafts
 ///
-/// Permanently deletes the stored file versions (before and after) of settled submissions.
+/// Permanently deletes old drafts that were never submitted, and the stored file versions (before and after the change)
+/// of submissions that were accepted, rejected or undone long ago.
 #[utoipa::path(
     post, path = "/api/workspaces/{workspace}/clean", tag = "drafts", request_body = Option<CleanBody>,
     params(("workspace" = String, Path, description = "Name of the workspace")),
-    responses((status = 200, description = "Deleted items", body = ref("#/components/schemas/SweepResult"))),
+    responses((status = 200, description = "Number of deleted items", body = ref("#/components/schemas/SweepResult"))),
 )]
 pub(crate) async fn clean(
     State(app): State<App>,

@@ -1,4 +1,5 @@
-//! Documents and files of a run. They are untrusted: browsers download them, and display only images inline.
+//! Handlers for the documents and files of a run. The files are untrusted: a browser downloads them and displays only
+//! images inline.
 
 use assize_code::INPUTS;
 use assize_consult::DOCUMENTS;
@@ -29,18 +30,19 @@ pub(crate) struct FileList {
     files: Vec<FileInfo>,
 }
 
-/// Files of a run.
+/// Files of a run, grouped by their origin.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Artifacts {
-    /// Input files
+    /// Input files of the run
     given: Vec<FileInfo>,
-    /// Files that the last program left
+    /// Files that the last program of the run wrote
     left: Vec<FileInfo>,
-    /// Other stored files, such as the task, and the files that the programs of each attempt left
+    /// Other stored files of the run, such as the task and the files that the programs of each attempt wrote
     kept: Vec<FileInfo>,
 }
 
-/// Media type of a file by its name: text and raster images. Formats with scripts such as SVG are sent as bytes.
+/// Media type of a file, from the extension of its name. Only text and raster images have a specific type. SVG, which
+/// can contain scripts, has the type of arbitrary bytes.
 fn kind(name: &str) -> &'static str {
     match name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase().as_str() {
         "md" => "text/markdown; charset=utf-8",
@@ -55,7 +57,7 @@ fn kind(name: &str) -> &'static str {
     }
 }
 
-/// Media type of a raster image, by its magic bytes.
+/// Media type of a raster image, from its first bytes; `None` for any other content.
 pub(crate) fn picture(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
@@ -66,13 +68,13 @@ pub(crate) fn picture(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Characters that are escaped in a file name: all but letters, digits and `.-_`.
+/// Characters of a file name that are percent-encoded: all but letters, digits and `.-_`.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
 
-/// Response with an untrusted file: a download, or for an image inline display.
+/// Builds the response for an untrusted file: an image is displayed inline, any other file is downloaded.
 pub(crate) fn attachment(name: &str, bytes: Vec<u8>) -> Response<Body> {
     let kind = kind(name);
-    // The content must match the image format of the name.
+    // A file is sent as an image only if its content has the image format that its name indicates.
     let kind = match kind.starts_with("image/") && picture(&bytes) != Some(kind) {
         true => "application/octet-stream",
         false => kind,
@@ -87,7 +89,7 @@ pub(crate) fn attachment(name: &str, bytes: Vec<u8>) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
-    // Cannot fail, as the value is ASCII.
+    // The conversion cannot fail: the header value contains only printable ASCII.
     let named = HeaderValue::from_str(&named).unwrap_or(HeaderValue::from_static("attachment"));
     headers.insert(CONTENT_DISPOSITION, named);
     response
@@ -113,22 +115,22 @@ pub(crate) async fn documents(
 
 /// Fetch a document of a consultation
 ///
-/// Names are `F1.md`, `m7.md`, `report.html` and so on.
+/// Documents have names such as `F1.md`, `m7.md` and `report.html`.
 #[utoipa::path(
     get, path = "/api/runs/{id}/documents/{*document}", tag = "files",
     params(("id" = String, Path, description = "Id of the run"), ("document" = String, Path, description = "Name of the document")),
-    responses((status = 200, description = "Content of the file; the media type follows its name", content_type = "*/*", body = Vec<u8>)),
+    responses((status = 200, description = "Content of the file; its name determines the media type", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn document(
     State(app): State<App>,
     Path((id, name)): Path<(String, String)>,
 ) -> Result<Response<Body>, Problem> {
     let run = app.run(&id).await?;
-    // Clients may omit the folder of a move.
+    // A client may omit `moves/`, the folder that contains the documents of the moves.
     let in_moves = format!("moves/{name}");
     let mut documents = kinds::documents(&app, &run).await?.into_iter();
     let found = documents.find(|(known, _)| *known == name || *known == in_moves);
-    let missing = || Problem::not_found("unknown document, or not written yet");
+    let missing = || Problem::not_found("the run has no document of this name, or not yet");
     let found = found.ok_or_else(missing)?;
     let bytes = match found.1 {
         ConsultDocument::Rendered(bytes) => bytes,
@@ -140,7 +142,7 @@ pub(crate) async fn document(
 /// List the files of a run
 #[utoipa::path(
     get, path = "/api/runs/{id}/artifacts", tag = "files", params(("id" = String, Path, description = "Id of the run")),
-    responses((status = 200, description = "Files, by origin", body = Artifacts)),
+    responses((status = 200, description = "Files of the run, grouped by origin", body = Artifacts)),
 )]
 pub(crate) async fn artifacts(
     State(app): State<App>,
@@ -162,11 +164,12 @@ pub(crate) async fn artifacts(
 
 /// Fetch a file of a run
 ///
-/// Looks for the name in the files that the last program left, then in the input files, then in the other stored files.
+/// Searches the name among the files that the last program wrote, then among the input files, and then among the other
+/// stored files.
 #[utoipa::path(
     get, path = "/api/runs/{id}/artifacts/{*artifact}", tag = "files",
     params(("id" = String, Path, description = "Id of the run"), ("artifact" = String, Path, description = "Name of the file")),
-    responses((status = 200, description = "Content of the file; the media type follows its name", content_type = "*/*", body = Vec<u8>)),
+    responses((status = 200, description = "Content of the file; its name determines the media type", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn artifact(
     State(app): State<App>,
@@ -181,7 +184,7 @@ pub(crate) async fn artifact(
             let all = app.store.artifacts(&run.id).await?;
             let input = all.iter().find(|one| one.name.strip_prefix(INPUTS) == Some(&name));
             let found = input.or_else(|| all.iter().find(|one| one.name == name));
-            found.ok_or_else(|| Problem::not_found("unknown file"))?.id
+            found.ok_or_else(|| Problem::not_found("the run has no file of this name"))?.id
         }
     };
     Ok(attachment(&name, app.store.artifact(id).await?))
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn file_names_cannot_inject_headers() {
+    fn file_name_in_content_disposition_cannot_inject_headers() {
         let (_, how) = headers("a\"; filename=evil.exe\r\nX: y/ü\u{202e}.txt", b"");
         assert_eq!(how, "attachment; filename=\"__.txt\"; filename*=UTF-8''%C3%BC%E2%80%AE.txt");
     }

@@ -1,4 +1,5 @@
-//! Handlers about the server itself and its machine: health, version, doctor, cluster, sessions and sign-in links.
+//! Handlers for the server and its machine: health, version, doctor, cluster, attack scorecards, sessions, personas and
+//! sign-in links.
 
 use assize_code::{Session, SessionError, sessions as sessions_folder};
 use assize_config::Isolation;
@@ -25,19 +26,19 @@ pub(crate) struct HealthView {
     status: &'static str,
 }
 
-/// Liveness check
+/// Check that the server process responds
 #[utoipa::path(
     get, path = "/healthz", tag = "machine", security(()),
-    responses((status = 200, description = "The server is alive", body = HealthView)),
+    responses((status = 200, description = "The server process responds", body = HealthView)),
 )]
 pub(crate) async fn health() -> Json<HealthView> {
     Json(HealthView { status: "ok" })
 }
 
-/// Readiness check
+/// Check that the server can handle requests
 #[utoipa::path(
     get, path = "/readyz", tag = "machine", security(()),
-    responses((status = 200, description = "The server is ready: its store can be read", body = HealthView)),
+    responses((status = 200, description = "The server can read its store and is not stopping", body = HealthView)),
 )]
 pub(crate) async fn ready(State(app): State<App>) -> Result<Json<HealthView>, Problem> {
     if app.closing.is_cancelled() {
@@ -68,22 +69,23 @@ pub(crate) struct ServerInfo {
     /// Provider that new runs use, or `rehearsal`
     provider: &'static str,
     model: Option<String>,
-    /// Why this provider is used
+    /// Why new runs use this provider
     why: String,
     /// Sandbox backend that new runs use; null if none is available
     isolation: Option<Isolation>,
-    /// Why this backend is used, or why none is available
+    /// Why new runs use this sandbox backend, or why no backend is available
     isolation_why: String,
-    /// Name of the cluster; null if the server is not part of a cluster. Sandboxes are then those of the workers
+    /// Name of the cluster whose workers execute the runs in their own sandboxes; null if the server is not part of a
+    /// cluster
     cluster: Option<String>,
-    /// Where runs are stored: path of the file, or address of the cluster's NATS servers
+    /// Where runs are stored: the path of the store's file, or the addresses of the cluster's NATS servers
     store: String,
     trials: RunSlots,
-    /// Warm pools of the default backend and of every other backend used since the start
+    /// Warm pools of the default sandbox backend and of every other backend used since the server was started
     warm_pools: Vec<WarmPoolInfo>,
-    /// Code tasks that the rehearsal model knows; empty with another provider
+    /// Code tasks that the rehearsal model can solve; empty if another provider is used
     rehearsed: Vec<&'static str>,
-    /// File edits that the rehearsal model knows; empty with another provider
+    /// Tasks of file changes that the rehearsal model can solve; empty if another provider is used
     rehearsed_changes: Vec<&'static str>,
 }
 
@@ -94,21 +96,21 @@ pub(crate) struct RunSlots {
     most: usize,
 }
 
-/// Warm pools of one backend
+/// Warm pools of one sandbox backend, added together
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct WarmPoolInfo {
     isolation: Isolation,
-    /// Capacity
+    /// Maximum number of idle sandboxes
     size: usize,
-    /// Idle sandboxes now
+    /// Current number of idle sandboxes
     idle: usize,
-    /// Requests served by an idle sandbox since the server was started
+    /// Number of requests since the server was started that used an idle sandbox
     hits: u64,
-    /// Requests that had to start a sandbox
+    /// Number of requests since the server was started that had to start a new sandbox
     misses: u64,
-    /// Mean time to create an idle sandbox; null if none was created yet
+    /// Mean time in milliseconds to create an idle sandbox; null if none was created yet
     refill_ms: Option<f64>,
-    /// Whether the pool is not refilled because free memory is low
+    /// Whether the refill of the pool is suspended because free memory is low
     low_memory: bool,
 }
 
@@ -165,15 +167,16 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<ServerInfo>, Pr
 
 /// Show the status of the cluster
 ///
-/// Nodes with their capabilities, queued jobs with their requirements, and stuck runs.
+/// Lists the nodes with their capabilities, the queued jobs with their requirements, and the stuck runs.
 #[utoipa::path(
     get, path = "/api/cluster", tag = "machine",
-    responses((status = 200, description = "The same as `assize cluster status`", body = ref("#/components/schemas/ClusterStatus"))),
+    responses((status = 200, description = "Status of the cluster, as `assize cluster status --json` prints it", body = ref("#/components/schemas/ClusterStatus"))),
 )]
 pub(crate) async fn cluster(State(app): State<App>) -> Result<Json<ClusterStatus>, Problem> {
     let Some(member) = &app.services.member else {
         let problem = Problem::not_found("this server is not part of a cluster");
-        return Err(problem.hint("start it with `--cluster` to have workers execute its runs"));
+        let hint = "start the server with `--cluster` so that cluster workers execute its runs";
+        return Err(problem.hint(hint));
     };
     Ok(Json(ClusterStatus::of(member, &*app.store).await?))
 }
@@ -188,7 +191,7 @@ pub(crate) struct ScorecardList {
 /// `assize attack` writes the scorecards on this machine.
 #[utoipa::path(
     get, path = "/api/attacks", tag = "machine",
-    responses((status = 200, description = "Scorecards, by isolation; empty before the first attack", body = ScorecardList)),
+    responses((status = 200, description = "Scorecards, sorted by isolation; empty if `assize attack` never ran", body = ScorecardList)),
 )]
 pub(crate) async fn attacks(State(app): State<App>) -> Result<Json<ScorecardList>, Problem> {
     Ok(Json(ScorecardList { attacks: scorecards::kept(&app.services.environment)? }))
@@ -198,14 +201,14 @@ pub(crate) async fn attacks(State(app): State<App>) -> Result<Json<ScorecardList
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DoctorQuery {
-    /// Do not connect to providers
+    /// Skip the checks that connect to providers
     offline: Option<bool>,
 }
 
 /// Check what this machine supports
 ///
-/// Reports providers, sandbox backends, how each limit is enforced, and what is unavailable and why. Starts a sandbox
-/// of each backend.
+/// Reports the providers, the sandbox backends, how each limit is enforced, and what is unavailable and why. The check
+/// starts one sandbox of each backend.
 #[utoipa::path(
     get, path = "/api/doctor", tag = "machine", params(DoctorQuery),
     responses((status = 200, description = "Result of the checks", body = ref("#/components/schemas/DoctorReport"))),
@@ -229,10 +232,10 @@ pub(crate) struct SessionList {
     sessions: Vec<SessionInfo>,
 }
 
-/// List sessions, which keep files between runs
+/// List sessions with their files, which runs of the same session share
 #[utoipa::path(
     get, path = "/api/sessions", tag = "runs",
-    responses((status = 200, description = "Sessions, by name", body = SessionList)),
+    responses((status = 200, description = "Sessions, sorted by name", body = SessionList)),
 )]
 pub(crate) async fn sessions(State(app): State<App>) -> Result<Json<SessionList>, Problem> {
     let root = sessions_folder(&app.services.environment);
@@ -249,7 +252,7 @@ pub(crate) async fn sessions(State(app): State<App>) -> Result<Json<SessionList>
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct SessionFileQuery {
-    /// Name of the file, as in the list of sessions
+    /// Path of the file, as in the list of sessions
     path: String,
 }
 
@@ -257,7 +260,7 @@ pub(crate) struct SessionFileQuery {
 #[utoipa::path(
     get, path = "/api/sessions/{session}/files", tag = "runs",
     params(("session" = String, Path, description = "Name of the session"), SessionFileQuery),
-    responses((status = 200, description = "Content of the file; the media type follows its name", content_type = "*/*", body = Vec<u8>)),
+    responses((status = 200, description = "Content of the file; its name determines the media type", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn session_file(
     State(app): State<App>,
@@ -265,7 +268,7 @@ pub(crate) async fn session_file(
     Query(file): Query<SessionFileQuery>,
 ) -> Result<axum::http::Response<axum::body::Body>, Problem> {
     let root = sessions_folder(&app.services.environment);
-    let missing = || Problem::not_found("unknown session or file");
+    let missing = || Problem::not_found("unknown session, or the session has no such file");
     let path = file.path.clone();
     let read = tokio::task::spawn_blocking(move || Session::read(&root, &name, &path)).await?;
     let bytes = match read {
@@ -277,10 +280,10 @@ pub(crate) async fn session_file(
 
 /// Fetch the default personas of a consultation
 ///
-/// Edit the file and send it as `personas` of a consultation.
+/// Clients can change the file and send it in the field `personas` when they start a consultation.
 #[utoipa::path(
     get, path = "/api/personas", tag = "runs",
-    responses((status = 200, description = "TOML file", content_type = "text/plain", body = String)),
+    responses((status = 200, description = "Personas as a TOML file", content_type = "text/plain", body = String)),
 )]
 pub(crate) async fn personas() -> axum::http::Response<axum::body::Body> {
     let file = assize_consult::ConsultPersonas::default().to_file();
@@ -314,14 +317,14 @@ pub(crate) async fn remove_session(
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SignInLink {
-    /// Path on this server to open in a browser
+    /// Path on this server; the browser that opens it is signed in
     path: String,
 }
 
 /// Create a one-time sign-in link for a browser
 #[utoipa::path(
     post, path = "/api/links", tag = "machine",
-    responses((status = 201, description = "Link, valid for 15 minutes", body = SignInLink)),
+    responses((status = 201, description = "Link that can be used once within 15 minutes", body = SignInLink)),
 )]
 pub(crate) async fn link(State(app): State<App>) -> Result<Response, Problem> {
     let path = app.guard.link();
@@ -336,19 +339,20 @@ pub(crate) struct Ticket {
     ticket: String,
 }
 
-/// Signs a browser in: exchanges the ticket of a link for a cookie.
+/// Signs a browser in: exchanges the ticket of a sign-in link for a cookie.
 pub(crate) async fn enter(
     method: Method,
     State(app): State<App>,
     Query(query): Query<Ticket>,
 ) -> Response {
-    // A HEAD request, such as a link preview, does not use up the ticket.
+    // A HEAD request, such as that of a link preview, must not use up the ticket.
     if method != Method::GET {
         return StatusCode::NO_CONTENT.into_response();
     }
     match app.guard.admit(&query.ticket) {
         Some(cookie) => {
-            // Not a redirect: after a link from another site the browser would not send the cookie with it.
+            // The page refreshes itself. With a redirect, a browser that followed a link from another site would not
+            // send the new cookie, which is `SameSite=Strict`.
             let refresh = (REFRESH, HeaderValue::from_static("0; url=/"));
             let text = "<p>You are signed in. <a href=\"/\">Continue</a></p>";
             ([(SET_COOKIE, cookie), refresh], pages::page("Signed in", text)).into_response()
@@ -356,7 +360,7 @@ pub(crate) async fn enter(
         None => {
             let text = "<p>This link was already used or has expired. Restart the server, or create another link \
                         with <code>POST /api/links</code>.</p>";
-            (StatusCode::GONE, pages::page("This link does not work", text)).into_response()
+            (StatusCode::GONE, pages::page("This sign-in link is not valid", text)).into_response()
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Handlers of the HTTP API, grouped by resource.
+//! Handlers of the HTTP API, grouped by the resource that they serve.
 
 pub(crate) mod again;
 pub(crate) mod asks;

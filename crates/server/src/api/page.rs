@@ -1,10 +1,11 @@
-//! Pagination of lists.
+//! Pagination of the lists that the API returns.
 
 use axum::http::StatusCode;
 
 use crate::problem::Problem;
 
-/// Size of a page: the requested limit, checked against the maximum, or the default.
+/// Number of elements per page: the limit that the client requested, or the default. A limit of 0 or above `max` is an
+/// error.
 pub(super) fn limit(query: Option<usize>, default: usize, max: usize) -> Result<usize, Problem> {
     let limit = query.unwrap_or(default);
     let detail = || format!("`limit` must be between 1 and {max}");
@@ -14,7 +15,8 @@ pub(super) fn limit(query: Option<usize>, default: usize, max: usize) -> Result<
     }
 }
 
-/// Cuts a list to the limit; returns the key of its last element if elements were cut off.
+/// Truncates a list to `limit` elements. If elements were removed, returns the key of the last remaining element, which
+/// is the cursor of the next page.
 pub(super) fn cut<T, K>(found: &mut Vec<T>, limit: usize, key: impl Fn(&T) -> K) -> Option<K> {
     let more = found.len() > limit;
     found.truncate(limit);

@@ -1,4 +1,4 @@
-//! Handlers that list, show, cancel, export and remove runs.
+//! Handlers that list, show, cancel, export and remove runs, and that show their transcripts and scores.
 
 use std::collections::BTreeMap;
 
@@ -26,23 +26,26 @@ use crate::kinds::{ContentByKind, Transcripts};
 use crate::problem::Problem;
 use crate::{App, kinds};
 
-/// Maximum and default number of runs per page.
+/// Maximum number of runs per page of the list.
 const MAX_LIMIT: usize = 200;
+
+/// Number of runs per page of the list if the client does not set a limit.
 const DEFAULT_LIMIT: usize = 50;
 
-/// Usage and cost of model calls.
+/// Number, token usage and cost of the model calls of a run.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct UsageView {
     calls: u64,
     input_tokens: u64,
     cached_input_tokens: u64,
     output_tokens: u64,
-    /// In dollars; null if the price is unknown
+    /// Cost of the model calls in dollars; null if the price of the model is unknown
     cost_usd: Option<f64>,
-    /// `local` if the model ran on the user's own server at no cost
+    /// `local` if the cost is zero because the model ran on the user's own server
     #[serde(skip_serializing_if = "Option::is_none")]
     cost_note: Option<&'static str>,
-    /// Calls in flight when an earlier lease holder died: they are repeated, and the provider may have charged for them
+    /// Number of model calls that were in flight when the process that executed the run died. The calls are repeated,
+    /// and the provider may have charged for the lost calls
     lost_calls: u64,
     /// Maximum cost of the lost calls, in dollars
     lost_usd: f64,
@@ -71,12 +74,13 @@ pub(crate) struct RunSummary {
     title: String,
     status: RunState,
     parent: Option<String>,
-    /// Milliseconds since 1970
+    /// Time of creation, in milliseconds since 1970
     created: u64,
+    /// Time of the last change, in milliseconds since 1970
     updated: u64,
-    /// Why the run failed or was stopped
+    /// Why the run failed or was stopped; null otherwise
     error: Option<String>,
-    /// Notice to show with the run, such as that no model was used
+    /// Notice that clients show with the run: that the rehearsal model was used; null otherwise
     label: Option<&'static str>,
 }
 
@@ -96,7 +100,7 @@ impl RunSummary {
     }
 }
 
-/// Summary of a run with its input and result.
+/// Summary of a run, with the run's input and result.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunDetails {
     #[serde(flatten)]
@@ -104,11 +108,11 @@ pub(crate) struct RunDetails {
     #[serde(flatten)]
     #[schemars(with = "ContentByKind")]
     content: Content,
-    /// Whether this server executes the run
+    /// Whether this server process is executing the run
     held_here: bool,
 }
 
-/// Input and result of a run, as stored.
+/// Input and result of a run, in the form in which they are stored.
 #[derive(Debug, Serialize)]
 struct Content {
     input: Value,
@@ -125,12 +129,12 @@ impl RunDetails {
     }
 }
 
-/// Current state of a run.
+/// Current state of a run, with the usage of its model calls.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunView {
     #[serde(flatten)]
     shown: RunDetails,
-    /// Usage so far, including attempts before a resume
+    /// Usage of the model calls so far, including those before the run was resumed
     spent: UsageView,
 }
 
@@ -139,36 +143,39 @@ impl RunView {
         Ok(RunView { shown: RunDetails::new(app, run), spent: app.spent(run).await? })
     }
 
-    /// View of a run whose usage is unknown: all counters are 0.
+    /// Builds the view of a run whose usage is unknown; all counters of the usage are 0.
     pub(crate) fn unspent(app: &App, run: &Run) -> RunView {
         RunView { shown: RunDetails::new(app, run), spent: BudgetTotals::default().into() }
     }
 }
 
 impl App {
-    /// Loads a run by its id.
+    /// Loads a run from the store by its id; an unknown id is a 404 problem.
     pub(crate) async fn run(&self, id: &str) -> Result<Run, Problem> {
-        let id: RunId = id.parse().map_err(|_| Problem::not_found("unknown run"))?;
+        let unknown = || Problem::not_found("unknown run: no stored run has this id");
+        let id: RunId = id.parse().map_err(|_| unknown())?;
         Ok(self.store.run(&id).await?)
     }
 
-    /// Usage of a run, without the answers that it inherited from the run it was forked from.
+    /// Usage of the model calls of a run. Answers that a fork reuses from its parent run are not counted.
     pub(crate) async fn spent(&self, run: &Run) -> Result<UsageView, Problem> {
         let own = self.store.records(&run.id).await?;
         let inherited = inherited(&*self.store, run).await?;
         Ok(answered(&own, &inherited).into())
     }
 
-    /// Refuses to change a run that is being executed; `take_over` ignores the lease of another process.
+    /// Returns an error if the run is being executed, by this server or by another process that holds its lease. With
+    /// `take_over`, the lease of another process is ignored.
     pub(crate) fn refuse_held(&self, run: &Run, take_over: bool) -> Result<(), Problem> {
         if self.docket.holds(&run.id) {
             let problem = Problem::conflict(format!("`{}` is running on this server", run.id));
-            return Err(problem.hint("cancel it first"));
+            return Err(problem.hint("cancel the run first"));
         }
         match LeaseHolder::of(run) {
             Some(holder) if !take_over => {
                 let problem = Problem::conflict(format!("{holder} is executing `{}`", run.id));
-                Err(problem.hint("wait for it, cancel the run, or resume it with `take_over`"))
+                let hint = "wait until the run ends, cancel it, or resume it with `take_over`";
+                Err(problem.hint(hint))
             }
             _ => Ok(()),
         }
@@ -183,11 +190,11 @@ pub(crate) struct RunListQuery {
     kind: Option<RunKind>,
     #[param(schema_with = run_state)]
     status: Option<RunState>,
-    /// Return only runs whose title contains this text (ignores case)
+    /// Return only runs whose title contains this text; upper and lower case are not distinguished
     title: Option<String>,
     /// Return only runs before this cursor: `next` of the previous page
     before: Option<u64>,
-    /// Page size; default: 50
+    /// Maximum number of runs per page; default: 50
     #[param(minimum = 1, maximum = 200)]
     limit: Option<usize>,
 }
@@ -220,7 +227,8 @@ pub(crate) async fn list(
     let limit = page::limit(query.limit, DEFAULT_LIMIT, MAX_LIMIT)?;
     let mut before = query.before;
     let mut runs: Vec<Run> = Vec::new();
-    // The store does not know which lease holders are alive, so states are filtered here until the page is full.
+    // The state of a run depends on whether its lease holder is alive, which the store cannot check. So the states are
+    // filtered here, and the loop reads from the store until the page is full.
     loop {
         let filter = RunFilter {
             kind: query.kind,
@@ -258,7 +266,8 @@ pub(crate) async fn show(
 
 /// Cancel a run
 ///
-/// Also works if another process executes the run; it stops before its next step. A cancelled run can be resumed.
+/// If another process executes the run, that process stops before the next step of the run. A cancelled run can be
+/// resumed.
 #[utoipa::path(
     post, path = "/api/runs/{id}/cancel", tag = "runs", params(("id" = String, Path, description = "Id of the run")),
     responses((status = 202, description = "The run is being cancelled", body = RunView)),
@@ -269,7 +278,8 @@ pub(crate) async fn cancel(
 ) -> Result<Response, Problem> {
     let run = app.run(&id).await?;
     if run.status != RunStatus::Running {
-        let detail = format!("`{}` is not running: it is {}", run.id, RunState::of(&run).name());
+        let status = RunState::of(&run).name();
+        let detail = format!("cannot cancel `{}`: the run is not running but {status}", run.id);
         return Err(Problem::conflict(detail));
     }
     if !app.docket.cancel(&run.id) {
@@ -297,7 +307,7 @@ pub(crate) async fn remove(
 /// Export everything stored about a run
 #[utoipa::path(
     get, path = "/api/runs/{id}/export", tag = "runs", params(("id" = String, Path, description = "Id of the run")),
-    responses((status = 200, description = "One JSON document", body = Object)),
+    responses((status = 200, description = "JSON document with the run, its files, records and events", body = Object)),
 )]
 pub(crate) async fn export(
     State(app): State<App>,
@@ -314,16 +324,16 @@ pub(crate) async fn export(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct TranscriptQuery {
-    /// Consultation only: return only the debate of this move, such as `m3`
+    /// Return only the debate of this move, such as `m3`; only for a consultation
     r#move: Option<String>,
 }
 
 /// Show the transcripts of a run
 ///
-/// Debates and consultations have conversations, code runs have attempts with code and output, other runs have records.
+/// A debate or consultation has conversations. A code run has attempts with code and output. Any other run has records.
 #[utoipa::path(
     get, path = "/api/runs/{id}/transcripts", tag = "runs", params(("id" = String, Path, description = "Id of the run"), TranscriptQuery),
-    responses((status = 200, description = "Transcripts so far", body = Transcripts)),
+    responses((status = 200, description = "Transcripts written so far", body = Transcripts)),
 )]
 pub(crate) async fn transcripts(
     State(app): State<App>,
@@ -337,14 +347,14 @@ pub(crate) async fn transcripts(
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Scores {
-    /// Final scores; empty until the run is done
+    /// Final scores, one entry per move; empty until the run is done
     scores: Vec<Score>,
-    /// Data of the `sandbox_scored` events, until the run is done
+    /// Data of the `sandbox_scored` events so far; empty once the run is done
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     so_far: Vec<Value>,
 }
 
-/// Scores of one move. The transcripts have the reasons.
+/// Scores of one move. The transcripts contain the reasons for the scores.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Score {
     move_id: String,
@@ -354,10 +364,10 @@ pub(crate) struct Score {
     rounds: u32,
     /// Names of the judges, by role
     agents: BTreeMap<String, String>,
-    /// Scores, by role of the judge
+    /// Final score of each judge, by the role of the judge
     #[schemars(with = "BTreeMap<String, JudgeScore>")]
     scores_by_agent: BTreeMap<String, Value>,
-    /// Scores before the debate, if `blind_scores` was requested
+    /// Score of each judge before the debate, by the role of the judge; empty unless `blind_scores` was requested
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, JudgeScore>")]
     blind_scores: BTreeMap<String, Value>,
@@ -366,7 +376,7 @@ pub(crate) struct Score {
 /// Show the scores of a debate or of the moves of a consultation
 #[utoipa::path(
     get, path = "/api/runs/{id}/scores", tag = "runs", params(("id" = String, Path, description = "Id of the run")),
-    responses((status = 200, description = "Scores, by move and judge", body = Scores)),
+    responses((status = 200, description = "Scores of each move by each judge", body = Scores)),
 )]
 pub(crate) async fn scores(
     State(app): State<App>,
@@ -375,7 +385,9 @@ pub(crate) async fn scores(
     let run = app.run(&id).await?;
     if let Some(scores) = kinds::scores(&run)? {
         let scores = serde_json::from_value(scores).map_err(|error| {
-            Problem::conflict(format!("scores were written by another version: {error}"))
+            Problem::conflict(format!(
+                "cannot read the scores: another version of assize wrote them: {error}"
+            ))
         })?;
         return Ok(Json(Scores { scores, so_far: Vec::new() }));
     }

@@ -1,4 +1,4 @@
-//! Handlers that run code once in a fresh sandbox, and that manage long-lived sandboxes.
+//! Handlers that run code once in a new sandbox, and that manage long-lived sandboxes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,14 +28,19 @@ use crate::App;
 use crate::extract::{JsonBody, Path, Query, RawBody, object, objects};
 use crate::problem::Problem;
 
-/// Maximum and default lifetime of a sandbox, in seconds.
+/// Maximum lifetime of a long-lived sandbox, in seconds.
 const MAX_TTL: u64 = 7 * 24 * 60 * 60;
+
+/// Default lifetime of a long-lived sandbox, in seconds.
 const DEFAULT_TTL: u64 = 60 * 60;
 
-/// Maximum timeout of a program in any sandbox.
+/// Detail of the problem for a request that names a sandbox that does not exist.
+const UNKNOWN_SANDBOX: &str = "unknown sandbox: no sandbox has this name";
+
+/// Maximum timeout that a request may set for a program in a long-lived sandbox.
 const MAX_TIMEOUT: Duration = Duration::from_secs(864_000);
 
-/// Code to run once.
+/// Request body with a program to run once in a new sandbox.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExecBody {
@@ -50,11 +55,11 @@ pub(crate) struct ExecBody {
     env: BTreeMap<String, String>,
     /// Standard input of the program
     stdin: Option<String>,
-    /// Input files, placed in the working folder of the program
+    /// Input files, copied to the working folder of the program
     #[serde(default, deserialize_with = "objects")]
     #[schema(max_items = 200)]
     files: Vec<Upload>,
-    /// Return the files that the program leaves
+    /// Return the files that the program writes to its working folder
     #[serde(default)]
     keep_files: bool,
     image: Option<String>,
@@ -62,14 +67,14 @@ pub(crate) struct ExecBody {
     settings: RequestSettings,
 }
 
-/// File that a program left.
+/// File that a program wrote to its working folder.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ExecFile {
     name: String,
     base64: String,
 }
 
-/// Outcome of a program.
+/// Outcome of a program that ran in a sandbox.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ExecResult {
     exit_code: Option<i32>,
@@ -79,14 +84,14 @@ pub(crate) struct ExecResult {
     output_cut: bool,
     disk_full: bool,
     duration_ms: f64,
-    /// Peak memory of the sandbox since it was created
+    /// Peak memory usage of the sandbox since the sandbox was created
     peak_memory_bytes: u64,
     stdout: String,
     stderr: String,
-    /// Backend of the sandbox, and why it was chosen
+    /// Backend of the sandbox; for `/api/exec` also why the backend was chosen
     isolation: String,
     files: Vec<ExecFile>,
-    /// Files that the program left and that are not returned, with reasons
+    /// Files that the program wrote but the response does not contain, each with the reason
     not_taken: Vec<String>,
 }
 
@@ -112,23 +117,23 @@ impl ExecResult {
     }
 }
 
-/// Run code in a fresh sandbox
+/// Run code in a new sandbox
 ///
-/// The sandbox has no network, only the files of the request, and resource limits. The response is sent when the
-/// program has ended.
+/// The sandbox has no network access, contains only the files of the request, and has resource limits. The response is
+/// sent when the program has ended.
 #[utoipa::path(
     post, path = "/api/exec", tag = "sandboxes", request_body = ExecBody,
-    responses((status = 200, description = "Outcome of the program, also if it failed", body = ExecResult)),
+    responses((status = 200, description = "Outcome of the program, even if the program failed", body = ExecResult)),
 )]
 pub(crate) async fn run_once(
     State(app): State<App>,
     JsonBody { body, .. }: JsonBody<ExecBody>,
 ) -> Result<Json<ExecResult>, Problem> {
     if body.code.is_empty() {
-        return Err(Problem::unusable("`code` is empty"));
+        return Err(Problem::unusable("the field `code` is empty"));
     }
     app.pace()?;
-    // Counts against the same concurrency limit as runs.
+    // The program counts against the same concurrency limit as runs.
     let _slot = app.docket.place(None)?;
     let settings = body.settings.applied(&app.services.settings)?;
     let sandboxes = app.services.with_settings(settings).sandboxes();
@@ -148,22 +153,22 @@ pub(crate) async fn run_once(
     Ok(Json(ExecResult { files, not_taken, ..ExecResult::new(&finished, isolation) }))
 }
 
-/// Long-lived sandbox.
+/// Description of a long-lived sandbox.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SandboxInfo {
     name: String,
-    /// Id of the run that the sandbox belongs to; null if it was created through the API
+    /// Id of the run that the sandbox belongs to; null if the sandbox was created through the API
     run: Option<String>,
     isolation: String,
-    /// Seconds since 1970
+    /// Time of creation, in seconds since 1970
     made: u64,
-    /// Seconds since 1970
+    /// Time at which the sandbox is removed, in seconds since 1970
     expires: u64,
     labels: BTreeMap<String, String>,
     image: Option<String>,
     region: Option<String>,
     memory_bytes: u64,
-    /// Process that owns the sandbox
+    /// Process id of the process that owns the sandbox
     pid: u32,
 }
 
@@ -190,21 +195,21 @@ pub(crate) struct SandboxList {
 }
 
 impl App {
-    /// Manager of the default backend, which also reaches the sandboxes of other processes.
+    /// Returns the sandbox manager of the default backend, which can also access the sandboxes of other processes.
     async fn sandboxes(&self) -> Result<Arc<SandboxManager>, Problem> {
         let backend = self.backends.get(&self.services.sandboxes()).await?;
         Ok(backend.manager.clone())
     }
 }
 
-/// Key of a sandbox, which may belong to a run.
+/// Builds the key of a sandbox from its name and the id of the run that it belongs to, if any.
 fn key(run: Option<&str>, name: &str) -> Result<SandboxKey, Problem> {
-    SandboxKey::new(run, name).map_err(|_| Problem::not_found("unknown sandbox"))
+    SandboxKey::new(run, name).map_err(|_| Problem::not_found(UNKNOWN_SANDBOX))
 }
 
 async fn found(app: &App, of: &SandboxQuery, name: &str) -> Result<Sandbox, Problem> {
     let sandbox = app.sandboxes().await?.get(&key(of.run.as_deref(), name)?).await?;
-    sandbox.ok_or_else(|| Problem::not_found("unknown sandbox"))
+    sandbox.ok_or_else(|| Problem::not_found(UNKNOWN_SANDBOX))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -243,18 +248,18 @@ pub(crate) async fn list(
     Ok(Json(SandboxList { sandboxes: records.into_iter().map(SandboxInfo::from).collect() }))
 }
 
-/// Sandbox to create.
+/// Request body that creates a long-lived sandbox.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreateSandbox {
-    /// Lower-case letters, digits and `-`
+    /// Name of the sandbox: lower-case letters, digits and `-`
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     name: String,
     #[serde(default)]
     labels: BTreeMap<String, String>,
     region: Option<String>,
     image: Option<String>,
-    /// Lifetime in seconds; default: one hour
+    /// Lifetime of the sandbox in seconds; default: one hour
     #[schema(minimum = 1, maximum = 604_800)]
     ttl_seconds: Option<u64>,
     #[serde(default, deserialize_with = "object")]
@@ -263,12 +268,12 @@ pub(crate) struct CreateSandbox {
 
 /// Create a long-lived sandbox
 ///
-/// It lives until it expires, is removed, or the server ends. If an equal sandbox of that name exists, it is returned
-/// unchanged.
+/// The sandbox exists until it expires, is removed, or the server ends. If a sandbox with the same name and the same
+/// properties exists, the request returns that sandbox unchanged.
 #[utoipa::path(
     post, path = "/api/sandboxes", tag = "sandboxes", request_body = CreateSandbox,
     responses((status = 201, description = "The sandbox was created", body = SandboxInfo),
-              (status = 200, description = "The sandbox existed already", body = SandboxInfo)),
+              (status = 200, description = "An equal sandbox with this name existed already", body = SandboxInfo)),
 )]
 pub(crate) async fn create(
     State(app): State<App>,
@@ -277,8 +282,9 @@ pub(crate) async fn create(
     app.pace()?;
     let config = body.settings.applied(&app.services.settings)?;
     if config.sandbox.isolation.requested().is_some() {
-        let detail = "`isolation` is not supported here: these sandboxes use the server's backend";
-        return Err(Problem::unusable(detail).hint("omit `isolation`"));
+        let detail = "the setting `isolation` is not supported for long-lived sandboxes: they use \
+                      the default backend of the server";
+        return Err(Problem::unusable(detail).hint("omit the setting `isolation`"));
     }
     let ttl = body.ttl_seconds.unwrap_or(DEFAULT_TTL);
     if !(1..=MAX_TTL).contains(&ttl) {
@@ -314,7 +320,7 @@ fn record(manager: &SandboxManager, key: &SandboxKey) -> Result<Option<SandboxRe
 #[utoipa::path(
     get, path = "/api/sandboxes/{sandbox}", tag = "sandboxes", operation_id = "show_sandbox",
     params(("sandbox" = String, Path, description = "Name of the sandbox"), SandboxQuery),
-    responses((status = 200, description = "The sandbox", body = SandboxInfo)),
+    responses((status = 200, description = "Properties of the sandbox", body = SandboxInfo)),
 )]
 pub(crate) async fn show(
     State(app): State<App>,
@@ -322,7 +328,7 @@ pub(crate) async fn show(
     Query(of): Query<SandboxQuery>,
 ) -> Result<Json<SandboxInfo>, Problem> {
     let found = record(&*app.sandboxes().await?, &key(of.run.as_deref(), &name)?)?;
-    let found = found.ok_or_else(|| Problem::not_found("unknown sandbox"))?;
+    let found = found.ok_or_else(|| Problem::not_found(UNKNOWN_SANDBOX))?;
     Ok(Json(found.into()))
 }
 
@@ -339,23 +345,24 @@ pub(crate) async fn remove(
 ) -> Result<StatusCode, Problem> {
     match app.sandboxes().await?.delete(&key(of.run.as_deref(), &name)?).await? {
         true => Ok(StatusCode::NO_CONTENT),
-        false => Err(Problem::not_found("unknown sandbox")),
+        false => Err(Problem::not_found(UNKNOWN_SANDBOX)),
     }
 }
 
-/// Program to run.
+/// Request body with a program to run in a long-lived sandbox.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunProgram {
-    /// Program and its arguments
+    /// Name or path of the program, followed by its arguments
     #[schema(min_items = 1)]
     program: Vec<String>,
-    /// Folder to start in: absolute, or relative to the working folder, which is the default
+    /// Folder in which the program starts: an absolute path, or a path relative to the working folder of the sandbox,
+    /// which is the default
     cwd: Option<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
     stdin: Option<String>,
-    /// Timeout, at most that of the sandbox, which is the default
+    /// Timeout of the program; maximum and default: the timeout of the sandbox
     #[schema(exclusive_minimum = 0, maximum = 864_000)]
     timeout_seconds: Option<f64>,
 }
@@ -364,7 +371,7 @@ pub(crate) struct RunProgram {
 #[utoipa::path(
     post, path = "/api/sandboxes/{sandbox}/exec", tag = "sandboxes", request_body = RunProgram,
     params(("sandbox" = String, Path, description = "Name of the sandbox"), SandboxQuery),
-    responses((status = 200, description = "Outcome of the program, also if it failed", body = ExecResult)),
+    responses((status = 200, description = "Outcome of the program, even if the program failed", body = ExecResult)),
 )]
 pub(crate) async fn run(
     State(app): State<App>,
@@ -375,7 +382,8 @@ pub(crate) async fn run(
     let _slot = app.docket.place(None)?;
     let sandbox = found(&app, &of, &name).await?;
     let mut words = body.program.into_iter();
-    let program = words.next().ok_or_else(|| Problem::unusable("`program` is empty"))?;
+    let empty = || Problem::unusable("the field `program` is empty");
+    let program = words.next().ok_or_else(empty)?;
     let mut command = ProgramCommand::new(program).args(words).stdin(body.stdin.is_some());
     command.cwd = body.cwd.as_deref().map(absolute).transpose()?;
     command.env.extend(body.env);
@@ -402,14 +410,14 @@ pub(crate) async fn run(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct FileQuery {
-    /// Path of the file: absolute, or relative to the working folder
+    /// Path of the file: absolute, or relative to the working folder of the sandbox
     #[param(min_length = 1)]
     path: String,
     /// Id of the run that the sandbox belongs to, if any
     run: Option<String>,
 }
 
-/// Absolute form of a path in a sandbox.
+/// Converts a path in a sandbox to an absolute path; a relative path starts at the working folder.
 fn absolute(path: &str) -> Result<String, Problem> {
     if path.is_empty() || path.contains('\0') {
         return Err(Problem::unusable("invalid path: empty, or contains a NUL byte"));
@@ -424,7 +432,7 @@ fn absolute(path: &str) -> Result<String, Problem> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct FolderQuery {
-    /// Path of the folder: absolute, or relative to the working folder, which is the default
+    /// Path of the folder: absolute, or relative to the working folder of the sandbox, which is the default
     #[param(min_length = 1)]
     path: Option<String>,
     /// Id of the run that the sandbox belongs to, if any
@@ -435,7 +443,7 @@ pub(crate) struct FolderQuery {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct FolderItem {
     name: String,
-    /// file, folder, link or other
+    /// Type of the entry: file, folder, link or other
     kind: &'static str,
     bytes: u64,
 }
@@ -449,7 +457,7 @@ pub(crate) struct FolderListing {
 #[utoipa::path(
     get, path = "/api/sandboxes/{sandbox}/folder", tag = "sandboxes",
     params(("sandbox" = String, Path, description = "Name of the sandbox"), FolderQuery),
-    responses((status = 200, description = "Entries of the folder, not recursive", body = FolderListing)),
+    responses((status = 200, description = "Entries of the folder, without those of subfolders", body = FolderListing)),
 )]
 pub(crate) async fn folder(
     State(app): State<App>,
@@ -477,7 +485,7 @@ pub(crate) async fn folder(
 #[utoipa::path(
     get, path = "/api/sandboxes/{sandbox}/files", tag = "sandboxes",
     params(("sandbox" = String, Path, description = "Name of the sandbox"), FileQuery),
-    responses((status = 200, description = "Content of the file; the media type follows its name", content_type = "*/*", body = Vec<u8>)),
+    responses((status = 200, description = "Content of the file; its name determines the media type", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn read(
     State(app): State<App>,
@@ -510,7 +518,7 @@ pub(crate) async fn write(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Converts an error of a file operation to a problem.
+/// Converts an error of a file operation in a sandbox to a problem.
 fn of_file(error: SandboxError) -> Problem {
     use assize_sandbox::GuestFailureCause;
     match error.cause() {

@@ -1,4 +1,4 @@
-//! Starting runs, and estimating their cost.
+//! Handlers that start a run and that estimate the cost of a run.
 
 use std::sync::Arc;
 
@@ -25,13 +25,14 @@ use crate::problem::Problem;
 
 /// Start a run
 ///
-/// When the response arrives, the run is stored and running; follow it with `/api/runs/{id}/events`. A request with an
-/// `Idempotency-Key` can be repeated safely: the response is then the run of the first request, with status 200.
+/// When the response arrives, the run is stored and running. Its events can be read from `/api/runs/{id}/events`. A
+/// request with an `Idempotency-Key` can be repeated safely: the response to the repetition has status 200 and contains
+/// the run that the first request started.
 #[utoipa::path(
     post, path = "/api/runs", tag = "runs", request_body = StartBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Unique key of the request; a repeated request starts nothing twice", min_length = 1, max_length = 200, pattern = "^[!-~]([ -~]*[!-~])?$")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Unique key of the request; repeating a request with the same key starts no second run", min_length = 1, max_length = 200, pattern = "^[!-~]([ -~]*[!-~])?$")),
     responses((status = 201, description = "The run has started", body = RunView, headers(("Location" = String, description = "Path of the run"))),
-              (status = 200, description = "The run was started by an earlier request with the same key", body = RunView, headers(("Location" = String, description = "Path of the run")))),
+              (status = 200, description = "An earlier request with the same key started this run", body = RunView, headers(("Location" = String, description = "Path of the run")))),
 )]
 pub(crate) async fn start(
     State(app): State<App>,
@@ -43,7 +44,7 @@ pub(crate) async fn start(
     app.begin(key, None, move |services| async move { open(&own, body, services).await }).await
 }
 
-/// Idempotency key of a request, from its header.
+/// Reads the idempotency key from the headers of a request; `None` if the request has no key.
 pub(super) fn once(
     headers: &HeaderMap,
     request: assize_types::Fingerprint,
@@ -56,7 +57,8 @@ pub(super) fn once(
 }
 
 impl App {
-    /// Starts a run, or resumes `resumed`, if a slot is free and the rate limit allows it.
+    /// Starts the run that `open` creates, or resumes the run `resumed`. Fails if no execution slot is free or the rate
+    /// limit is reached. If an earlier request with the same idempotency key started a run, returns that run.
     pub(super) async fn begin<F>(
         &self,
         key: Option<IdempotencyKey>,
@@ -74,14 +76,14 @@ impl App {
         let mut services = self.services.clone();
         services.idempotency_key.clone_from(&key);
         let (docket, opening) = (self.docket.clone(), open(services));
-        // In a separate task: a client that disconnects must not stop a run that is being created.
+        // In a separate task: if the client disconnects, the creation of the run must not be aborted.
         let started = self.docket.spawn(async move {
             let trial = opening.await?;
             Ok::<_, Problem>(docket.enter(trial, slot))
         });
         match started.await? {
             Ok(run) => self.run_response(StatusCode::CREATED, &run).await,
-            // A concurrent request with the same key may have been faster.
+            // A concurrent request with the same key may have started the run first.
             Err(problem) => match self.run_of_key(key.as_ref()).await? {
                 Some(run) => self.run_response(StatusCode::OK, &run).await,
                 None => Err(problem),
@@ -89,15 +91,16 @@ impl App {
         }
     }
 
-    /// Response with a run and its location.
+    /// Builds a response that contains a run, with the path of the run in the `Location` header.
     async fn run_response(&self, status: StatusCode, run: &Run) -> Result<Response, Problem> {
         let location = [(LOCATION, format!("/api/runs/{}", run.id))];
-        // The run has started, so the request succeeds even if its usage cannot be read.
+        // The run has started, so the request succeeds even if the usage of the run cannot be read.
         let view = RunView::new(self, run).await.unwrap_or_else(|_| RunView::unspent(self, run));
         Ok((status, location, Json(view)).into_response())
     }
 
-    /// Run that an earlier request with the same idempotency key started.
+    /// Returns the run that an earlier request with the same idempotency key started, if any. It is an error if the
+    /// earlier request differed from this one.
     async fn run_of_key(&self, key: Option<&IdempotencyKey>) -> Result<Option<Run>, Problem> {
         let Some(key) = key else { return Ok(None) };
         match self.store.asked_before(key).await? {
@@ -107,7 +110,7 @@ impl App {
                 let detail = format!(
                     "a different request with this `Idempotency-Key` has already started `{run}`"
                 );
-                Err(Problem::unusable(detail).hint("use another key"))
+                Err(Problem::unusable(detail).hint("use another idempotency key"))
             }
         }
     }
@@ -164,12 +167,14 @@ async fn consult_plan(
     Ok(plan)
 }
 
-/// Refuses a consultation whose estimated cost needs confirmation, unless the request has `yes`.
+/// Returns an error if the estimated cost of a consultation needs confirmation and the request does not have `yes`.
 pub(crate) fn refuse_dear(job: &ConsultJob, yes: bool) -> Result<(), Problem> {
     let Some(estimate) = job.to_be_confirmed().filter(|_| !yes) else { return Ok(()) };
     let (calls, cost) = (estimate.calls, estimate.cost_phrase());
-    let detail = format!("the estimate of {calls} calls, {cost}, needs confirmation");
-    let hint = "confirm with `\"yes\": true`, or set a `max_cost`";
+    let detail = format!(
+        "the consultation was not started: its estimate of {calls} calls, {cost}, needs confirmation"
+    );
+    let hint = "confirm the cost with `\"yes\": true`, or limit it with `max_cost`";
     Err(Problem::new(StatusCode::PAYMENT_REQUIRED, detail).hint(hint))
 }
 
@@ -177,15 +182,15 @@ pub(crate) fn refuse_dear(job: &ConsultJob, yes: bool) -> Result<(), Problem> {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct EstimateView {
     calls: u64,
-    /// Length of the longest chain of sequential calls
+    /// Number of model calls in the longest sequence of calls that wait for each other
     calls_in_a_row: u64,
     input_tokens: u64,
     output_tokens: u64,
-    /// In dollars; null if the price is unknown
+    /// Estimated cost in dollars without prompt caching; null if the price of the model is unknown
     cost_usd: Option<f64>,
-    /// Cost in dollars if the provider caches prompts
+    /// Estimated cost in dollars if the provider caches prompts; null if the price of the model is unknown
     cost_cached_usd: Option<f64>,
-    /// `local` if the model runs on the user's own server at no cost
+    /// `local` if the cost is zero because the model runs on the user's own server
     #[serde(skip_serializing_if = "Option::is_none")]
     cost_note: Option<&'static str>,
     rehearsal: bool,
@@ -208,7 +213,7 @@ impl EstimateView {
 
 /// Estimate the cost of a run
 ///
-/// Calls no model and stores nothing; for a consultation, its sources are queried.
+/// Calls no model and stores nothing. For a consultation, the data sources are queried.
 #[utoipa::path(
     post, path = "/api/estimates", tag = "runs", request_body = StartBody,
     responses((status = 200, description = "Estimated usage and cost", body = EstimateView)),
@@ -221,7 +226,7 @@ pub(crate) async fn estimate(
     let mut services = app.services.clone();
     services.estimate_only = true;
     services.settings = Arc::new(body.applied(&services.settings)?);
-    let unknown = || Problem::conflict("cannot estimate: no data about the model");
+    let unknown = || Problem::conflict("cannot estimate the cost: no data about the model");
     let likely = match body {
         StartBody::Consult(start) => {
             let plan = consult_plan(&app, start, &services).await?;
@@ -240,8 +245,9 @@ pub(crate) async fn estimate(
             EstimateView::new(&estimate, in_a_row, gateway.is_rehearsal())
         }
         StartBody::Run(_) | StartBody::Work(_) | StartBody::Eval(_) => {
-            let detail = "cannot estimate this kind of run: the number of attempts is unknown";
-            return Err(Problem::unusable(detail).hint("set a `max_cost`"));
+            let detail = "cannot estimate the cost of this kind of run: its number of model calls \
+                          is not known in advance";
+            return Err(Problem::unusable(detail).hint("limit the cost with `max_cost`"));
         }
     };
     Ok(Json(likely))

@@ -16,9 +16,10 @@ use crate::problem::Problem;
 use crate::tokens::{DEFAULT_LIFETIME, ScopedTokens, TokenError, TokenInfo};
 
 impl App {
-    /// Scoped tokens of this server; an error if authentication is disabled.
+    /// Returns the scoped tokens of this server, or an error if authentication is disabled.
     fn tokens(&self) -> Result<&ScopedTokens, Problem> {
-        let disabled = || Problem::conflict("authentication is disabled on this server");
+        let detail = "scoped tokens are unavailable: authentication is disabled on this server";
+        let disabled = || Problem::conflict(detail);
         self.guard.tokens().ok_or_else(disabled)
     }
 }
@@ -28,7 +29,7 @@ impl From<TokenError> for Problem {
         match error {
             TokenError::Scope(_) | TokenError::Lifetime => Problem::unusable(error.to_string()),
             TokenError::TooMany => {
-                Problem::conflict(error.to_string()).hint("revoke unused tokens")
+                Problem::conflict(error.to_string()).hint("revoke scoped tokens that are not used")
             }
             TokenError::File { .. } | TokenError::Invalid { .. } => {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
@@ -37,11 +38,11 @@ impl From<TokenError> for Problem {
     }
 }
 
-/// Token to create.
+/// Request body that creates a scoped token.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreateToken {
-    /// `drafts/NAME` for the draft tools of a workspace, or `code` for code execution
+    /// What the token grants access to: `drafts/NAME` for the draft tools of a workspace, or `code` for code execution
     #[schema(pattern = "^(code|drafts/[A-Za-z0-9_.-]{1,60})$")]
     scope: String,
     /// Seconds until the token expires; default: 30 days
@@ -49,13 +50,13 @@ pub(crate) struct CreateToken {
     ttl_seconds: Option<u64>,
 }
 
-/// New token with its secret text, which is returned only once.
+/// New scoped token with its secret text. Only the response to the creation contains the secret text.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct CreatedToken {
     #[serde(flatten)]
     info: TokenInfo,
     token: String,
-    /// Path of the MCP endpoint on this server
+    /// Path of the MCP endpoint on this server that the token grants access to
     path: String,
 }
 
@@ -66,10 +67,10 @@ pub(crate) struct TokenList {
 
 /// Create a scoped token for an agent
 ///
-/// It grants access to one MCP endpoint only: an agent that edits files can neither run code nor accept drafts.
+/// The token grants access to one MCP endpoint only: an agent that edits files can neither run code nor accept drafts.
 #[utoipa::path(
     post, path = "/api/tokens", tag = "machine", operation_id = "create_token", request_body = CreateToken,
-    responses((status = 201, description = "Token, valid until it expires or is revoked", body = CreatedToken)),
+    responses((status = 201, description = "New token, valid until it expires or is revoked", body = CreatedToken)),
 )]
 pub(crate) async fn create(
     State(app): State<App>,
@@ -107,6 +108,6 @@ pub(crate) async fn revoke(
 ) -> Result<StatusCode, Problem> {
     match app.tokens()?.revoke(&id)? {
         true => Ok(StatusCode::NO_CONTENT),
-        false => Err(Problem::not_found("unknown token")),
+        false => Err(Problem::not_found("unknown token: no valid token has this id")),
     }
 }

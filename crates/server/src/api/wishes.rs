@@ -1,4 +1,4 @@
-//! Request parts that several routes share: settings for one run, and uploaded files.
+//! Parts of request bodies that several routes share: settings that apply to one request, and uploaded files.
 
 use std::path::Path;
 
@@ -15,33 +15,34 @@ use utoipa::ToSchema;
 
 use crate::problem::Problem;
 
-/// Settings for this request only. A request cannot exceed the amounts, nor weaken the isolation, that the operator has
-/// set; it can override defaults. The schema has the bounds that are in force.
+/// Settings that apply to this request only. A request can override defaults, but it can neither exceed a limit nor
+/// weaken the isolation that the operator has set. The bounds in this schema are those that the server enforces.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RequestSettings {
-    /// anthropic, openai, google, groq, openrouter, ollama, or rehearsal (offline, no model)
+    /// Provider: anthropic, openai, google, groq, openrouter, ollama, or rehearsal (offline, without a model)
     provider: Option<String>,
     model: Option<String>,
     temperature: Option<f64>,
     max_output_tokens: Option<u32>,
-    /// In dollars
+    /// Maximum cost of the run in dollars
     max_cost: Option<f64>,
+    /// Maximum number of tokens that the run may use
     max_tokens: Option<u64>,
-    /// auto, jail, docker, microvm or at-least=NAME
+    /// Sandbox backend: auto, jail, docker, microvm or at-least=NAME
     isolation: Option<String>,
-    /// With a unit, such as 256M
+    /// Memory limit of the sandbox with a unit, such as 256M
     memory: Option<String>,
     cpus: Option<f64>,
     timeout_seconds: Option<f64>,
     processes: Option<u32>,
-    /// With a unit, such as 64M
+    /// Disk limit of the sandbox with a unit, such as 64M
     disk: Option<String>,
-    /// Bytes kept of standard output and of standard error, with a unit
+    /// Maximum size of standard output, and of standard error, with a unit such as 64K; longer output is truncated
     output: Option<String>,
 }
 
-/// Fields of [`RequestSettings`], each with the setting that it overrides.
+/// Names of the fields of [`RequestSettings`], each with the setting that the field overrides.
 pub(crate) const SETTINGS: [(&str, SettingKey); 13] = [
     ("provider", SettingKey::Provider),
     ("model", SettingKey::Model),
@@ -59,7 +60,7 @@ pub(crate) const SETTINGS: [(&str, SettingKey); 13] = [
 ];
 
 impl RequestSettings {
-    /// Settings of the server with the overrides of the request.
+    /// Returns the server's settings with the overrides from this request.
     pub(crate) fn applied(self, config: &Settings) -> Result<Settings, Failure> {
         let fields = serde_json::to_value(self).unwrap_or_default();
         let value = |(field, key): (&str, SettingKey)| match &fields[field] {
@@ -71,11 +72,11 @@ impl RequestSettings {
     }
 }
 
-/// Uploaded file: as `text`, or any bytes as `base64`.
+/// Uploaded file. Its content is either text in `text` or arbitrary bytes in `base64`.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Upload {
-    /// Relative path, such as data/prices.csv
+    /// Relative path of the file, such as data/prices.csv
     #[schema(min_length = 1, max_length = 200)]
     name: String,
     text: Option<String>,
@@ -87,11 +88,13 @@ impl Upload {
         let Upload { name, text, base64 } = self;
         let bytes = match (text, base64) {
             (Some(text), None) => text.into_bytes(),
-            (None, Some(encoded)) => BASE64_STANDARD
-                .decode(encoded.as_bytes())
-                .map_err(|error| Problem::unusable(format!("`{name}`: invalid base64: {error}")))?,
+            (None, Some(encoded)) => {
+                BASE64_STANDARD.decode(encoded.as_bytes()).map_err(|error| {
+                    Problem::unusable(format!("the file `{name}` has invalid base64: {error}"))
+                })?
+            }
             _ => {
-                let detail = format!("`{name}` must have either `text` or `base64`");
+                let detail = format!("the file `{name}` must have either `text` or `base64`");
                 return Err(Problem::unusable(detail));
             }
         };
@@ -99,20 +102,20 @@ impl Upload {
     }
 }
 
-/// Maximum number of files in one request.
+/// Maximum number of uploaded files in one request.
 const MAX_UPLOADS: usize = 200;
 
 fn check_count(uploads: &[Upload]) -> Result<(), Problem> {
     match uploads.len() {
         0..=MAX_UPLOADS => Ok(()),
         count => {
-            let detail = format!("`files` has {count} files, at most {MAX_UPLOADS} are allowed");
+            let detail = format!("`files` has {count} files; at most {MAX_UPLOADS} are allowed");
             Err(Problem::unusable(detail))
         }
     }
 }
 
-/// Uploaded files as input files of a program.
+/// Converts uploaded files to input files of a program.
 pub(crate) fn inputs(uploads: Vec<Upload>) -> Result<Vec<InputFile>, Problem> {
     check_count(&uploads)?;
     let read =
@@ -120,7 +123,7 @@ pub(crate) fn inputs(uploads: Vec<Upload>) -> Result<Vec<InputFile>, Problem> {
     uploads.into_iter().map(read).collect()
 }
 
-/// Uploaded files as source documents of a consultation.
+/// Converts uploaded files to source documents of a consultation.
 pub(crate) fn documents(uploads: Vec<Upload>) -> Result<GatheredData, Problem> {
     let failed = |error: std::io::Error| {
         Problem::from(Failure::from_error(assize_types::FailureKind::Environment, &error))
@@ -138,7 +141,8 @@ pub(crate) fn documents(uploads: Vec<Upload>) -> Result<GatheredData, Problem> {
     gathered(folder.path(), "`files`")
 }
 
-/// Reads the source documents in a folder. Errors call the folder `name`, as clients must not see its path.
+/// Reads the source documents in a folder. Error messages contain `name` instead of the path of the folder, because
+/// clients must not see the path.
 pub(crate) fn gathered(folder: &Path, name: &str) -> Result<GatheredData, Problem> {
     files::gather(folder).map_err(|error| match error {
         files::FilesError::Nothing(_) => {

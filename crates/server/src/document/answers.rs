@@ -1,4 +1,5 @@
-//! Schemas of responses, which schemars derives from the serialized types. utoipa describes requests and parameters.
+//! Schemas of responses. schemars derives them from the types that the server serializes. The schemas of requests and
+//! parameters come from utoipa.
 
 use std::borrow::Cow;
 
@@ -25,8 +26,9 @@ use crate::api::tokens::{CreatedToken, TokenList};
 use crate::kinds::Transcripts;
 use crate::problem::Problem;
 
-/// Makes routes refer to response types by schema name, and collects the schemas. Routes refer to the types of other
-/// crates, listed after the semicolon, with `ref`.
+/// Implements utoipa's schema traits for the listed response types, so that routes refer to them by schema name, and
+/// defines a function that returns the schemas of all listed types. The types after the semicolon belong to other
+/// crates; routes refer to them with `ref`.
 macro_rules! answers {
     ($($own:ty),+; $($foreign:ty),+) => {
         $(

@@ -1,18 +1,19 @@
-//! Schemas of the settings in a request, derived from the table of settings and the operator's values.
+//! Schemas of the settings in a request. They are derived from the table of all settings and from the values that the
+//! operator has set.
 
 use assize_config::{Setting, SettingGuard, SettingKind, Settings};
 use serde_json::{Value, json};
 
 use crate::api::wishes::SETTINGS;
 
-/// Text without control characters.
+/// Regular expression for a text without control characters.
 const PLAIN_TEXT: &str = "^[^\\x00-\\x1f\\x7f-\\x9f]+$";
 
-/// Values of `isolation`, from the weakest to the strongest.
+/// All values of the setting `isolation`.
 const ISOLATIONS: [&str; 7] =
     ["auto", "jail", "docker", "microvm", "at-least=jail", "at-least=docker", "at-least=microvm"];
 
-/// Properties of the schema of `settings`, with the descriptions from the declared schema.
+/// Builds the properties of the schema of `settings`. The descriptions are copied from the schema that utoipa declared.
 pub(super) fn properties(config: &Settings, declared: &Value) -> Value {
     let mut properties = declared.clone();
     for (field, key) in SETTINGS {
@@ -25,7 +26,7 @@ pub(super) fn properties(config: &Settings, declared: &Value) -> Value {
     properties
 }
 
-/// Schema of the values that a request may use for a setting; null means not set.
+/// Schema of the values that a request may use for a setting. The value null means that the request does not set it.
 fn schema(config: &Settings, setting: &Setting) -> Value {
     let accepts = |value: &str| config.with_request(&[(setting.key, value.to_owned())]).is_ok();
     let one_of = |values: &[&str]| {
@@ -60,14 +61,15 @@ fn schema(config: &Settings, setting: &Setting) -> Value {
     }
 }
 
-/// Maximum that a request may use for a setting: the operator's value, or else the ceiling for requests.
+/// Maximum value that a request may use for a setting: the value that the operator has set, or otherwise the value of
+/// the `serve.max_*` setting that limits requests.
 fn ceiling(config: &Settings, setting: &Setting) -> Option<f64> {
     let set = config.written(setting.key).filter(|written| written.is_set());
     let most = set.or_else(|| config.written(setting.ceiling()?))?;
     setting.kind.amount(most).filter(|_| setting.guard != SettingGuard::Open)
 }
 
-/// Regular expression of all sizes within bounds, such as `256M`.
+/// Regular expression that matches all sizes from `least` to `most` bytes, written with a unit such as `256M`.
 fn sizes(least: u64, most: u64) -> String {
     let of_unit = |(shift, unit): (u32, &str)| {
         let (low, high) = (least.div_ceil(1 << shift).max(1), most >> shift);
@@ -78,19 +80,21 @@ fn sizes(least: u64, most: u64) -> String {
     format!("^({})[Bb]?$", units.join("|"))
 }
 
-/// Regular expression of the decimal numbers from `low` to `high`, without leading zeros.
+/// Regular expression that matches the decimal numbers from `low` to `high`, without leading zeros.
 ///
-/// The range is split into pieces: numbers with the same first digits, then one digit in a range, then any digits.
+/// The range is split into pieces. The numbers of one piece have the same first digits, then one digit within a range,
+/// and then any digits.
 fn numbers(low: u64, high: u64) -> String {
     let mut pieces = Vec::new();
     let mut start = low;
     while start <= high {
-        // The longest piece from `start`: extend the any-digit suffix while the piece stays within the range.
+        // Find the longest piece that begins at `start`: lengthen the suffix of arbitrary digits while the piece stays
+        // within the range.
         let mut power = 1;
         while start.is_multiple_of(power * 10) && start + (power * 10 - 1) <= high {
             power *= 10;
         }
-        // Then extend the digit before the suffix as far as the range allows.
+        // Then increase the digit before the suffix as far as the range allows.
         let digit = start / power % 10;
         let steps = ((high + 1 - start) / power - 1).min(9 - digit);
         let end_digit = digit + steps;

@@ -1,4 +1,5 @@
-//! MCP tool that runs code. It is served apart from the draft tools: agents that edit files must not run code.
+//! MCP tool that runs code. Its MCP server is separate from that of the draft tools, because agents that edit files
+//! must not run code.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,11 +22,14 @@ use crate::tools::server::{ToolCallError, ToolServer, ToolSet, object};
 
 pub(crate) const RUN_CODE: &str = "run_code";
 
-/// Maximum bytes returned of standard output and of standard error; models read them.
+/// Maximum number of bytes of standard output, and of standard error, that the tool returns. The limit is low because
+/// models read the output.
 const MAX_OUTPUT: usize = 64 << 10;
 
-/// Maximum number of concurrent programs, and of queued programs; further calls are refused.
+/// Maximum number of programs that run concurrently.
 const MAX_RUNNING: usize = 4;
+
+/// Maximum number of programs that wait to be run; further calls of the tool are refused.
 const MAX_QUEUED: usize = 32;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -78,17 +82,17 @@ struct RunCodeResult {
     files_left_out: Vec<String>,
 }
 
-/// Tool that runs code, with its concurrency limit.
+/// The MCP tool that runs code, with its concurrency limit.
 #[derive(Debug, Clone)]
 pub struct CodeTools {
     services: Arc<Services>,
-    /// Permits of running programs.
+    /// Limits the number of running programs.
     running: Arc<Semaphore>,
-    /// Permits of running and queued programs.
+    /// Limits the number of running and queued programs together.
     admitted: Arc<Semaphore>,
 }
 
-/// MCP server of the tool that runs code.
+/// MCP server that offers the tool that runs code.
 pub type CodeServer = ToolServer<CodeTools>;
 
 impl CodeServer {
@@ -102,7 +106,7 @@ impl CodeServer {
 }
 
 impl CodeTools {
-    /// Runs a program. An error is a message for the model, with a hint.
+    /// Runs a program in a sandbox. An error is a message for the model, with a hint.
     async fn run_code(&self, arguments: Value) -> Result<CallToolResult, String> {
         let call: RunCode = serde_json::from_value(arguments)
             .map_err(|error| format!("invalid arguments: {error}"))?;
@@ -159,7 +163,7 @@ impl CodeTools {
     }
 }
 
-/// Truncates an output to [`MAX_OUTPUT`] bytes; the flag tells whether it was longer.
+/// Truncates the output of a program to [`MAX_OUTPUT`] bytes. The flag is true if the output was longer.
 fn readable(bytes: &[u8]) -> (String, bool) {
     let cut = bytes.len() > MAX_OUTPUT;
     let kept = &bytes[..bytes.len().min(MAX_OUTPUT)];
@@ -173,7 +177,7 @@ impl ToolSet for CodeTools {
     async fn list(&self) -> Result<Vec<Tool>, ErrorData> {
         let description = "Runs a program in a fresh sandbox and returns what it wrote and how it ended. Print what \
             you want to know; files and images that it leaves in /workspace are returned. A program that fails is no error of the tool: read `stderr`, mend it, and run it again.";
-        // Read-only, as the sandbox and its files are discarded after the call.
+        // The tool counts as read-only, because the sandbox and its files are deleted after the call.
         let hints =
             ToolAnnotations::from_raw(None, Some(true), Some(false), Some(false), Some(false));
         let tool = Tool::new(RUN_CODE, Cow::Borrowed(description), schema::<RunCode>())

@@ -1,4 +1,4 @@
-//! MCP server of the draft tools of a workspace.
+//! MCP server that offers the draft tools of a workspace.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct DraftTools {
     service: Arc<DraftService>,
 }
 
-/// MCP server of the draft tools.
+/// MCP server that offers the draft tools of one workspace.
 pub type DraftServer = ToolServer<DraftTools>;
 
 impl DraftServer {
@@ -32,7 +32,7 @@ impl ToolSet for DraftTools {
 
     async fn list(&self) -> Result<Vec<Tool>, ErrorData> {
         let failed = |error| ErrorData::internal_error(format!("{error}"), None);
-        // Disabled tools are not listed.
+        // If the draft tools of the workspace are disabled, none is listed.
         match self.service.state().await.map_err(failed)?.off {
             true => Ok(Vec::new()),
             false => Ok(tools::all().into_iter().map(offered).collect()),

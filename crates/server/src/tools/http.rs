@@ -1,4 +1,5 @@
-//! MCP over streamable HTTP. A session belongs to the caller that opened it; its requests in flight have unique ids.
+//! MCP over streamable HTTP. A session can be used only by the caller that opened it. All requests in flight of a
+//! session must have different ids.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,10 +23,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::tools::unique_ids::InFlight;
 
-/// Maximum number of requests in flight in one session, including cancelled ones.
+/// Maximum number of requests in flight in one MCP session, including cancelled requests.
 const MAX_IN_FLIGHT: usize = 1024;
 
-/// Sessions of one endpoint with their owners and the ids of their requests in flight.
+/// MCP sessions of one endpoint, with the owner of each session and the ids of its requests in flight.
 #[derive(Debug, Default)]
 pub(crate) struct McpSessions {
     manager: LocalSessionManager,
@@ -46,24 +47,25 @@ struct Session {
     in_flight: InFlight,
 }
 
-/// Why a request of a session is refused.
+/// Why a request of an MCP session is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SessionRefusal {
-    /// No session of this caller has that id.
+    /// No session of the caller has the id that the request names.
     UnknownSession,
-    /// A request with the same id is in flight.
+    /// Another request with the same request id is in flight in the session.
     DuplicateId,
     TooManyInFlight,
 }
 
-/// Reservation of one session of a caller, until it is opened or dropped.
+/// Reservation of one MCP session for a caller. Dropping the value releases the reservation; an opened session then
+/// counts itself.
 #[derive(Debug)]
 pub(crate) struct SessionReservation {
     sessions: Arc<McpSessions>,
     caller: String,
 }
 
-/// Reserved request id. Dropping the value releases the id, unless [`Reserved::keep`] was called.
+/// Reserved request id of an MCP session. Dropping the value releases the id, unless [`ReservedId::keep`] was called.
 #[derive(Debug)]
 pub(crate) struct ReservedId {
     in_flight: InFlight,
@@ -72,7 +74,7 @@ pub(crate) struct ReservedId {
 }
 
 impl McpSessions {
-    /// Reserves a new session; `None` if the caller already has `max` sessions.
+    /// Reserves a new session for the caller; `None` if the caller already has `max` sessions.
     pub(crate) async fn room(
         self: &Arc<Self>,
         caller: &str,
@@ -98,7 +100,7 @@ impl McpSessions {
         if owner == Some(caller) { Ok(()) } else { Err(SessionRefusal::UnknownSession) }
     }
 
-    /// Reserves the id of a request in a session.
+    /// Reserves the id of a request in a session; fails if a request with this id is in flight.
     pub(crate) fn reserve(&self, session: &str, id: &Value) -> Result<ReservedId, SessionRefusal> {
         let state = self.state.lock();
         let session = state.sessions.get(session).ok_or(SessionRefusal::UnknownSession)?;
@@ -138,7 +140,7 @@ impl Drop for SessionReservation {
 }
 
 impl ReservedId {
-    /// Keeps the id reserved: the transport releases it with the response.
+    /// Keeps the id reserved until the transport sends the response to the request, which releases the id.
     pub(crate) fn keep(mut self) {
         self.kept = true;
     }
@@ -152,7 +154,7 @@ impl Drop for ReservedId {
     }
 }
 
-/// Transport of a session that releases the id of each request with its response.
+/// Transport of an MCP session. When it sends the response to a request, it releases the reserved request id.
 #[derive(Debug)]
 pub(crate) struct Tracked<T> {
     inner: T,
@@ -239,8 +241,9 @@ impl SessionManager for McpSessions {
     }
 }
 
-/// Creates the HTTP service of an MCP server, which runs until `closing` is cancelled. Authentication, the check of the
-/// `Host` header and the session limit are left to the caller's middleware.
+/// Creates the HTTP service of an MCP server, which runs until `closing` is cancelled. The service does not
+/// authenticate requests, does not check the `Host` header and does not limit the number of sessions: the caller's
+/// middleware does.
 pub(crate) fn over_http<S>(
     tools: S,
     max_message: usize,

@@ -1,4 +1,4 @@
-//! Converts the files that a program left to MCP content: images, text resources and blobs.
+//! Converts the files that a program wrote to MCP content: images, text resources and blobs.
 
 use assize_types::text::{grouped, harmless};
 use base64::Engine as _;
@@ -10,11 +10,13 @@ use serde::Serialize;
 
 use crate::api::files::picture;
 
-/// Maximum number of returned files.
+/// Maximum number of files that a tool call returns.
 const MAX_FILES: usize = 16;
 
-/// Maximum size of one file, and of all files, in bytes.
+/// Maximum size in bytes of one returned file.
 const MAX_FILE: usize = 1 << 20;
+
+/// Maximum size in bytes of all returned files together.
 const MAX_ALL: usize = 4 << 20;
 
 /// Maximum number of notes about files that are not returned.
@@ -29,18 +31,19 @@ pub(crate) struct ReturnedFile {
     mime_type: &'static str,
 }
 
-/// Files of a program that are returned, and notes about the others.
+/// Files of a program that a tool call returns, and notes about the files that it does not return.
 #[derive(Debug, Default)]
 pub(crate) struct ReturnedFiles {
     pub(crate) files: Vec<ReturnedFile>,
-    /// One block for each file, in the same order.
+    /// MCP content of the returned files: one block for each file, in the same order.
     pub(crate) content: Vec<ContentBlock>,
-    /// Notes about files that are not returned, with reasons.
+    /// Notes about files that are not returned, each with the reason.
     pub(crate) left_out: Vec<String>,
 }
 
 impl ReturnedFiles {
-    /// Selects files within the limits, in the given order.
+    /// Selects the files to return, in order, until a limit is reached. `not_taken` are notes about files that were not
+    /// copied from the sandbox.
     pub(crate) fn of(files: Vec<(String, Vec<u8>)>, not_taken: Vec<String>) -> ReturnedFiles {
         let mut returned = ReturnedFiles::default();
         let mut notes = not_taken;
@@ -97,7 +100,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }
 
-/// Media type of a file: of images by their magic bytes, of text by the file name.
+/// Media type of a file: from its first bytes for images and PDF, from the extension of its name for text.
 fn mime_type(name: &str, bytes: &[u8]) -> &'static str {
     if let Some(picture) = picture(bytes) {
         return picture;
@@ -120,7 +123,7 @@ fn mime_type(name: &str, bytes: &[u8]) -> &'static str {
     }
 }
 
-/// Characters that are escaped in the path of a URI: all but letters, digits and `-._~/`.
+/// Characters of a path that are percent-encoded in a URI: all but letters, digits and `-._~/`.
 const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
@@ -135,16 +138,16 @@ mod tests {
     }
 
     #[test]
-    fn files_become_images_text_resources_and_blobs() {
+    fn files_of_a_program_are_returned_as_images_text_resources_and_blobs() {
         let files = vec![
             file("a b.csv", b"x,y\n1,2\n"),
             file("plot.png", PNG),
-            // Not an image, despite its name.
+            // The content of this file is not an image, although its name ends in `.png`.
             file("raw.png", &[0, 159, 146, 150]),
         ];
         let returned = ReturnedFiles::of(
             files,
-            vec!["`link` was not copied: it is a symbolic link".to_owned()],
+            vec!["`link` was not copied: symbolic links are not copied".to_owned()],
         );
         let json = serde_json::to_value(&returned.content).unwrap();
         assert_eq!(json[0]["type"], "resource");
@@ -157,7 +160,7 @@ mod tests {
         assert_eq!(json[1]["data"], STANDARD.encode(PNG));
         assert_eq!(json[2]["resource"]["mimeType"], "application/octet-stream");
         assert_eq!(json[2]["resource"]["blob"], STANDARD.encode([0, 159, 146, 150]));
-        assert_eq!(returned.left_out, ["`link` was not copied: it is a symbolic link"]);
+        assert_eq!(returned.left_out, ["`link` was not copied: symbolic links are not copied"]);
     }
 
     #[test]

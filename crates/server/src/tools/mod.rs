@@ -1,7 +1,8 @@
 //! MCP servers (Model Context Protocol): the draft tools of a workspace, and code execution.
 //!
-//! The draft tools decide nothing: they pass each call to the draft service with the client's name, and return its
-//! answer as structured content, and as text for clients that do not support structured content.
+//! The draft tools make no decisions. They pass each call to the draft service together with the name of the MCP
+//! client. They return the result as structured content, and also as text for clients that do not support structured
+//! content.
 
 mod code;
 mod drafts;

@@ -1,4 +1,4 @@
-//! MCP server of one set of tools. It declares only the `tools` capability.
+//! MCP server that offers one set of tools. It declares only the `tools` capability.
 
 use std::sync::Arc;
 
@@ -32,12 +32,12 @@ pub trait ToolSet: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<CallToolResult, ToolCallError>> + Send;
 }
 
-/// Why a call failed.
+/// Why the call of a tool failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolCallError {
-    /// Unknown tool: a protocol error whose message lists the known tools.
+    /// The tool is unknown. This is a protocol error; the message lists the known tools.
     UnknownTool(String),
-    /// The tool failed: the message is sent as a tool result, so that the model reads it.
+    /// The tool failed. The message is sent as a tool result, so that the model reads it.
     Failed(String),
 }
 
@@ -86,7 +86,8 @@ impl<T: ToolSet> ServerHandler for ToolServer<T> {
         }
     }
 
-    // rmcp's defaults for these return empty lists, as if the capability were declared.
+    // The following methods return `method not found`. rmcp's defaults would return empty lists, as if the server had
+    // declared the capabilities.
 
     async fn list_prompts(
         &self,
@@ -121,7 +122,7 @@ impl<T: ToolSet> ServerHandler for ToolServer<T> {
     }
 }
 
-/// Converts a schema to the type that rmcp sends.
+/// Converts a JSON schema to the type that rmcp uses for schemas.
 pub(crate) fn object(schema: Value) -> Arc<JsonObject> {
     match schema {
         Value::Object(schema) => Arc::new(schema),
@@ -129,7 +130,8 @@ pub(crate) fn object(schema: Value) -> Arc<JsonObject> {
     }
 }
 
-/// Actor name in the audit log: `worker`, and the name and version that the client sent in `initialize`.
+/// Name of the MCP client in the audit log: `worker`, followed by the name and version that the client sent in
+/// `initialize`.
 fn name_of(context: &RequestContext<RoleServer>) -> String {
     let client = context.peer.peer_info().map(|info| {
         let Implementation { name, version, .. } = &info.client_info;

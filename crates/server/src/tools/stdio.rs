@@ -7,20 +7,20 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 
 use crate::tools::unique_ids::UniqueIds;
 
-/// Maximum size of a message in bytes; drafts are far smaller.
+/// Maximum size of an MCP message in bytes. The drafts that messages contain are far smaller.
 const MAX_MESSAGE: usize = 64 << 20;
 
-/// How the MCP session ended.
+/// How an MCP session over standard input and output ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum McpSessionEnd {
     /// The client closed the connection.
     Closed,
     Cancelled(CancelReason),
-    /// The client violated the protocol, or the service failed.
+    /// The client violated the protocol, or the MCP service failed; with the error message.
     Broken(String),
 }
 
-/// Serves tools until the client closes the connection or `cancel` is cancelled.
+/// Serves MCP tools over standard input and output until the client closes the connection or `cancel` is cancelled.
 pub async fn serve_stdio(tools: impl ServerHandler, cancel: &Cancel) -> McpSessionEnd {
     let transport =
         AsyncRwTransport::<RoleServer, _, _>::new(tokio::io::stdin(), tokio::io::stdout())

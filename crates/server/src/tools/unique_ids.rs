@@ -1,4 +1,5 @@
-//! MCP transport that rejects a request whose id is in flight: a client could not tell two responses with one id apart.
+//! MCP transport that rejects a request if another request with the same id is in flight. Otherwise the client could
+//! not distinguish the responses to the two requests.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,16 +12,17 @@ use rmcp::model::{JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 
-/// Transport that ensures unique ids of the requests in flight.
+/// MCP transport that ensures that all requests in flight have different ids.
 pub(crate) struct UniqueIds<T: Transport<RoleServer>> {
     inner: T,
     in_flight: InFlight,
-    /// Error response being sent. It is stored here because `receive` may be dropped at any await and called again.
+    /// Error response that is being sent. The future is stored here because `receive` may be dropped at any await point
+    /// and called again.
     refusing: Option<BoxFuture<'static, Result<(), T::Error>>>,
 }
 
-/// Fingerprints of the ids of requests without a response. The id of a cancelled request stays: its handler may still
-/// respond, and that response must not be mistaken for the response to another request.
+/// Fingerprints of the ids of requests that have no response yet. The id of a cancelled request stays in the set: its
+/// handler may still respond, and that response must not be mistaken for the response to another request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InFlight(Arc<Mutex<HashSet<Fingerprint>>>);
 
@@ -29,7 +31,7 @@ impl InFlight {
         self.0.lock()
     }
 
-    /// Sends a message; a response releases the id of its request.
+    /// Sends a message. If the message is a response, releases the id of the request.
     pub(crate) fn send<T: Transport<RoleServer>>(
         &self,
         transport: &mut T,
@@ -43,7 +45,8 @@ impl InFlight {
         let id = id.map(fingerprint);
         let (sending, in_flight) = (transport.send(item), self.clone());
         async move {
-            // Released before sending, as the client may reuse the id once it has read the response.
+            // Release the id before the response is sent, because the client may reuse the id once it has read the
+            // response.
             if let Some(id) = id {
                 in_flight.ids().remove(&id);
             }
@@ -52,7 +55,7 @@ impl InFlight {
     }
 }
 
-/// Fingerprint of the JSON form of an id.
+/// Fingerprint of the JSON form of a request id.
 fn fingerprint(id: &RequestId) -> Fingerprint {
     Fingerprint::of(serde_json::to_string(id).unwrap_or_default())
 }
@@ -85,7 +88,8 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for UniqueIds<T> {
             if self.in_flight.ids().insert(fingerprint(&request.id)) {
                 return Some(message);
             }
-            // Not through `self.send`, which would release the id of the request in flight.
+            // Send the error through `inner`: `self.send` would release the id of the other request, which is in
+            // flight.
             self.refusing = Some(Box::pin(self.inner.send(refusal(&request.id))));
         }
     }
@@ -95,7 +99,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for UniqueIds<T> {
     }
 }
 
-/// Error response to a request whose id is in flight.
+/// Error response to a request whose id another request in flight has.
 fn refusal(id: &RequestId) -> TxJsonRpcMessage<RoleServer> {
     let message = "a request with this id is in flight, or was cancelled; give every request of a session a unique id";
     JsonRpcMessage::error(ErrorData::invalid_request(message, None), Some(id.clone()))

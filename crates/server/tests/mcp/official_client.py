@@ -1,7 +1,7 @@
-"""Tests the MCP servers with the official Python client, over stdio and over HTTP.
+"""Tests the MCP servers of assize with the official Python client of MCP, over stdio and over HTTP.
 
 Goes through the whole draft cycle (initialize, list, request, write, read, submit, rejected, resubmit, accepted) and runs
-code. The client checks every result against the tool's output schema.
+code. The client library checks every result against the output schema of the tool.
 
     python official_client.py PATH_OF_ASSIZE
 """
@@ -107,7 +107,7 @@ def project(home, name):
     return folder
 
 
-# PNG of one pixel.
+# PNG image of one pixel, encoded as base64.
 PNG = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
 )
@@ -120,7 +120,8 @@ async def code(session):
     ran = await session.call_tool("run_code", {"code": "print(6 * 7)"})
     assert ran.structured_content["stdout"] == "42\n", ran
     assert ran.structured_content["success"] is True, ran
-    # Left files are returned: an image as image content, text as a resource, and a file above the limit not at all.
+    # The tool returns the files that the program wrote: an image as image content, and text as a resource. A file above
+    # the size limit is not returned.
     leaves = (
         "import base64\n"
         f"open('dot.png', 'wb').write(base64.b64decode('{PNG}'))\n"
@@ -179,8 +180,8 @@ async def main(assize):
             token = pathlib.Path(server["token_file"]).read_text().strip()
             await over_http(server["address"], token, "drafts/served", lambda session: cycle(session, folder))
             await over_http(server["address"], token, "code", code)
-    print(f"official MCP client: {tools} draft tools (one rejection, one acceptance) and run_code passed")
-    print("over stdio and over HTTP; every result matched its schema")
+    print(f"official MCP client: {tools} draft tools (with one rejection and one acceptance) and run_code passed,")
+    print("over stdio and over HTTP; every result matched the output schema of its tool")
 
 
 asyncio.run(main(os.path.abspath(sys.argv[1])))

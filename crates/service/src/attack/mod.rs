@@ -1,4 +1,4 @@
-//! Attack tests against the sandboxes and the gate of this machine, with its settings.
+//! Attack tests (`assize attack`) against the sandboxes and the gate of this machine, with the current settings.
 
 pub mod scorecards;
 
@@ -17,20 +17,21 @@ pub use assize_attack::{
     ProbeFinding, ProbeGroup, ProbeOutcome,
 };
 
-/// Number of probes that run at once.
+/// Maximum number of probes that run at once.
 const PARALLEL_PROBES: usize = 4;
 
-/// A prepared attack on sandboxes.
+/// A prepared attack on the sandboxes of one or more backends.
 #[derive(Debug)]
 pub struct SandboxAttack {
     attack: Attack,
     targets: Vec<SandboxManager>,
-    /// Isolations that are not available on this machine, and why.
+    /// Isolations that are not available on this machine, each with the reason.
     pub skipped: Vec<(Isolation, String)>,
 }
 
 impl Services {
-    /// Prepares an attack on sandboxes of these isolations, with the probes whose name contains `only`.
+    /// Prepares an attack on sandboxes of the isolations in `wanted`. If `only` is set, the attack uses only the probes
+    /// whose name contains it.
     pub async fn sandbox_attack(
         &self,
         wanted: RequestedIsolation,
@@ -49,13 +50,13 @@ impl Services {
         for isolation in wanted {
             match self.target(isolation).await {
                 Ok(manager) => targets.push(manager),
-                // An isolation that the user named is not skipped.
+                // If the user named one isolation and it is unavailable, that is an error.
                 Err(error) if is_only_one => return Err(error.into()),
                 Err(error) => skipped.push((isolation, error.to_string())),
             }
         }
         let python = sandboxes.interpreter(Language::Python).map_err(|why| {
-            let message = format!("the probes need Python: {why}");
+            let message = format!("cannot attack the sandboxes: the probes need Python: {why}");
             Failure::new(FailureKind::Sandbox, message)
         })?;
         let options = AttackOptions { interpreter: python.program, only, at_once: PARALLEL_PROBES };
@@ -69,7 +70,7 @@ impl Services {
         Ok(SandboxAttack { attack, targets, skipped })
     }
 
-    /// Manager for an isolation, after creating a sandbox to check that it works.
+    /// Creates the sandbox manager of an isolation, and first creates one sandbox to check that the backend works.
     async fn target(&self, isolation: Isolation) -> Result<SandboxManager, SandboxError> {
         let sandboxes = self.sandboxes();
         let backend = sandboxes.backend(isolation)?;
@@ -77,9 +78,9 @@ impl Services {
         sandboxes.open(backend).await
     }
 
-    /// Prepares an attack on the gate, with the cases whose name contains `only`.
+    /// Prepares an attack on the gate. If `only` is set, the attack uses only the cases whose name contains it.
     pub async fn gate_attack(&self, only: Option<String>) -> Result<GateAttack, Failure> {
-        // The cases that forge test results need a sandbox to be meaningful.
+        // The cases that forge test results are meaningful only if the gate can run tests in a sandbox.
         let sandboxes = self.sandboxes();
         sandboxes.available().await?;
         let policy = assize_draft::policy(&self.settings)?;
@@ -88,7 +89,7 @@ impl Services {
     }
 }
 
-/// Converts an error of an attack on the gate.
+/// Converts an error of an attack on the gate to a failure.
 pub fn gate_failure(error: GateAttackError) -> Failure {
     match error {
         GateAttackError::Draft(error) => error.into(),
@@ -100,7 +101,7 @@ pub fn gate_failure(error: GateAttackError) -> Failure {
 }
 
 impl SandboxAttack {
-    /// Isolations to attack, each with the number of its probes.
+    /// Returns the sandbox managers to attack, each with its isolation and the number of probes.
     pub fn targets(&self) -> impl Iterator<Item = (&SandboxManager, Isolation, usize)> {
         self.targets.iter().map(|manager| {
             let isolation = manager.isolation();
@@ -108,7 +109,7 @@ impl SandboxAttack {
         })
     }
 
-    /// Attacks sandboxes of one isolation, and calls `report` with each finding.
+    /// Attacks the sandboxes of one isolation, and calls `report` with the result of each probe.
     pub async fn run(
         &self,
         target: &SandboxManager,

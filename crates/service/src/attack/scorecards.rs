@@ -1,4 +1,4 @@
-//! Results of the last attack on each kind of sandbox, stored in the user's state folder.
+//! Scorecards of the last attack on each sandbox backend, stored in the user's state folder.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,22 +10,22 @@ use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Result of an attack with all probes on one kind of sandbox.
+/// Result of an attack with all probes on the sandboxes of one backend.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Scorecard {
     pub isolation: String,
-    /// Version of assize that made the attack.
+    /// Version of assize that ran the attack.
     pub version: String,
     /// Time of the attack, in milliseconds since 1970.
     pub at: u64,
-    /// Duration of the attack.
+    /// Duration of the attack in seconds.
     pub seconds: f64,
     pub groups: Vec<ProbeGroupCounts>,
     /// Probes that escaped from the sandbox.
     pub escaped: Vec<EscapedProbe>,
 }
 
-/// Number of probes in one group, by outcome.
+/// Number of probes of one group for each outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AttackGroup")]
 pub struct ProbeGroupCounts {
@@ -33,7 +33,7 @@ pub struct ProbeGroupCounts {
     pub blocked: usize,
     pub escaped: usize,
     pub not_applicable: usize,
-    /// Probes without a result, because the test itself failed.
+    /// Number of probes without a result, because the test itself failed.
     pub broke: usize,
 }
 
@@ -78,12 +78,15 @@ fn path(around: &Environment) -> PathBuf {
     around.state_folder.join("attacks.json")
 }
 
-/// Reads the last scorecard of each kind of sandbox.
+/// Reads the last scorecard of each sandbox backend.
 pub fn kept(around: &Environment) -> Result<Vec<Scorecard>, Failure> {
     let path = path(around);
     let failed = |why: String| {
-        let message = format!("cannot read the last attacks from `{}`: {why}", path.display());
-        Failure::new(FailureKind::Environment, message).hint("remove the file and attack again")
+        let path = path.display();
+        let message =
+            format!("cannot read the scorecards of the last attacks from `{path}`: {why}");
+        Failure::new(FailureKind::Environment, message)
+            .hint("remove the file and attack again with `assize attack`")
     };
     match std::fs::read(&path) {
         Ok(bytes) => {
@@ -96,10 +99,10 @@ pub fn kept(around: &Environment) -> Result<Vec<Scorecard>, Failure> {
     }
 }
 
-/// Stores a scorecard, and replaces the last one for the same kind of sandbox.
+/// Stores a scorecard, and replaces the last scorecard of the same sandbox backend.
 pub fn keep(around: &Environment, card: Scorecard) -> Result<(), Failure> {
     let path = path(around);
-    // A damaged file is overwritten.
+    // If the file is damaged, it is overwritten.
     let cards = kept(around).unwrap_or_default();
     let mut cards: Cards = cards.into_iter().map(|card| (card.isolation.clone(), card)).collect();
     cards.insert(card.isolation.clone(), card);
@@ -111,7 +114,8 @@ pub fn keep(around: &Environment, card: Scorecard) -> Result<(), Failure> {
         Ok(())
     };
     write().map_err(|error: io::Error| {
-        let message = format!("cannot store the scorecard in `{}`: {error}", path.display());
+        let path = path.display();
+        let message = format!("cannot store the scorecard of the attack in `{path}`: {error}");
         Failure::new(FailureKind::Environment, message)
     })
 }
@@ -139,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn last_scorecard_of_each_isolation_is_stored() {
+    fn scorecard_file_contains_the_last_scorecard_of_each_isolation() {
         let folder = tempfile::tempdir().unwrap();
         let around = Environment::in_folder(folder.path(), BTreeMap::new());
         assert_eq!(kept(&around).unwrap(), []);
@@ -147,7 +151,7 @@ mod tests {
             keep(&around, card).unwrap();
         }
         assert_eq!(kept(&around).unwrap(), [card("docker", 2), card("jail", 3)]);
-        // A damaged file is reported when read, and overwritten by the next scorecard.
+        // Reading a damaged file is an error, and storing the next scorecard overwrites the file.
         std::fs::write(path(&around), "{").unwrap();
         assert!(kept(&around).unwrap_err().message().contains("attacks.json"));
         keep(&around, card("jail", 4)).unwrap();

@@ -1,4 +1,4 @@
-//! Checks whether the configured cluster replies, and counts its workers.
+//! Checks of `assize doctor` on the cluster: whether the configured NATS servers reply, and how many workers there are.
 
 use std::time::Instant;
 
@@ -10,15 +10,15 @@ use serde::Serialize;
 
 use super::PROBE_TIMEOUT;
 
-/// State of the configured cluster.
+/// Result of the checks on the configured cluster.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ClusterReport {
     pub servers: String,
     pub state: ClusterReportState,
     pub detail: Option<String>,
-    /// Number of workers that take jobs.
+    /// Number of workers that accept jobs from this version of assize; null if the check was skipped or failed.
     pub workers: Option<usize>,
-    /// Total number of sandboxes of these workers.
+    /// Maximum number of sandboxes of these workers together; null if the check was skipped or failed.
     pub slots: Option<u32>,
     #[serde(skip)]
     failure: Option<Failure>,
@@ -87,14 +87,14 @@ impl ClusterReport {
         }
     }
 
-    /// Fails if the cluster cannot be reached or has no workers, because it is configured for use.
+    /// Fails if the configured cluster cannot be reached or has no workers.
     pub(super) fn complain(&self) -> Result<(), Failure> {
         match (&self.failure, self.workers) {
             (Some(failure), _) => Err(failure.clone()),
             (None, Some(0)) => {
                 let message = format!("the cluster at {} has no workers", self.servers);
                 Err(Failure::new(FailureKind::Environment, message)
-                    .hint("start a worker: `assize worker --cluster …`"))
+                    .hint("start a worker with `assize worker --cluster …`"))
             }
             (None, _) => Ok(()),
         }

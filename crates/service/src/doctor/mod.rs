@@ -1,5 +1,5 @@
-//! Checks which providers, sandboxes and cluster this machine can use. `assize doctor` prints the report as text or with
-//! `--json`, and the API returns it.
+//! Checks which providers, sandbox backends and cluster this machine can use. `assize doctor` prints the report as
+//! text, or as JSON with `--json`. The HTTP API returns the same report.
 
 mod cluster;
 mod sandboxes;
@@ -18,41 +18,41 @@ use crate::Services;
 pub use cluster::{ClusterReport, ClusterReportState};
 pub use sandboxes::{BackendReport, SandboxesReport};
 
-/// Timeout of a check. A server that takes longer to reply counts as unreachable.
+/// Timeout of the check of a provider or of the cluster. A server that takes longer to reply counts as unreachable.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Report on the providers, sandboxes and the cluster of this machine.
+/// Report on the providers, the sandbox backends and the cluster that this machine can use.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DoctorReport {
     pub version: &'static str,
     pub os: &'static str,
     pub arch: &'static str,
     pub providers: Vec<ProviderReport>,
-    /// Name of the provider in use, or `rehearsal`.
+    /// Name of the provider that new runs use, or `rehearsal`.
     pub used: &'static str,
-    /// Why this provider is used.
+    /// Why new runs use this provider.
     pub why: String,
-    /// The model in use; none for the rehearsal model.
+    /// Model that new runs use; `None` for the rehearsal model.
     #[serde(skip)]
     pub model: Option<ModelInUse>,
-    /// Order in which providers are tried if none is configured.
+    /// Order in which providers are tried if the settings name no provider.
     pub order: [&'static str; 5],
     /// Date of the built-in price table.
     pub prices_as_of: &'static str,
-    /// Settings of an untrusted project.
+    /// Settings that are not applied because the project folder that sets them is not trusted.
     pub withheld: Vec<WithheldSetting>,
     pub sandboxes: SandboxesReport,
-    /// Null if no cluster is configured.
+    /// Report on the cluster; null if no cluster is configured.
     pub cluster: Option<ClusterReport>,
 }
 
-/// State of one provider.
+/// Result of the checks on one provider.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProviderReport {
     pub provider: &'static str,
     pub model: String,
     pub base_url: String,
-    /// Whether `base_url` is the provider's own address.
+    /// Whether `base_url` is the official address of the provider.
     #[serde(skip)]
     pub is_official: bool,
     pub key: Option<MaskedKey>,
@@ -62,7 +62,7 @@ pub struct ProviderReport {
     pub detail: Option<String>,
 }
 
-/// Masked API key, and where it was found.
+/// API key with most characters masked, and the source that it was read from.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct MaskedKey {
     pub masked: String,
@@ -78,7 +78,7 @@ pub enum ProviderState {
     NotTried,
 }
 
-/// The model in use, with its properties.
+/// Model that new runs use, with its properties.
 #[derive(Debug)]
 pub struct ModelInUse {
     pub name: String,
@@ -86,11 +86,11 @@ pub struct ModelInUse {
     pub price: Option<Price>,
     /// Whether the model runs on the user's own server.
     pub is_local: bool,
-    /// Maximum number of concurrent calls.
+    /// Maximum number of concurrent model calls.
     pub concurrency: usize,
 }
 
-/// Setting that is ignored, or that makes commands fail, because its folder is not trusted.
+/// Setting from a folder that is not trusted. The setting is ignored, or makes commands fail.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WithheldSetting {
     pub key: String,
@@ -102,14 +102,14 @@ pub struct WithheldSetting {
 /// Provider and model that a new run would use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelChoice {
-    /// Name of a provider, or `rehearsal`.
+    /// Name of the provider, or `rehearsal`.
     pub provider: &'static str,
     pub model: Option<String>,
-    /// Why this provider is used.
+    /// Why a new run would use this provider.
     pub why: String,
 }
 
-/// Chooses provider and model without checking anything else.
+/// Returns the provider and the model that a new run would use.
 pub async fn in_use(config: &Settings) -> Result<ModelChoice, Failure> {
     Ok(match choice::choose(config).await? {
         ProviderChoice::Rehearsal { why } => ModelChoice { provider: REHEARSAL, model: None, why },
@@ -121,13 +121,13 @@ pub async fn in_use(config: &Settings) -> Result<ModelChoice, Failure> {
     })
 }
 
-/// Whether a provider is configured to the user's own server.
+/// Whether the configured address of a provider is a server of the user, such as a local Ollama.
 pub fn is_local(config: &Settings, provider: Provider) -> bool {
     choice::endpoint(config, provider).is_local_server()
 }
 
 impl Services {
-    /// Checks providers, sandboxes and cluster. With `offline`, sends no network requests.
+    /// Checks the providers, the sandbox backends and the cluster. With `offline`, no network requests are sent.
     pub async fn examine(&self, offline: bool) -> Result<DoctorReport, Failure> {
         let config = &*self.settings;
         let client = HttpClient::new();
@@ -183,20 +183,20 @@ impl Services {
     }
 }
 
-/// Makes the same choice as for a call, from the checks already made.
+/// Chooses the provider as for a model call, but uses the results of the checks instead of checking again.
 fn chosen(config: &Settings, providers: &[ProviderReport], offline: bool) -> ProviderChoice {
     if let Some(choice) = choice::from_settings(config) {
         return choice;
     }
     let ollama = providers.iter().find(|report| report.provider == Provider::Ollama.name());
     if ollama.is_some_and(|report| report.state == ProviderState::Answers) {
-        let why = "no API key found, and Ollama answers".to_owned();
+        let why = "no API key found, and an Ollama server answers".to_owned();
         return ProviderChoice::Provider { provider: Provider::Ollama, why };
     }
     let why = if offline {
         "no API key found, and Ollama was not checked"
     } else {
-        "no API key found, and no Ollama answers"
+        "no API key found, and no Ollama server answers"
     };
     ProviderChoice::Rehearsal { why: why.to_owned() }
 }
@@ -237,7 +237,8 @@ impl ProviderReport {
 }
 
 impl DoctorReport {
-    /// Fails if the provider, sandbox or cluster in use does not work. Those not in use may fail.
+    /// Fails if the provider, the sandbox backend or the cluster that new runs use does not work. Failed checks on
+    /// other providers and backends are ignored.
     pub fn complain(&self, config: &Settings) -> Result<(), Failure> {
         config.refuse_withheld()?;
         self.sandboxes.complain(config)?;
@@ -249,12 +250,13 @@ impl DoctorReport {
         match state {
             ProviderState::Fails => {
                 let why = detail.as_deref().unwrap_or_default();
-                let message = format!("the provider in use, {provider}, fails: {why}");
+                let message =
+                    format!("the check of the provider in use, {provider}, failed: {why}");
                 Err(Failure::new(FailureKind::Environment, message))
             }
             ProviderState::NoKey => {
                 let message = format!("the provider in use, {provider}, has no API key");
-                let hint = format!("set `{key_source}`");
+                let hint = format!("set `{key_source}` to your {provider} API key");
                 Err(Failure::new(FailureKind::Settings, message).hint(hint))
             }
             ProviderState::Answers | ProviderState::NotTried => Ok(()),

@@ -1,4 +1,4 @@
-//! Checks which sandbox backends work on this machine, and how each limit is enforced.
+//! Checks of `assize doctor` on the sandbox backends: which work on this machine, and how each enforces its limits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,44 +10,44 @@ use assize_types::Failure;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// State of every sandbox backend, and which backend is used.
+/// Results of the checks on all sandbox backends, and which backends new runs use.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SandboxesReport {
     pub backends: Vec<BackendReport>,
-    /// Paths of interpreters by language; null if none was found.
+    /// Path of the interpreter for each language; null if none was found.
     pub interpreters: BTreeMap<&'static str, Option<String>>,
-    /// Why no interpreter was found, by language.
+    /// Why no interpreter was found, for each language without an interpreter.
     #[serde(skip)]
     pub missing_interpreters: BTreeMap<&'static str, String>,
-    /// Backend for code.
+    /// Sandbox backend that new code runs use; null if none is available.
     pub used: Option<Isolation>,
-    /// Why this backend is used for code, or why none can be.
+    /// Why new code runs use this backend, or why no backend is available.
     pub why: String,
-    /// Backend for debates.
+    /// Sandbox backend that new debates use; null if none is available.
     pub used_for_debates: Option<Isolation>,
-    /// Why this backend is used for debates, or why none can be.
+    /// Why new debates use this backend, or why no backend is available.
     pub why_for_debates: String,
 }
 
-/// State of one sandbox backend.
+/// Result of the checks on one sandbox backend.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BackendReport {
     pub isolation: Isolation,
     pub available: bool,
-    /// Time to create one sandbox.
+    /// Time in milliseconds to create one sandbox; null if the backend is not available.
     pub made_in_ms: Option<f64>,
     pub why_not: Option<String>,
     pub hint: Option<String>,
-    /// How the backend runs sandboxes, if it has several ways.
+    /// How the backend runs sandboxes, if the backend has several ways.
     pub how: Option<String>,
-    /// How each limit is enforced.
+    /// How the backend enforces each limit.
     pub enforcement: Option<Enforcement>,
     #[serde(skip)]
     error: Option<SandboxError>,
 }
 
 impl SandboxesReport {
-    /// Creates one sandbox with each backend, because only that shows whether the backend works.
+    /// Checks all backends. Creates one sandbox with each, because only that shows whether the backend works.
     pub(super) async fn new(sandboxes: &SandboxFactory) -> SandboxesReport {
         let (mut interpreters, mut missing_interpreters) = (BTreeMap::new(), BTreeMap::new());
         for language in Language::ALL {
@@ -100,10 +100,10 @@ impl BackendReport {
                 let attempt = || sandboxes.attempt(Arc::clone(&backend), SandboxSpec::default());
                 let mut tried = attempt().await;
                 if how.is_some() && tried.is_ok() {
-                    // Measure the second attempt: the first may include one-time preparation.
+                    // Measure the time of the second attempt, because the first may include one-time preparation.
                     tried = attempt().await;
                 }
-                // Some backends know how they enforce limits only after creating a sandbox.
+                // Read this last: some backends find out how they enforce limits when they create a sandbox.
                 enforcement = Some(backend.enforcement());
                 tried
             }
@@ -122,7 +122,7 @@ impl BackendReport {
         }
     }
 
-    /// Name of each limit, and how it is enforced.
+    /// Returns the name of each limit, and how the backend enforces the limit.
     pub fn limits(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.enforcement.iter().flat_map(|by| {
             [

@@ -1,8 +1,8 @@
 //! Copies files of this machine into a sandbox.
 //!
-//! Another process may change a file meanwhile: it may become a pipe, a device, a symlink or much larger. So each file
-//! is opened once, without blocking, and all checks use the open file descriptor. A relative path below the current
-//! folder must not lead outside it, because a repository could have planted a symlink to a secret.
+//! While a file is copied, another process may replace it by a pipe, a device, a symlink or a much larger file. So each
+//! file is opened once, without blocking, and all checks use the open file descriptor. A relative path below the
+//! current folder must not lead out of that folder, because a repository could contain a symlink to a secret file.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,14 +15,15 @@ use assize_types::{Failure, FailureKind};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// Flags for opening files. Opening a pipe without a writer does not block.
+/// Flags for opening a file that is copied. With `NONBLOCK`, opening a pipe without a writer does not block.
 const OPEN: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// Maximum number of attempts to open a file while its folders are being renamed.
 const MAX_ATTEMPTS: usize = 100;
 
-/// The part of a relative path below the current folder; `None` if the path leads elsewhere. Symlinks are not resolved.
+/// Converts a relative path to a path that stays below the current folder. Returns `None` if the path is absolute or
+/// leads out of the current folder. Symlinks are not resolved.
 pub(super) fn below_current_folder(path: &Path, current: &Path) -> Option<PathBuf> {
     if path.is_absolute() {
         return None;
@@ -43,7 +44,7 @@ pub(super) fn below_current_folder(path: &Path, current: &Path) -> Option<PathBu
     resolved.starts_with(current).then_some(below)
 }
 
-/// Opens a path that the user named. A path below the current folder must not lead outside it through symlinks.
+/// Opens a path that the user named. A path below the current folder must not lead out of that folder through symlinks.
 fn open(path: &Path, environment: &Environment) -> Result<OwnedFd, Failure> {
     let opened = match below_current_folder(path, &environment.working_folder) {
         Some(below) => open_beneath(CWD, &below),
@@ -56,7 +57,7 @@ fn open(path: &Path, environment: &Environment) -> Result<OwnedFd, Failure> {
     })
 }
 
-/// Opens a path below a folder, following no symlink that leads out of the folder.
+/// Opens a path below a folder. Fails if a symlink in the path leads out of the folder.
 fn open_beneath(folder: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let mut opened = Err(Errno::AGAIN);
@@ -73,13 +74,13 @@ fn refused(path: &Path, why: String) -> Failure {
     Failure::new(FailureKind::Usage, format!("cannot copy `{}`: {why}", path.display()))
 }
 
-/// Opens a file that a user named, for reading; `None` if it is not a regular file.
+/// Opens a file for reading that the user named; returns `None` if the path is not a regular file.
 pub fn open_regular(path: &Path) -> std::io::Result<Option<File>> {
     let file = File::from(rustix::fs::open(path, OPEN, Mode::empty())?);
     Ok(file.metadata()?.is_file().then_some(file))
 }
 
-/// Reads a file to be copied into a sandbox, of at most `max` bytes.
+/// Reads a file that is to be copied into a sandbox. Fails if the file has more than `max` bytes.
 pub fn read(path: &Path, max: u64, environment: &Environment) -> Result<Vec<u8>, Failure> {
     read_opened(path, open(path, environment)?, max)
 }
@@ -88,19 +89,19 @@ pub fn read(path: &Path, max: u64, environment: &Environment) -> Result<Vec<u8>,
 fn read_opened(path: &Path, opened: OwnedFd, max: u64) -> Result<Vec<u8>, Failure> {
     let failed = |error: std::io::Error| refused(path, error.to_string());
     let too_large = |size: String| {
-        let why = format!("it has {size} bytes, but the sandbox has space for {max}");
+        let why = format!("the file has {size} bytes, but the sandbox has space for {max} bytes");
         refused(path, why).hint("allow more with `--disk`")
     };
     let file = File::from(opened);
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
-        return Err(refused(path, "it is not a regular file".to_owned()));
+        return Err(refused(path, "the path is not a regular file".to_owned()));
     }
     if metadata.len() > max {
         return Err(too_large(metadata.len().to_string()));
     }
     let mut bytes = Vec::new();
-    // The file may grow while it is read.
+    // Check the size again: the file may have grown since the first check.
     file.take(max.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > max {
         return Err(too_large(format!("more than {max}")));
@@ -113,12 +114,12 @@ fn read_opened(path: &Path, opened: OwnedFd, max: u64) -> Result<Vec<u8>, Failur
 pub struct CopiedIn {
     /// Number of copied files.
     pub files: usize,
-    /// Messages about files that were not copied, and why.
+    /// Messages about files that were not copied into the sandbox, each with the reason.
     pub left: Vec<String>,
 }
 
-/// Copies a file or a folder of this machine into the sandbox. Symlinks in the folder that are broken, or lead to
-/// folders or outside the folder, are not copied.
+/// Copies a file or a folder of this machine into the sandbox. A symlink in the folder is not copied if it is broken,
+/// points to a folder, or leads out of the copied folder.
 pub async fn put(
     sandbox: &Sandbox,
     from: &Path,
@@ -139,7 +140,7 @@ pub async fn put(
             let opened = match open_beneath(&root, &below) {
                 Ok(opened) => opened,
                 Err(Errno::XDEV) => {
-                    put.left.push(leave("it leads out of the folder"));
+                    put.left.push(leave("a symlink leads out of the folder"));
                     continue;
                 }
                 Err(error) if is_link => {
@@ -149,7 +150,7 @@ pub async fn put(
                 Err(error) => return Err(refused(&shown, std::io::Error::from(error).to_string())),
             };
             match is_folder(&opened) {
-                true if is_link => put.left.push(leave("it is a symlink to a folder")),
+                true if is_link => put.left.push(leave("the path is a symlink to a folder")),
                 true => folders.push(below),
                 false => {
                     let bytes = read_opened(&shown, opened, space)?;
@@ -167,7 +168,7 @@ fn is_folder(opened: &OwnedFd) -> bool {
     rustix::fs::fstat(opened).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
 }
 
-/// Names in a folder below `root`, each with whether it is a symlink.
+/// Returns the names of the entries of a folder below `root`, each with whether the entry is a symlink.
 fn names_in(root: &OwnedFd, from: &Path, folder: &Path) -> Result<Vec<(String, bool)>, Failure> {
     let shown = from.join(folder);
     let failed = |why: String| {
@@ -181,7 +182,7 @@ fn names_in(root: &OwnedFd, from: &Path, folder: &Path) -> Result<Vec<(String, b
         let entry = entry.map_err(errno)?;
         let name = entry.file_name().to_str();
         let name =
-            name.map_err(|_| failed("it contains a file name that is not UTF-8".to_owned()))?;
+            name.map_err(|_| failed("the folder has a file name that is not UTF-8".to_owned()))?;
         if name != "." && name != ".." {
             names.push((name.to_owned(), entry.file_type() == FileType::Symlink));
         }
@@ -196,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_relative_paths_count_as_below_the_current_folder() {
+    fn below_current_folder_accepts_only_relative_paths_that_stay_inside() {
         let current = std::env::current_dir().unwrap();
         let name = current.file_name().unwrap().to_str().unwrap();
         for (inside, below) in [
@@ -215,7 +216,7 @@ mod tests {
         }
     }
 
-    /// Drop guard that ends the swapping, also when an assertion fails.
+    /// Sets a flag when dropped, so that the swapping thread ends even if an assertion fails.
     struct Stop<'a>(&'a AtomicBool);
 
     impl Drop for Stop<'_> {
@@ -224,7 +225,8 @@ mod tests {
         }
     }
 
-    /// Swaps a path with each of `with` in turn while it is read, until 5000 reads have succeeded and 5000 have failed.
+    /// Calls `reads` until it has returned true 5000 times and false 5000 times. Meanwhile another thread swaps the
+    /// file at `path` with each of the files in `with` in turn.
     fn while_swapping(path: &Path, with: &[PathBuf], mut reads: impl FnMut() -> bool) {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn file_swapped_while_read_is_read_within_its_limit_or_rejected() {
+    fn file_that_is_replaced_during_the_read_is_read_within_the_limit_or_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("data"), "data").unwrap();
@@ -254,7 +256,7 @@ mod tests {
         rustix::fs::mknodat(CWD, at("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         std::os::unix::fs::symlink("/dev/zero", at("endless")).unwrap();
         let environment = Environment::in_folder(folder.path(), Default::default());
-        // A path that takes long to resolve, so that many swaps happen during one read.
+        // This path takes a long time to resolve, so many swaps happen during one read.
         let slow = at(&format!("{}data", "./".repeat(1500)));
         while_swapping(&at("data"), &["large", "pipe", "endless"].map(at), || {
             match read(&slow, 16, &environment) {
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn folder_swapped_with_a_symlink_does_not_lead_outside() {
+    fn open_beneath_a_folder_that_is_swapped_with_a_symlink_never_opens_files_outside() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         for (path, text) in [("repo/in/file", "mine"), ("outside/file", "SECRET")] {

@@ -1,5 +1,5 @@
-//! Copies files between this machine and its sandboxes, safe against hostile names, symlinks and files swapped during
-//! the copy.
+//! Copies files between this machine and its sandboxes. The copy is safe against hostile file names, symlinks, and
+//! files that another process replaces during the copy.
 
 mod from_host;
 mod to_host;

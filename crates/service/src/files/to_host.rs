@@ -1,4 +1,4 @@
-//! Copies files out of a sandbox, into folders of this machine.
+//! Copies files from a sandbox to folders of this machine.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -14,18 +14,18 @@ use rustix::io::Errno;
 
 use super::from_host::below_current_folder;
 
-/// Result of copying files out of a sandbox.
+/// Result of copying files from a sandbox to this machine.
 #[derive(Debug, Default)]
 pub struct CopiedOut {
-    /// Copied files with their sizes.
+    /// Names of the copied files with their sizes in bytes.
     pub files: Vec<(String, u64)>,
-    /// Messages about files that were not copied, and why.
+    /// Messages about files that were not copied from the sandbox, each with the reason.
     pub left: Vec<String>,
-    /// Files that were not copied because the name exists already.
+    /// Names of the files that were not copied because the target folder already has a file or folder of this name.
     pub in_the_way: Vec<String>,
 }
 
-/// Copies the regular files of a folder in the sandbox to a folder of this machine, except those named in `except`.
+/// Copies the regular files of a folder in the sandbox to a folder of this machine, except the files named in `except`.
 pub async fn take(
     sandbox: &Sandbox,
     from: &str,
@@ -33,15 +33,15 @@ pub async fn take(
     except: &BTreeSet<String>,
     environment: &Environment,
 ) -> Result<CopiedOut, Failure> {
-    // Open the target first, so that errors with it show before the files are read.
+    // Open the target folder first, so that its errors are reported before the files are read.
     let target = Target::open(to, environment)?;
     target.fill(to, sandbox.harvest(from, except).await?)
 }
 
-/// Checks that files can be written to a folder, and creates the folder if needed.
+/// Checks that files can be written to a folder of this machine, and creates the folder if needed.
 pub fn check_folder(folder: &Path, environment: &Environment) -> Result<(), Failure> {
     if folder.symlink_metadata().is_ok() && !folder.is_dir() {
-        let message = format!("`{}` is not a folder", folder.display());
+        let message = format!("cannot write files: `{}` is not a folder", folder.display());
         return Err(Failure::new(FailureKind::Usage, message).hint("use another `--out` folder"));
     }
     let target = Target::open(folder, environment)?;
@@ -49,7 +49,7 @@ pub fn check_folder(folder: &Path, environment: &Environment) -> Result<(), Fail
         .map_err(|error| cannot_write(folder, &error.into()))
 }
 
-/// Writes files read from a sandbox to a folder of this machine, without overwriting existing files.
+/// Writes files that were read from a sandbox to a folder of this machine, without overwriting existing files.
 pub fn keep(
     harvest: CollectedFiles,
     to: &Path,
@@ -58,30 +58,32 @@ pub fn keep(
     Target::open(to, environment)?.fill(to, harvest)
 }
 
-/// Whether the error is that the name of a file or of its folder is already in use. Other files can still be written.
+/// Whether an error means that the name of the file, or of its folder, is already in use. Other files can still be
+/// written.
 fn is_in_the_way(error: &std::io::Error) -> bool {
     let link = error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
     link || matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory)
 }
 
 fn symlink_refused(folder: &Path, link: &Path) -> Failure {
-    let message = format!("`{}` goes through the symlink `{}`", folder.display(), link.display());
+    let (folder, link) = (folder.display(), link.display());
+    let message = format!("cannot write files: `{folder}` goes through the symlink `{link}`");
     Failure::new(FailureKind::Usage, message)
         .hint("use a path without symlinks, or the absolute path of the folder")
 }
 
-/// Flags for opening folders.
+/// Flags for opening the folders that files are written to.
 const OPEN_FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
 
-/// Mode of new folders, before the umask.
+/// File mode of new folders, before the umask is applied.
 const NEW_FOLDER: Mode = Mode::from_raw_mode(0o777);
 
-/// A folder of this machine to write files to, without following symlinks or overwriting files.
+/// Folder of this machine that files are written to, without following symlinks or overwriting files.
 struct Target(OwnedFd);
 
 impl Target {
     /// Opens a folder, and creates it if needed. A relative path below the current folder must not contain symlinks,
-    /// because a repository could have planted them. Other paths are the user's own, and may.
+    /// because the symlinks could be part of a malicious repository. Other paths may contain symlinks.
     fn open(folder: &Path, environment: &Environment) -> Result<Target, Failure> {
         if below_current_folder(folder, &environment.working_folder).is_some() {
             return Target::open_without_symlinks(rustix::fs::CWD, folder);
@@ -93,7 +95,8 @@ impl Target {
             .map_err(|error| failed(error.into()))
     }
 
-    /// Opens a folder by a relative path, part by part, and creates missing folders.
+    /// Opens a folder by its relative path, one path component at a time, and creates missing folders. Fails if a
+    /// component is a symlink.
     fn open_without_symlinks(start: impl AsFd, folder: &Path) -> Result<Target, Failure> {
         let mut walked = PathBuf::new();
         let open = |at: BorrowedFd<'_>, part: &OsStr| {
@@ -150,7 +153,7 @@ impl Target {
                 let mode = Mode::from_raw_mode(0o644);
                 let file = rustix::fs::openat2(&folder, part, flags, mode, beneath)?;
                 if let Err(error) = std::fs::File::from(file).write_all(bytes) {
-                    // Remove the partial file: it would look complete.
+                    // Remove the partial file, because it would look complete.
                     let _ = rustix::fs::unlinkat(&folder, part, rustix::fs::AtFlags::empty());
                     return Err(error);
                 }
@@ -179,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn target_overwrites_no_file_and_follows_no_symlink() {
+    fn target_folder_overwrites_no_file_and_follows_no_symlink() {
         let folder = tempfile::tempdir().unwrap();
         let (out, outside) = (folder.path().join("out"), folder.path().join("outside"));
         std::fs::create_dir_all(&outside).unwrap();
@@ -217,7 +220,7 @@ mod tests {
         ] {
             let refused = open(path).err().unwrap();
             assert_eq!(refused.kind, FailureKind::Usage, "{path}");
-            let message = format!("`{path}` goes through the symlink `{link}`");
+            let message = format!("cannot write files: `{path}` goes through the symlink `{link}`");
             assert_eq!(refused.message(), message);
         }
         assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);

@@ -18,13 +18,13 @@ use tokio::sync::watch;
 
 use worker::{ConnectionMode, ConnectionWorker};
 
-/// How long to wait for another process that creates or migrates the tables.
+/// Maximum time to wait while another process creates or migrates the tables.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Pause before opening a busy file again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Failures that acknowledged writes survive.
+/// Kinds of failures that acknowledged writes survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// Acknowledged writes survive a crash or kill of the process. A power failure or system crash
@@ -36,12 +36,12 @@ pub enum Durability {
     PowerLoss,
 }
 
-/// How a store is opened.
+/// Access with which a store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// The file must exist. It is not changed, except that an older format is migrated.
+    /// Read-only access. The file must exist. It is not changed, except that an older format is migrated.
     Read,
-    /// The file is created if it does not exist. An older format is migrated.
+    /// Read and write access. The file is created if it does not exist. An older format is migrated.
     Write(Durability),
 }
 
@@ -67,7 +67,7 @@ impl SqliteStore {
                     Durability::ProcessCrash => ConnectionMode::Write,
                     Durability::PowerLoss => ConnectionMode::WriteToDisk,
                 };
-                // The worker retries a busy database itself.
+                // The worker itself retries while the database is busy.
                 db.busy_timeout(Duration::ZERO).map_err(|error| explain(path, &error))?;
                 Some(ConnectionWorker::start(path, db, mode, written.clone())?)
             }
@@ -117,7 +117,7 @@ fn create(path: &Path) -> io::Result<()> {
     }
     match options.open(path) {
         // SQLite opens a file without write permission and fails later with a vague error, so check
-        // here. `connect` reports a path that is not a file.
+        // the permission here. `connect` reports a path that is not a file.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match path.is_file() {
             true => fs::OpenOptions::new().write(true).open(path).map(drop),
             false => Ok(()),
@@ -138,7 +138,8 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     Ok(db)
 }
 
-/// Format version of the store; 0 for an empty file. Fails for other databases and for newer formats.
+/// Returns the format version of the store; 0 for an empty file. Fails for databases of other programs and for newer
+/// formats.
 fn identify(path: &Path, db: &Connection) -> Result<u32, StoreError> {
     let read = || -> rusqlite::Result<(i32, u32, i64)> {
         // One transaction for all reads, because another process may be creating the tables.
@@ -166,7 +167,8 @@ fn open_to_write(path: &Path, durability: Durability) -> Result<Connection, Stor
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {
         match try_open_to_write(path, durability) {
-            // SQLite does not wait when two connections switch a new file to WAL at once.
+            // SQLite returns an error at once if two connections switch a new file to WAL mode
+            // concurrently.
             Err(StoreError::Busy { .. }) if Instant::now() < deadline => {
                 thread::sleep(RETRY_INTERVAL);
             }
@@ -178,7 +180,8 @@ fn open_to_write(path: &Path, durability: Durability) -> Result<Connection, Stor
 fn try_open_to_write(path: &Path, durability: Durability) -> Result<Connection, StoreError> {
     let mut db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let mut prepare = || -> rusqlite::Result<()> {
-        // Lets `remove_run` return space to the disk. It takes effect only in an empty file.
+        // This lets `remove_run` return free space to the disk. SQLite applies the setting only to an
+        // empty file.
         db.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         db.pragma_update(None, "journal_mode", "WAL")?;
         let synchronous = match durability {
@@ -252,7 +255,7 @@ fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
             StoreError::NotAStore { path, reason: "it is not a database".to_owned() }
         }
         Some(ErrorCode::DatabaseCorrupt) => StoreError::Damaged { path, reason },
-        // No space for the index of the write-ahead log.
+        // There is no space for the index of the write-ahead log.
         _ if error.sqlite_error().is_some_and(|e| e.extended_code == SQLITE_IOERR_SHMSIZE) => {
             StoreError::Full { path }
         }

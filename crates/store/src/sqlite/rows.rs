@@ -1,4 +1,4 @@
-//! Conversion between our types and SQLite rows.
+//! Conversion between the types of runs and SQLite rows.
 
 use std::cell::RefCell;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,13 +16,14 @@ use serde_json::Value;
 
 use super::worker::TransactionError;
 
-/// Outcomes above this size are stored as artifacts, so that equal outcomes are stored once.
+/// Maximum size of an outcome in the journal, in bytes. Larger outcomes are stored as artifacts, so
+/// that equal outcomes are stored once.
 const LARGE: usize = 64 * 1024;
 
-/// Outcomes below this size are not worth compressing.
+/// Minimum size of an outcome that is compressed, in bytes.
 const SMALL: usize = 200;
 
-/// Row number of a run.
+/// Returns the row number of a run.
 pub(super) fn number(db: &Connection, id: &RunId) -> Result<i64, TransactionError> {
     let found = db
         .prepare_cached("SELECT number FROM runs WHERE id = ?")?
@@ -31,7 +32,7 @@ pub(super) fn number(db: &Connection, id: &RunId) -> Result<i64, TransactionErro
     found.ok_or_else(|| StoreError::NoSuchRun(id.clone()).into())
 }
 
-/// Row number of a run, if the lease is still valid.
+/// Returns the row number of a run. Fails if the lease is no longer valid.
 pub(super) fn held(db: &Connection, claim: &Lease) -> Result<i64, TransactionError> {
     let found: Option<(i64, u64)> = db
         .prepare_cached("SELECT number, epoch FROM runs WHERE id = ?")?
@@ -44,11 +45,12 @@ pub(super) fn held(db: &Connection, claim: &Lease) -> Result<i64, TransactionErr
     }
 }
 
+/// Current time, in milliseconds since 1970-01-01.
 pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Parses the text of a column.
+/// Parses the text in a column of a row.
 pub(super) fn parsed<T, E>(
     row: &Row<'_>,
     column: &str,
@@ -84,7 +86,7 @@ pub(super) fn fingerprint(row: &Row<'_>, column: &str) -> rusqlite::Result<Finge
     Ok(bytes.map_or(Fingerprint::NONE, Fingerprint::from_bytes))
 }
 
-/// Error for a run status that this program does not write.
+/// Error for an unknown run status in the database.
 #[derive(Debug, thiserror::Error)]
 #[error("unknown run status `{0}`")]
 struct UnknownStatus(String);
@@ -113,6 +115,7 @@ pub(super) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
     })
 }
 
+/// SQL query for journal records; large bodies are read from the artifacts.
 pub(super) const RECORDS: &str = "SELECT j.key, j.request, j.failed, coalesce(j.body, CAST(a.bytes AS TEXT)) AS body \
      FROM journal j LEFT JOIN artifacts a ON a.number = j.artifact";
 
@@ -129,7 +132,7 @@ pub(super) fn read_record(row: &Row<'_>) -> rusqlite::Result<EffectRecord> {
     })
 }
 
-/// Reads the body of a record: text, or a blob of compressed text.
+/// Reads the body of a record, which is stored as text or as a blob of compressed text.
 fn read_body(row: &Row<'_>) -> rusqlite::Result<String> {
     let index = row.as_ref().column_index("body")?;
     let ValueRef::Blob(packed) = row.get_ref(index)? else { return row.get(index) };
@@ -145,6 +148,7 @@ fn read_body(row: &Row<'_>) -> rusqlite::Result<String> {
 pub(super) enum Body {
     /// Text, or a compressed blob if that is smaller.
     Inline(rusqlite::types::Value),
+    /// Body that is stored as an artifact, because it is larger than [`LARGE`].
     Large(ArtifactId, Vec<u8>),
 }
 
@@ -160,7 +164,7 @@ impl Body {
     }
 }
 
-/// Compresses bytes; `None` if that does not make them smaller.
+/// Compresses bytes; `None` if the compressed bytes would not be smaller.
 fn packed(bytes: &[u8]) -> Option<Vec<u8>> {
     thread_local! {
         // The fastest level: higher levels save too little for their time.
@@ -184,23 +188,25 @@ pub(super) fn find_record(
         .optional()
 }
 
-/// Maximum number of events in one row. The ids of its events start at the row number times this.
+/// Maximum number of events in one journal row. The id of the first event of a row is the row number
+/// times this maximum.
 pub(super) const EVENTS_OF_A_ROW: usize = 1000;
 
+/// Ids of the events in a journal row that has this number of events.
 pub(super) fn event_ids(row: i64, events: usize) -> impl Iterator<Item = u64> {
     let first = row as u64 * EVENTS_OF_A_ROW as u64;
     first..first + events as u64
 }
 
-/// Stored form of events: a JSON list of names and payloads; `None` if there are none.
+/// Serializes events as a JSON list of names and payloads; `None` if there are no events.
 pub(super) fn as_list(events: &[GraphEvent]) -> Option<String> {
     let list: Vec<(&str, &Value)> =
         events.iter().map(|event| (event.name.as_str(), &event.payload)).collect();
-    // Strings and JSON values always serialize.
+    // Serialization of strings and JSON values cannot fail.
     (!events.is_empty()).then(|| serde_json::to_string(&list).unwrap_or_default())
 }
 
-/// Writes events into separate rows, and returns their ids.
+/// Writes events into journal rows without a record, and returns the ids of the events.
 pub(super) fn write_events(
     db: &Connection,
     run: i64,
@@ -223,7 +229,7 @@ pub(super) fn keep(db: &Connection, id: ArtifactId, bytes: &[u8]) -> rusqlite::R
         .query_row([id.as_bytes()], |row| row.get(0))
 }
 
-/// Stores an artifact for a run under a name.
+/// Stores an artifact for a run under a name, and replaces an earlier artifact with that name.
 pub(super) fn use_artifact(
     db: &Connection,
     run: i64,
@@ -240,13 +246,13 @@ pub(super) fn use_artifact(
     Ok(())
 }
 
-/// Adds an entry to the audit log, chained to the previous one.
+/// Adds an entry to the audit log, with the hash of the previous entry.
 pub(super) fn write_audit(db: &Connection, entry: NewAuditEntry) -> rusqlite::Result<AuditEntry> {
     let last: Option<(u64, [u8; 32])> = db
         .prepare_cached("SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")?
         .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    // Ids are never reused, so that entries removed from the end leave a gap.
+    // Ids of audit entries are never reused, so that entries removed from the end leave a gap.
     let given: Option<u64> = db
         .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")?
         .query_row([], |row| row.get(0))

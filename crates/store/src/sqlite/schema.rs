@@ -1,12 +1,12 @@
-//! Tables of the store, and migrations between format versions.
+//! Tables of the store, and migrations from older format versions.
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// SQLite application id of our databases: "ASZE".
+/// SQLite application id in the header of our database files: "ASZE".
 pub(super) const APPLICATION: i32 = 0x4153_5a45;
 
-/// Migrations. Each step migrates from the previous version to its own; the first creates version 1
-/// in an empty file. Released steps are never changed, only added.
+/// Migration steps. Step `n` migrates a file from format version `n - 1` to version `n`; the first
+/// step creates version 1 in an empty file. Released steps are never changed; new steps are appended.
 pub(super) const STEPS: [&str; 5] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
 
 const VERSION_1: &str = "
@@ -26,9 +26,9 @@ CREATE TABLE runs (
     error   TEXT
 ) STRICT;
 
--- One row for each effect, with the events of its step; rows without a key have events alone. A
--- row's number is never used again: the ids of its events are made of it. A body is JSON: as text,
--- or as a blob where it was worth compressing. One that is large is an artifact instead.
+-- Each row with a key is the record of one effect, with the events of its step. A row without a key
+-- only has events. Row numbers are never reused, because the ids of events are computed from them.
+-- The body is JSON: as text, or as a compressed blob. A large body is stored as an artifact instead.
 CREATE TABLE journal (
     number   INTEGER PRIMARY KEY,
     run      INTEGER REFERENCES runs (number),
@@ -47,7 +47,7 @@ CREATE TABLE artifacts (
     hash   BLOB NOT NULL UNIQUE,
     bytes  BLOB NOT NULL
 ) STRICT;
--- Artifacts that a run has under a name. Those of its journal have none.
+-- Named artifacts of runs. Artifacts that only the journal uses have no name.
 CREATE TABLE artifact_uses (
     run      INTEGER NOT NULL REFERENCES runs (number),
     name     TEXT NOT NULL,
@@ -75,10 +75,10 @@ CREATE TABLE audit (
 ) STRICT;
 ";
 
-/// Index to find the audit entries of one workspace.
+/// Adds an index that finds the audit entries of one subject, such as a workspace.
 const VERSION_2: &str = "CREATE INDEX audit_of_subject ON audit (subject, id);";
 
-/// Table of idempotency keys and the runs created with them.
+/// Adds the table of idempotency keys, with the runs that were created with them.
 const VERSION_3: &str = "
 CREATE TABLE once (
     key     TEXT PRIMARY KEY,
@@ -88,7 +88,8 @@ CREATE TABLE once (
 CREATE INDEX once_of_run ON once (run);
 ";
 
-/// Table of model calls, written before a call is sent and when it has ended. The column `noted` is JSON.
+/// Adds the table of model calls. A row is written before a call is sent and updated when the call has ended. The
+/// column `noted` is JSON.
 const VERSION_4: &str = "
 CREATE TABLE calls (
     run    INTEGER NOT NULL REFERENCES runs (number),
@@ -102,6 +103,7 @@ CREATE TABLE calls (
 /// Drops the table of messages between processes, which was never used.
 const VERSION_5: &str = "DROP TABLE messages;";
 
+/// Returns the format version of a database file.
 pub(super) fn version(db: &Connection) -> rusqlite::Result<u32> {
     db.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_table_is_dropped_and_runs_are_kept() {
+    fn migration_drops_the_messages_table_and_keeps_runs() {
         let mut db = filled();
         migrate(&mut db, &STEPS[..4]).unwrap();
         db.execute("INSERT INTO messages (at, topic, body) VALUES (1, 'drafts', '{}')", [])

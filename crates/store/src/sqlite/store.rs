@@ -20,13 +20,14 @@ use super::rows::{
 };
 use super::worker::TransactionError;
 
-/// Largest id that SQLite can store.
+/// Largest row id that SQLite can store.
 const MAX_ID: u64 = i64::MAX as u64;
 
-/// Poll interval for writes of other processes.
+/// Interval at which the database is polled for writes of other processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Finds the run that was created with an idempotency key, and whether its request was the same.
+/// Finds the run that was created with an idempotency key. Also returns whether its request was the
+/// same.
 fn asked_before(db: &Connection, once: &IdempotencyKey) -> rusqlite::Result<Option<(RunId, bool)>> {
     db.prepare_cached(
         "SELECT r.id AS run, o.request AS request FROM once o JOIN runs r ON r.number = o.run \
@@ -49,7 +50,7 @@ impl Store for SqliteStore {
             {
                 return Err(StoreError::AskedBefore { run, same }.into());
             }
-            // A collision of random ids is very unlikely.
+            // Generate random ids until one is unused. A collision is very unlikely.
             let id = loop {
                 let id = RunId::random(run.kind);
                 match number(db, &id) {
@@ -164,7 +165,7 @@ impl Store for SqliteStore {
             EffectOutcome::Failed(body) => (true, body),
         };
         let (key, request) = (record.key, record.request);
-        // Compress here, and not in the single writer.
+        // Compress the body here, so that the single writer does not have to.
         let body = Body::of(body);
         let body = move |db: &Connection| {
             let run = held(db, &claim)?;
@@ -194,7 +195,7 @@ impl Store for SqliteStore {
                 return Ok(Appended::Existing(existing));
             }
             let mut ids: Vec<u64> = event_ids(db.last_insert_rowid(), own.len()).collect();
-            // A step rarely has more events than fit in one row.
+            // A step rarely has more events than fit into one row; the other events get rows of their own.
             ids.extend(write_events(db, run, more)?);
             Ok(Appended::Recorded { event_ids: ids })
         };
@@ -307,7 +308,7 @@ impl Store for SqliteStore {
         let body = move |db: &Connection| {
             let limit = if query.limit == 0 { usize::MAX } else { query.limit };
             let runs = serde_json::to_string(&query.runs).unwrap_or_default();
-            // Two statements, so that each can use its index.
+            // There are two statements, so that each can use its index.
             let which = match query.runs.is_empty() {
                 false => {
                     "j.run IN (SELECT number FROM runs WHERE id IN (SELECT value FROM json_each(:runs)))"
@@ -375,7 +376,7 @@ impl Store for SqliteStore {
             if self.reader.ask(body).await? {
                 return Ok(());
             }
-            // SQLite does not notify of writes by other processes, so poll.
+            // SQLite does not report writes of other processes, so poll for them.
             let _ = tokio::time::timeout(POLL_INTERVAL, written.changed()).await;
         }
     }
@@ -384,7 +385,8 @@ impl Store for SqliteStore {
         let seen = seen.clone();
         let body = move |db: &Connection| {
             let run = held(db, &seen)?;
-            // Keep the last row, emptied, until there is a later one: its number must not be reused.
+            // Clear the last journal row but keep it until there is a later row, because its number must
+            // not be reused.
             db.execute(
                 "DELETE FROM journal WHERE run IS NULL \
                  AND number < (SELECT max(number) FROM journal)",
@@ -405,7 +407,7 @@ impl Store for SqliteStore {
                  AND number NOT IN (SELECT artifact FROM journal WHERE artifact IS NOT NULL)",
                 [],
             )?;
-            // Return free pages to the disk. The statement yields one row for each page.
+            // Return free pages to the disk. The statement returns one row for each page.
             let mut vacuum = db.prepare("PRAGMA incremental_vacuum")?;
             let mut pages = vacuum.query([])?;
             while pages.next()?.is_some() {}

@@ -1,9 +1,10 @@
 //! Executes operations on one SQLite connection.
 //!
 //! Operations collect in a queue, and all queued writes are executed in one transaction, so that
-//! concurrent tasks share the cost of a commit. A thread executes them if they may block on the
-//! disk. Writes that rarely block are executed by the calling task, after it has yielded once so
-//! that other ready tasks can queue theirs: waking a thread would take longer than the write.
+//! concurrent tasks share the cost of a commit. A thread executes operations that may block on the
+//! disk. The calling task executes writes that rarely block, because waking a thread would take
+//! longer than the write. It yields once before that, so that other ready tasks can queue their
+//! writes, too.
 
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
@@ -21,15 +22,15 @@ use tokio::sync::{oneshot, watch};
 
 use super::explain;
 
-/// How long to wait for another process that writes.
+/// Maximum time to wait while another process writes to the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Pause between two attempts while the database is busy.
+/// Pause between two attempts to write while the database is busy.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Error of an operation.
+/// Error of an operation on the connection.
 pub(super) enum TransactionError {
-    /// The database failed. The transaction is rolled back.
+    /// The database reported an error. The transaction is rolled back.
     Sql(rusqlite::Error),
     /// The operation is not allowed. It changed nothing.
     Refused(StoreError),
@@ -47,7 +48,7 @@ impl From<StoreError> for TransactionError {
     }
 }
 
-/// What the operations of a connection do.
+/// Kind of operations that a connection executes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionMode {
     Read,
@@ -57,7 +58,7 @@ pub(super) enum ConnectionMode {
     WriteToDisk,
 }
 
-/// A connection with its queue of operations and its thread.
+/// A database connection with its queue of operations and its thread.
 pub(super) struct ConnectionWorker {
     mode: ConnectionMode,
     queue: Arc<WorkQueue>,
@@ -68,7 +69,7 @@ pub(super) struct ConnectionWorker {
 
 impl std::fmt::Debug for ConnectionWorker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker").field("mode", &self.mode).finish_non_exhaustive()
+        f.debug_struct("ConnectionWorker").field("mode", &self.mode).finish_non_exhaustive()
     }
 }
 
@@ -96,7 +97,7 @@ impl ConnectionWorker {
             .spawn(move || thread_queue.run(&wakeups))
             .map_err(|error| StoreError::Failed {
                 path: path.to_owned(),
-                reason: format!("cannot start a thread: {error}"),
+                reason: format!("cannot start a thread for the database connection: {error}"),
             })?;
         Ok(ConnectionWorker { mode, queue, waker: Some(waker), thread: Some(thread) })
     }
@@ -111,7 +112,7 @@ impl ConnectionWorker {
         self.queue.waiting().push(Box::new(Job { body, value: None, reply }));
         if self.mode == ConnectionMode::Write {
             yield_once().await;
-            // Another task may have executed this operation with its own.
+            // Another task may have executed this operation together with its own operation.
             if let Ok(answer) = answer.try_recv() {
                 return answer;
             }
@@ -122,7 +123,7 @@ impl ConnectionWorker {
             self.wake();
         }
         answer.await.unwrap_or_else(|_| {
-            let reason = "the thread of the store has exited".to_owned();
+            let reason = "the thread of the database connection has exited".to_owned();
             Err(StoreError::Failed { path: self.queue.path.clone(), reason })
         })
     }
@@ -137,8 +138,8 @@ impl ConnectionWorker {
 }
 
 impl Drop for ConnectionWorker {
-    /// Waits until the queued operations are done and the connection is closed. Operations that
-    /// another process blocks fail instead of waiting.
+    /// Waits until the queued operations are done and the connection is closed. Operations fail
+    /// instead of waiting if another process blocks them.
     fn drop(&mut self) {
         self.queue.closing.store(true, Ordering::Relaxed);
         self.wake();
@@ -149,7 +150,7 @@ impl Drop for ConnectionWorker {
     }
 }
 
-/// Yields once, so that other ready tasks run first.
+/// Yields once to the async runtime, so that other ready tasks run first.
 async fn yield_once() {
     let mut yielded = false;
     poll_fn(|context| {
@@ -168,9 +169,11 @@ struct WorkQueue {
     path: PathBuf,
     mode: ConnectionMode,
     db: Mutex<Connection>,
+    /// Operations that are not executed yet, in order.
     waiting: Mutex<Vec<Box<dyn Work>>>,
-    /// Whether the store is being closed: operations no longer wait for other processes.
+    /// Whether the store is being closed. Operations then no longer wait for other processes.
     closing: AtomicBool,
+    /// Notified after every executed batch of writes.
     written: Arc<watch::Sender<()>>,
 }
 
@@ -179,7 +182,7 @@ impl WorkQueue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Body of the thread: executes queued operations at every wakeup.
+    /// Main loop of the thread: executes queued operations at every wakeup.
     fn run(&self, wakeups: &Receiver<()>) {
         while wakeups.recv().is_ok() {
             let db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
@@ -194,20 +197,21 @@ impl WorkQueue {
         }
     }
 
-    /// Executes all queued operations without blocking. Returns whether the thread must execute
-    /// the rest, because the connection or the database is busy.
+    /// Executes all queued operations without blocking. Returns whether operations are left for the
+    /// thread, because the connection or the database is busy.
     fn execute_now(&self) -> bool {
         let Ok(db) = self.db.try_lock() else { return true };
         let batch = std::mem::take(&mut *self.waiting());
         let left = self.execute(&db, batch, Instant::now());
         let some_left = !left.is_empty();
-        // Keep the order: operations queued in the meantime come after these.
+        // Keep the order: operations queued in the meantime come after the operations that are left.
         self.waiting().splice(0..0, left);
         some_left
     }
 
-    /// Executes a batch, with all writes in one transaction. If the batch fails and `deadline` has
-    /// passed, for example because another process writes, returns the batch unexecuted.
+    /// Executes a batch of operations, with all writes in one transaction. If the batch fails and
+    /// `deadline` has already passed at the start, returns the operations unexecuted. A batch fails
+    /// for example because another process writes.
     fn execute(
         &self,
         db: &Connection,
@@ -225,11 +229,12 @@ impl WorkQueue {
                 self.written.send_replace(());
                 return Vec::new();
             }
-            // The thread, which may block, retries after any error.
+            // After any error, the thread executes the batch again, because the thread may block.
             Err(_) if !may_block => return batch,
             Err(_) => {}
         }
-        // One operation or the commit failed: execute each alone, so that each gets its own result.
+        // One operation or the commit failed: execute each operation alone, so that each gets its own
+        // result.
         for mut job in batch {
             let result = self.retry_while_busy(deadline, || transaction(db, || job.attempt(db)));
             job.settle(result.map_err(|trouble| self.store_error(trouble)));
@@ -238,7 +243,7 @@ impl WorkQueue {
         Vec::new()
     }
 
-    /// Retries until the deadline while another process is writing.
+    /// Repeats `attempt` until the deadline while another process is writing to the database.
     fn retry_while_busy<T>(
         &self,
         deadline: Instant,
@@ -268,11 +273,15 @@ impl WorkQueue {
     }
 }
 
+/// A queued operation whose result type is hidden.
 trait Work: Send {
+    /// Executes the operation and stores its value. May be called again after a rollback.
     fn attempt(&mut self, db: &Connection) -> Result<(), TransactionError>;
+    /// Sends the value or the error to the caller.
     fn settle(self: Box<Self>, result: Result<(), StoreError>);
 }
 
+/// A queued operation: its function, its value after an attempt, and the channel to the caller.
 struct Job<T, F> {
     body: F,
     value: Option<T>,
@@ -286,7 +295,7 @@ impl<T: Send, F: FnMut(&Connection) -> Result<T, TransactionError> + Send> Work 
     }
 
     fn settle(self: Box<Self>, result: Result<(), StoreError>) {
-        // The caller may have stopped waiting.
+        // Sending fails if the caller has stopped waiting, which is not an error.
         let _ = match (result, self.value) {
             (Ok(()), Some(value)) => self.reply.send(Ok(value)),
             (Err(error), _) => self.reply.send(Err(error)),
@@ -326,7 +335,7 @@ fn transaction(
     run("BEGIN IMMEDIATE")?;
     let result = work().and_then(|()| run("COMMIT").map(drop).map_err(TransactionError::from));
     if result.is_err() {
-        // This fails if SQLite has already rolled back by itself.
+        // The statement fails if SQLite has already rolled back the transaction by itself.
         let _ = run("ROLLBACK");
     }
     result

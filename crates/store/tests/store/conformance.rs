@@ -1,5 +1,5 @@
-//! Conformance tests for every implementation of the `Store` trait. The tests of a store include them with
-//! `every_behaviour!(name, open)`.
+//! Conformance tests that every implementation of the `Store` trait must pass. The test crate of a store runs these
+//! tests with `every_behaviour!(name, open)`.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ pub(crate) async fn runs_are_stored_and_filtered(store: Any) {
     assert_eq!(titles(&store, done).await, ["Buy a Bakery"]);
 }
 
-pub(crate) async fn idempotency_key_creates_one_run(store: Any) {
+pub(crate) async fn repeated_idempotency_key_creates_only_one_run(store: Any) {
     let keyed = |key: &str, request: u8| NewRun {
         once: Some(IdempotencyKey {
             key: key.into(),
@@ -119,7 +119,7 @@ pub(crate) async fn idempotency_key_creates_one_run(store: Any) {
     }
     store.create_run(keyed("b", 1), "me").await.unwrap();
     assert_eq!(store.runs(RunFilter::default()).await.unwrap().len(), 2);
-    // Concurrent requests all get the same run.
+    // Concurrent requests with the same idempotency key all get the same run.
     let requests = (0..8).map(|_| {
         let (store, new) = (store.clone(), keyed("c", 3));
         tokio::spawn(async move { store.create_run(new, "me").await })
@@ -133,7 +133,7 @@ pub(crate) async fn idempotency_key_creates_one_run(store: Any) {
         });
     }
     assert!(names.windows(2).all(|two| two[0] == two[1]), "{names:?}");
-    // Removing a run frees its key.
+    // Removing a run makes its idempotency key usable again.
     store.remove_run(&claim).await.unwrap();
     store.create_run(keyed("a", 2), "me").await.unwrap();
 }
@@ -147,13 +147,13 @@ pub(crate) async fn grown_waits_for_new_events_and_audit_entries(store: Any) {
     let events = vec![event("one"), event("two")];
     let events = ids(store.append(&claim, record("k", "v"), events).await.unwrap());
     waiting.await.unwrap().unwrap();
-    // The second event of the same append counts, too.
+    // `grown` also returns for the second event of the same append.
     store.grown(StoreLog::Events, events[0]).await.unwrap();
     let waiting = {
         let store = store.clone();
         tokio::spawn(async move { store.grown(StoreLog::Events, events[1]).await })
     };
-    // A record without events does not end the wait.
+    // A record without events does not make `grown` return.
     store.append(&claim, record("l", "v"), Vec::new()).await.unwrap();
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
@@ -289,7 +289,7 @@ pub(crate) async fn journal_key_is_written_once(store: Any) {
     assert!(seen.iter().all(|record| *record == winners[0]));
     assert_eq!(store.records(&claim.run).await.unwrap(), winners);
     assert_eq!(event_names(&store, of(&claim.run)).await, ["won"]);
-    // Another run can use the same key.
+    // Another run can use the same journal key.
     let other = claimed(&store, "two").await;
     assert_eq!(ids(store.append(&other, record("same/key", "x"), vec![]).await.unwrap()), [0; 0]);
 }
@@ -338,7 +338,7 @@ pub(crate) async fn event_ids_increase_over_all_runs(store: Any) {
     assert_eq!(event_names(&store, some).await, ["a1", "b1", "a2"]);
     let first = &store.events(EventQuery { limit: 1, ..whole() }).await.unwrap()[0];
     assert_eq!((&first.run, &first.payload), (&one.run, &json!({"name": "a0"})));
-    // Ids are never reused.
+    // Event ids are not reused after runs are removed.
     for claim in [one, two] {
         let last = store.last_event().await.unwrap();
         store.remove_run(&claim).await.unwrap();
@@ -364,9 +364,9 @@ pub(crate) async fn stop_cancels_a_running_run_and_fences_its_holder(store: Any)
     let again = Lease { epoch: run.epoch, ..claim.clone() };
     assert!(matches!(store.stop(&again, "more", vec![]).await, Err(StoreError::Fenced(_))));
     let other = claimed(&store, "two").await;
-    store.finish(&other, Ending::Failed { error: "it broke".into() }, vec![]).await.unwrap();
+    store.finish(&other, Ending::Failed { error: "simulated error".into() }, vec![]).await.unwrap();
     assert!(matches!(store.stop(&other, "late", vec![]).await, Err(StoreError::Fenced(_))));
-    assert_eq!(store.run(&other.run).await.unwrap().error.as_deref(), Some("it broke"));
+    assert_eq!(store.run(&other.run).await.unwrap().error.as_deref(), Some("simulated error"));
     assert_eq!(event_names(&store, EventQuery::default()).await, ["end"]);
 }
 
@@ -385,7 +385,7 @@ pub(crate) async fn step_with_2500_events_is_stored_in_order(store: Any) {
     assert_eq!((rest.len(), rest[0].id, rest[499].id), (500, ids[1701], ids[2200]));
 }
 
-pub(crate) async fn concurrent_writers_lose_no_records(store: Any) {
+pub(crate) async fn concurrent_writers_lose_no_records_or_events(store: Any) {
     let mut tasks = Vec::new();
     for number in 0..8 {
         let store = store.clone();
@@ -407,8 +407,9 @@ pub(crate) async fn concurrent_writers_lose_no_records(store: Any) {
     assert_eq!(store.events(EventQuery::default()).await.unwrap().len(), 400);
 }
 
-/// A client that follows several runs by the last event id it has seen gets every event once and in order.
-pub(crate) async fn events_of_several_runs_are_followed_without_gaps(store: Any) {
+/// A client that polls the events of several runs after the last event id it received gets every event once and in
+/// order.
+pub(crate) async fn polling_events_of_several_runs_returns_each_event_once_in_order(store: Any) {
     const STEPS: usize = 60;
     let mut runs = Vec::new();
     let mut writing = tokio::task::JoinSet::new();
@@ -457,7 +458,7 @@ pub(crate) async fn artifacts_are_shared_by_content_until_unused(store: Any) {
     assert_eq!(store.artifacts(&three.run).await.unwrap()[0].id, id);
     store.remove_run(&three).await.unwrap();
     store.remove_run(&first).await.unwrap();
-    assert_eq!(store.artifact(id).await.unwrap(), bytes, "the other run still uses it");
+    assert_eq!(store.artifact(id).await.unwrap(), bytes, "another run still uses the artifact");
     assert!(store.artifact(replaced).await.is_err());
     store.remove_run(&second).await.unwrap();
     assert!(store.artifact(id).await.is_err());
@@ -469,7 +470,7 @@ pub(crate) async fn stopped_and_removed_run_rejects_writes(store: Any) {
     store.stop(&holder, "enough", vec![event("end")]).await.unwrap();
     let epoch = store.run(&holder.run).await.unwrap().epoch;
     store.remove_run(&Lease { run: holder.run.clone(), epoch }).await.unwrap();
-    // The lease holder knows of neither, and still writes.
+    // The former lease holder still writes, because it does not know that the run was stopped and removed.
     let large = "x".repeat(200_000);
     for late in [record("b", "2"), record("c", &large)] {
         let error = store.append(&holder, late, vec![event("late")]).await.unwrap_err();
@@ -501,7 +502,7 @@ pub(crate) async fn removing_a_run_keeps_other_runs(store: Any) {
     assert_eq!((log.len(), log[0].subject.as_str()), (1, one.run.as_str()));
 }
 
-pub(crate) async fn audit_log_is_one_chain(store: Any) {
+pub(crate) async fn concurrent_audit_entries_form_one_hash_chain(store: Any) {
     let tasks = (0..20).map(|number| {
         let store = store.clone();
         tokio::spawn(async move {
@@ -613,7 +614,7 @@ macro_rules! with_all {
             $($arguments)*,
             [
                 runs_are_stored_and_filtered,
-                idempotency_key_creates_one_run,
+                repeated_idempotency_key_creates_only_one_run,
                 grown_waits_for_new_events_and_audit_entries,
                 missing_runs_and_artifacts_are_reported,
                 later_claim_fences_the_earlier_one,
@@ -625,11 +626,11 @@ macro_rules! with_all {
                 event_ids_increase_over_all_runs,
                 stop_cancels_a_running_run_and_fences_its_holder,
                 step_with_2500_events_is_stored_in_order,
-                concurrent_writers_lose_no_records,
-                events_of_several_runs_are_followed_without_gaps,
+                concurrent_writers_lose_no_records_or_events,
+                polling_events_of_several_runs_returns_each_event_once_in_order,
                 artifacts_are_shared_by_content_until_unused,
                 removing_a_run_keeps_other_runs,
-                audit_log_is_one_chain,
+                concurrent_audit_entries_form_one_hash_chain,
                 graph_resumes_from_its_journal,
             ]
         );

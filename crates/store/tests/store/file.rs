@@ -12,7 +12,7 @@ use assize_types::Fingerprint;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A new store, with the temporary folder that contains it.
+/// Creates a new store, and returns it with the temporary folder that contains its file.
 pub(crate) fn fresh() -> (TempDir, Arc<dyn Store>) {
     let folder = TempDir::new().unwrap();
     let store = open(&folder.path().join("some/where/store.db")).unwrap();
@@ -43,7 +43,7 @@ async fn fill(store: &SqliteStore, records: usize) -> Lease {
     let mut random = fastrand::Rng::with_seed(7);
     for number in 0..records {
         let mut noise = || random.alphanumeric();
-        // Random text, which does not compress well.
+        // Use random text, because it does not compress well.
         let noise: String = std::iter::repeat_with(&mut noise).take(600).collect();
         let outcome = EffectOutcome::Done(format!("\"{noise}\""));
         let key = EffectKey::new(&format!("k{number}")).unwrap();
@@ -54,7 +54,7 @@ async fn fill(store: &SqliteStore, records: usize) -> Lease {
 }
 
 #[tokio::test]
-async fn store_is_readable_by_its_owner_only_and_one_file_when_closed() {
+async fn store_files_are_owner_only_and_only_one_file_is_left_after_closing() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("deep/store.db");
     let store = open(&path).unwrap();
@@ -92,7 +92,7 @@ fn file_that_is_not_a_store_is_rejected_and_not_changed() {
 }
 
 #[tokio::test]
-async fn newer_format_is_rejected() {
+async fn store_of_a_newer_format_is_rejected() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
     fill(&open(&path).unwrap(), 1).await;
@@ -111,7 +111,7 @@ async fn store_of_an_older_format_opens_with_its_runs() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("store.db");
         let claim = fill(&open(&path).unwrap(), 3).await;
-        // Format 4 had one more table.
+        // Convert the file to format 4, which had one more table.
         let db = rusqlite::Connection::open(&path).unwrap();
         db.execute_batch(
             "CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, \
@@ -128,13 +128,13 @@ async fn store_of_an_older_format_opens_with_its_runs() {
 }
 
 #[tokio::test]
-async fn damaged_file_is_reported_and_intact_parts_stay_readable() {
+async fn damaged_store_file_is_reported_and_intact_parts_stay_readable() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
     let claim = fill(&open(&path).unwrap(), 200).await;
     let whole = fs::read(&path).unwrap();
 
-    // Torn pages in the middle: the list of runs can still be read, the journal cannot.
+    // Overwrite pages in the middle of the file: the list of runs can still be read, the journal cannot.
     let mut torn = whole.clone();
     let middle = torn.len() / 2;
     torn[middle..middle + 8192].fill(0xff);
@@ -160,7 +160,7 @@ async fn damaged_file_is_reported_and_intact_parts_stay_readable() {
 }
 
 #[tokio::test]
-async fn unreadable_record_is_reported_as_damage() {
+async fn record_that_cannot_be_decompressed_is_reported_as_damage() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
     let claim = fill(&open(&path).unwrap(), 2).await;
@@ -172,7 +172,7 @@ async fn unreadable_record_is_reported_as_damage() {
 }
 
 #[tokio::test]
-async fn writer_waits_for_another_process() {
+async fn write_waits_while_another_process_writes() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
     let store = Arc::new(open(&path).unwrap());
@@ -216,7 +216,7 @@ async fn removing_a_run_shrinks_the_file_and_erases_its_data() {
 }
 
 #[tokio::test]
-async fn equal_large_bodies_are_stored_once() {
+async fn equal_large_record_bodies_are_stored_once() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
     let store = open(&path).unwrap();
@@ -257,10 +257,10 @@ async fn store_opened_for_reading_is_not_written() {
 }
 
 #[tokio::test]
-async fn stores_on_one_file_see_each_others_writes() {
+async fn stores_opened_on_the_same_file_see_each_others_writes() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
-    // Opened concurrently: one creates the tables, the others wait.
+    // The stores are opened concurrently: one creates the tables, the others wait.
     let threads = [0, 1, 2, 3].map(|_| {
         let path = path.clone();
         std::thread::spawn(move || open(&path).unwrap())
@@ -277,7 +277,7 @@ async fn stores_on_one_file_see_each_others_writes() {
     let error = stores[0].append(&claim, record("x"), vec![]).await.unwrap_err();
     assert!(matches!(error, StoreError::Fenced(_)), "{error}");
     stores[3].append(&later, record("x"), vec![]).await.unwrap();
-    // `grown` also returns for events that another store wrote.
+    // `grown` also returns for events that were written through another `SqliteStore`.
     let last = stores[1].last_event().await.unwrap();
     let events = vec![GraphEvent::new("written", Value::Null)];
     let (grown, appended) = tokio::join!(

@@ -1,4 +1,4 @@
-//! Tests of the SQLite store: the conformance tests of every store, and tests of its file.
+//! Tests of the SQLite store: the conformance tests that every store must pass, and tests of the SQLite file.
 
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 

@@ -67,14 +67,18 @@ impl Content {
     }
 }
 
+/// Schema keywords that the provider refuses.
 const REFUSED: &str = "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength \
     maxLength minItems maxItems $schema";
 
 pub(super) fn check(captured: &CapturedRequest) -> Result<(), RequestFault> {
-    ensure(captured.path == "/v1/messages", format!("path {}", captured.path))?;
+    ensure(captured.path == "/v1/messages", format!("unknown path {}", captured.path))?;
     expect_header(captured, "x-api-key", KEY)?;
     expect_header(captured, "anthropic-version", "2023-06-01")?;
-    ensure(captured.header("authorization").is_none(), "two kinds of authorization")?;
+    ensure(
+        captured.header("authorization").is_none(),
+        "the request has two kinds of authorization",
+    )?;
     let body: Body = strict(&captured.body)?;
     ensure(body.max_tokens > 0, "max_tokens is 0")?;
     ensure(body.stream != Some(false), "`stream` is false instead of omitted")?;
@@ -88,13 +92,16 @@ pub(super) fn check(captured: &CapturedRequest) -> Result<(), RequestFault> {
     }
     check_messages(&body)?;
     for tool in &body.tools {
-        ensure(!tool.name.is_empty() && !tool.description.is_empty(), "an incomplete tool")?;
+        ensure(
+            !tool.name.is_empty() && !tool.description.is_empty(),
+            "a tool has no name or no description",
+        )?;
         ensure(tool.input_schema["type"] == "object", "a tool schema is not an object")?;
     }
     if let Some(config) = &body.output_config {
         let schema = &config["format"]["schema"];
         let format = json!({"type": "json_schema", "schema": schema});
-        ensure(*config == json!({"format": format}), "unknown format")?;
+        ensure(*config == json!({"format": format}), "unknown output_config")?;
         closed_schema(schema, REFUSED, false)?;
     }
     Ok(())
@@ -105,7 +112,7 @@ fn check_messages(body: &Body) -> Result<(), String> {
     let mut open_calls: Vec<&str> = Vec::new();
     for (index, message) in body.messages.iter().enumerate() {
         let expected = if index % 2 == 0 { "user" } else { "assistant" };
-        ensure(message.role == expected, format!("message {index} has role {}", message.role))?;
+        ensure(message.role == expected, format!("message {index} has the role {}", message.role))?;
         ensure(!message.content.is_empty(), "a message without content")?;
         let (mut calls, mut results) = (Vec::new(), Vec::new());
         for content in &message.content {
@@ -118,11 +125,11 @@ fn check_messages(body: &Body) -> Result<(), String> {
         ensure(results == open_calls, "tool results do not match the tool calls before them")?;
         open_calls = calls;
     }
-    ensure(body.messages.len() % 2 == 1, "the last message is not the user's")?;
+    ensure(body.messages.len() % 2 == 1, "the last message is not from the user")?;
     let all = body.system.iter().chain(body.messages.iter().flat_map(|message| &message.content));
     for content in all {
         match content {
-            Content::Text { text, .. } => ensure(!text.trim().is_empty(), "an empty text")?,
+            Content::Text { text, .. } => ensure(!text.trim().is_empty(), "a text block is empty")?,
             Content::ToolUse { name, input, .. } => {
                 ensure(!name.is_empty() && input.is_object(), "an invalid tool call")?;
             }
@@ -135,7 +142,7 @@ fn check_messages(body: &Body) -> Result<(), String> {
             breakpoints += 1;
         }
     }
-    ensure(breakpoints <= 4, format!("{breakpoints} cache breakpoints"))
+    ensure(breakpoints <= 4, format!("{breakpoints} cache breakpoints, at most 4 allowed"))
 }
 
 fn stop_reason(answer: &FakeAnswer) -> &'static str {

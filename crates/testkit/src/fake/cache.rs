@@ -1,9 +1,9 @@
-//! Simulated prompt cache, by the rules in Anthropic's documentation.
+//! Simulated prompt cache that follows the rules in Anthropic's documentation.
 //!
 //! The order of a prompt is tools, system text, messages. A request may set up to four breakpoints at the ends of
-//! blocks. The prefix before a breakpoint is written if it has enough tokens. It is read if it, or a prefix that ends
-//! at one of the twenty blocks before the breakpoint, was written by a request whose answer has started. Entries that
-//! are not read for five minutes expire.
+//! blocks. The prefix up to a breakpoint is written to the cache if it has enough tokens. A request reads the longest
+//! cached prefix that ends at a breakpoint or at one of the twenty blocks before the breakpoint. A prefix can be read
+//! after the answer to the request that wrote it has started. Entries that are not read for five minutes expire.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,15 +14,16 @@ use serde_json::Value;
 /// Minimum length of a cached prefix in tokens, for the models with the highest minimum.
 const MIN_PREFIX: u64 = 4096;
 
+/// Time after which an entry expires if it is not read.
 const LIFETIME: Duration = Duration::from_secs(5 * 60);
 
-/// How many blocks before a breakpoint are searched for a cached prefix.
+/// Number of blocks before a breakpoint that are searched for the end of a cached prefix.
 const LOOK_BACK: usize = 20;
 
-/// Charged input tokens of a request.
+/// Input tokens that the provider charges for a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BilledTokens {
-    /// All input tokens.
+    /// All input tokens of the request, including those read from or written to the cache.
     pub input: u64,
     /// Tokens read from the cache.
     pub cached: u64,
@@ -31,7 +32,8 @@ pub struct BilledTokens {
 }
 
 impl BilledTokens {
-    /// Cost in tokens at the base price: cache reads cost a tenth of it, cache writes a quarter more.
+    /// Cost, in tokens at the base price. A token read from the cache costs a tenth of the base price, and a token
+    /// written to the cache a quarter more than the base price.
     pub fn cost(self) -> f64 {
         let plain = self.input - self.cached - self.written;
         plain as f64 + self.cached as f64 * 0.1 + self.written as f64 * 1.25
@@ -46,18 +48,18 @@ impl std::ops::AddAssign for BilledTokens {
     }
 }
 
-/// Prompt cache of a provider.
+/// Simulated prompt cache of a provider.
 #[derive(Debug, Default)]
 pub struct PromptCache {
-    /// By the hash of a prefix: whether it can be read yet, and when it expires.
+    /// For each hash of a prefix: whether the prefix can be read already, and when its entry expires.
     entries: HashMap<u64, (bool, Instant)>,
 }
 
-/// Prefixes that a request has written; they become readable when its answer starts.
+/// Hashes of the prefixes that a request has written. They become readable when the answer to the request starts.
 #[derive(Debug, Clone, Default)]
 pub struct WrittenPrefixes(Vec<u64>);
 
-/// End of one block: hash and tokens of the prompt up to there.
+/// End of a block: hash and number of tokens of the prompt up to this end, and whether it is a breakpoint.
 struct End {
     prefix: u64,
     tokens: u64,
@@ -65,7 +67,7 @@ struct End {
 }
 
 impl PromptCache {
-    /// Charges a request to the Messages API.
+    /// Returns the charged tokens of a request to the Messages API, and the prefixes that the request writes.
     pub fn bill(&mut self, body: &Value, now: Instant) -> (BilledTokens, WrittenPrefixes) {
         self.entries.retain(|_, (_, until)| *until > now);
         let ends = ends(body);
@@ -91,7 +93,7 @@ impl PromptCache {
         (BilledTokens { input, cached, written: written.0 }, WrittenPrefixes(written.1))
     }
 
-    /// Makes the prefixes of a request readable, because its answer has started.
+    /// Makes the prefixes of a request readable. To be called when the answer to the request starts.
     pub fn begun(&mut self, written: &WrittenPrefixes, now: Instant) {
         self.entries.extend(written.0.iter().map(|prefix| (*prefix, (true, now + LIFETIME))));
     }
@@ -129,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// A request whose blocks have these numbers of tokens; a negative number sets a breakpoint.
+    /// A request whose blocks have these letters and numbers of tokens. A negative number sets a breakpoint.
     fn request(blocks: &[(&str, i64)]) -> Value {
         let block = |&(letter, tokens): &(&str, i64)| {
             let text = letter.repeat(4 * tokens.unsigned_abs() as usize);
@@ -146,28 +148,32 @@ mod tests {
     }
 
     #[test]
-    fn prefix_at_a_breakpoint_is_readable_after_the_answer_has_started() {
+    fn cached_prefix_is_readable_after_the_answer_that_wrote_it_has_started() {
         let mut cache = PromptCache::default();
         let now = Instant::now();
         let mut first = request(&[("a", -5000), ("b", 10)]);
         let (bill, written) = cache.bill(&first, now);
         assert_eq!(bill, billed(5010, 0, 5000));
-        assert_eq!(cache.bill(&first, now).0, bill, "the answer has not started yet");
+        assert_eq!(
+            cache.bill(&first, now).0,
+            bill,
+            "the prefix was read before the answer started"
+        );
         cache.begun(&written, now);
         assert_eq!(cache.bill(&first, now).0, billed(5010, 5000, 0));
-        // The cached prefix is read, and the rest is written.
+        // The cached prefix is read, and the blocks after it up to the breakpoint are written.
         let more = request(&[("a", 5000), ("b", 10), ("c", -100), ("d", 7)]);
         assert_eq!(cache.bill(&more, now).0, billed(5117, 5000, 110));
-        // Another prefix shares nothing; without a breakpoint nothing is read.
+        // A request with another prefix reads nothing from the cache, and neither does one without a breakpoint.
         assert_eq!(cache.bill(&request(&[("z", 1), ("a", -5000)]), now).0, billed(5001, 0, 5001));
         assert_eq!(cache.bill(&request(&[("a", 5000), ("b", 10)]), now).0, billed(5010, 0, 0));
-        // Another output format shares nothing, either.
+        // A request with another output format reads nothing, either.
         first["output_config"] = json!({"format": {}});
         assert_eq!(cache.bill(&first, now).0.cached, 0);
     }
 
     #[test]
-    fn short_expired_and_distant_prefixes_are_not_read() {
+    fn prompt_cache_does_not_read_short_expired_or_distant_prefixes() {
         let mut cache = PromptCache::default();
         let now = Instant::now();
         assert_eq!(cache.bill(&request(&[("a", -4095)]), now).0, billed(4095, 0, 0));
@@ -182,7 +188,11 @@ mod tests {
         assert_eq!(cache.bill(&followed_by(20), now).0.cached, 5000);
         assert_eq!(cache.bill(&followed_by(21), now).0.cached, 0);
         let later = now + LIFETIME - Duration::from_secs(1);
-        assert_eq!(cache.bill(&request(&[("a", -5000)]), later).0.cached, 5000, "a read renews it");
+        assert_eq!(
+            cache.bill(&request(&[("a", -5000)]), later).0.cached,
+            5000,
+            "the earlier read did not renew the entry"
+        );
         assert_eq!(cache.bill(&request(&[("a", -5000)]), later + LIFETIME).0.cached, 0);
     }
 }

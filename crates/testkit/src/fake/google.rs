@@ -78,9 +78,12 @@ pub(super) fn check(captured: &CapturedRequest) -> Result<(), RequestFault> {
     let verb = verb.map(|(_, verb)| verb);
     ensure(
         matches!(verb, Some("generateContent" | "streamGenerateContent?alt=sse")),
-        format!("path {}", captured.path),
+        format!("unknown path {}", captured.path),
     )?;
-    ensure(captured.header("authorization").is_none(), "two kinds of authorization")?;
+    ensure(
+        captured.header("authorization").is_none(),
+        "the request has two kinds of authorization",
+    )?;
     if captured.header("x-goog-api-key") != Some(KEY) {
         let message = "API key not valid. Please pass a valid API key.";
         return Err(RequestFault::Refuse(
@@ -90,14 +93,20 @@ pub(super) fn check(captured: &CapturedRequest) -> Result<(), RequestFault> {
     }
     let body: Body = strict(&captured.body)?;
     let config = &body.generation_config;
-    ensure(config.max_output_tokens > 0, "maxOutputTokens")?;
-    ensure(config.temperature.is_none_or(|t| (0.0..=2.0).contains(&t)), "temperature")?;
+    ensure(config.max_output_tokens > 0, "maxOutputTokens is 0")?;
+    ensure(
+        config.temperature.is_none_or(|t| (0.0..=2.0).contains(&t)),
+        "temperature out of range",
+    )?;
     if let Some(schema) = &config.response_json_schema {
         let json = config.response_mime_type.as_deref() == Some("application/json");
-        ensure(json, "a schema without its mime type")?;
+        ensure(json, "a response schema without the MIME type application/json")?;
         let text = schema.to_string();
         for keyword in UNSUPPORTED {
-            ensure(!text.contains(&format!("\"{keyword}\":")), format!("schema has `{keyword}`"))?;
+            ensure(
+                !text.contains(&format!("\"{keyword}\":")),
+                format!("unsupported `{keyword}` in the schema"),
+            )?;
         }
     }
     if let Some(system) = &body.system_instruction {
@@ -107,7 +116,7 @@ pub(super) fn check(captured: &CapturedRequest) -> Result<(), RequestFault> {
     for (index, content) in body.contents.iter().enumerate() {
         let expected = if index % 2 == 0 { "user" } else { "model" };
         let role = content.role.as_deref();
-        ensure(role == Some(expected), format!("content {index} has role {role:?}"))?;
+        ensure(role == Some(expected), format!("content {index} has the role {role:?}"))?;
         ensure(!content.parts.is_empty(), "a content without parts")?;
         let parts = content.parts.iter();
         let responses = parts.clone().filter_map(|part| part.function_response.as_ref());
@@ -121,20 +130,29 @@ pub(super) fn check(captured: &CapturedRequest) -> Result<(), RequestFault> {
                 part.function_call.is_some(),
                 part.function_response.is_some(),
             ];
-            ensure(kinds.iter().filter(|is| **is).count() == 1, "a part needs exactly one kind")?;
+            ensure(
+                kinds.iter().filter(|is| **is).count() == 1,
+                "a part is not exactly one of text, call or response",
+            )?;
             if let Some(call) = &part.function_call {
-                ensure(call.args.is_object(), "arguments are not an object")?;
+                ensure(
+                    call.args.is_object(),
+                    "the arguments of a function call are not an object",
+                )?;
                 let signed = part.thought_signature.is_some();
                 ensure(signed, "the thought signature of a call was not sent back")?;
             }
             if let Some(response) = &part.function_response {
-                ensure(response.response.is_object(), "a response is not an object")?;
+                ensure(response.response.is_object(), "a function response is not an object")?;
             }
         }
     }
-    ensure(body.contents.len() % 2 == 1, "the last content is not the user's")?;
+    ensure(body.contents.len() % 2 == 1, "the last content is not from the user")?;
     for tool in body.tools.iter().flat_map(|tool| &tool.function_declarations) {
-        ensure(!tool.name.is_empty() && !tool.description.is_empty(), "an incomplete tool")?;
+        ensure(
+            !tool.name.is_empty() && !tool.description.is_empty(),
+            "a tool has no name or no description",
+        )?;
         ensure(tool.parameters_json_schema["type"] == "object", "a tool schema is not an object")?;
     }
     Ok(())

@@ -54,8 +54,11 @@ pub struct FakeAnswer {
     pub stop: FakeStop,
     /// All input tokens, including cached ones.
     pub input: u64,
+    /// Input tokens that were read from the prompt cache.
     pub cached: u64,
+    /// Input tokens that were written to the prompt cache.
     pub written: u64,
+    /// Output tokens.
     pub output: u64,
 }
 
@@ -101,20 +104,20 @@ pub enum FakeReply {
     Answer(FakeAnswer),
     /// A successful answer with additional headers.
     WithHeaders(FakeAnswer, Vec<(&'static str, String)>),
-    /// A status with headers and a body.
+    /// An HTTP response with this status, these headers and this body.
     Status(u16, Vec<(&'static str, String)>, String),
     /// An answer whose body is truncated after this many bytes, with a matching content length.
     CutBody(FakeAnswer, usize),
-    /// An answer whose connection is reset: a whole answer in the middle, a streamed one after this many pieces and
-    /// only when the test calls [`FakeProvider::reset_now`].
+    /// An answer during which the connection is reset. A streamed answer is reset after this many pieces, when the test
+    /// calls [`FakeProvider::reset_now`]; any other answer is reset in the middle of its body.
     ResetAfter(FakeAnswer, usize),
     /// A streamed answer that stops after this many pieces, with the connection left open.
     SilentAfter(FakeAnswer, usize),
-    /// A streamed answer; each piece is sent when the test calls [`FakeProvider::drip`].
+    /// A streamed answer. Each piece is sent when the test calls [`FakeProvider::drip`].
     Dripping(FakeAnswer),
-    /// A streamed answer that ends properly, but too early, after this many pieces.
+    /// A streamed answer that ends too early, after this many pieces, although the HTTP body is complete.
     EndAfter(FakeAnswer, usize),
-    /// A body that never ends.
+    /// A response whose body never ends.
     Endless,
     /// The fake never answers.
     Hang,
@@ -127,7 +130,7 @@ impl FakeReply {
         FakeReply::Answer(FakeAnswer::text(text))
     }
 
-    /// An error in a generic format.
+    /// An error response with this status, in a generic format.
     pub fn status(status: u16) -> FakeReply {
         FakeReply::Status(
             status,
@@ -154,10 +157,10 @@ impl CapturedRequest {
 /// The API key that every fake requires.
 const KEY: &str = "sk-test-0123456789abcdef";
 
-/// Function that answers a request, given the number of requests before it and the request.
+/// Function that computes a reply from the number of earlier requests and the request.
 type Respond = dyn Fn(usize, &CapturedRequest) -> FakeReply + Send + Sync;
 
-/// Time until an answer starts, and from there until it ends.
+/// Simulated latency of an answer: time until the answer starts, and time from its start to its end.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Latency {
     pub to_begin: Duration,
@@ -171,14 +174,14 @@ struct State {
     always: Option<Arc<Respond>>,
     captured: Vec<CapturedRequest>,
     complaints: Vec<String>,
-    /// Determines the input tokens that answers report.
+    /// Simulated prompt cache. It determines the input tokens that answers report.
     cache: Option<PromptCache>,
     billed: BilledTokens,
-    /// Replies to queries about the server itself, by path.
+    /// Paths of queries about the server itself, each with the reply.
     descriptions: Vec<(String, Value)>,
     /// Latency of each successful answer.
     latency: Option<Latency>,
-    /// Concurrent requests of a fake with a latency: current number and maximum.
+    /// Current and maximum number of concurrent requests. They are counted only if the fake has a latency.
     at_once: (usize, usize),
 }
 
@@ -198,7 +201,7 @@ struct Shared {
 }
 
 impl FakeProvider {
-    /// Starts a fake that replies by this script; a request beyond it is a violation.
+    /// Starts a fake that sends the replies of `script` in order. A request after the last reply is a violation.
     pub fn scripted(kind: FakeKind, script: impl IntoIterator<Item = FakeReply>) -> FakeProvider {
         FakeProvider::start(
             kind,
@@ -206,12 +209,12 @@ impl FakeProvider {
         )
     }
 
-    /// Starts a fake that always replies the same.
+    /// Starts a fake that sends the same reply to every request.
     pub fn always(kind: FakeKind, reply: FakeReply) -> FakeProvider {
         FakeProvider::answering(kind, move |_, _| reply.clone())
     }
 
-    /// Starts a fake that replies by a function of the number of earlier requests and the request.
+    /// Starts a fake whose replies `respond` computes from the number of earlier requests and the request.
     pub fn answering(
         kind: FakeKind,
         respond: impl Fn(usize, &CapturedRequest) -> FakeReply + Send + Sync + 'static,
@@ -219,7 +222,7 @@ impl FakeProvider {
         FakeProvider::start(kind, State { always: Some(Arc::new(respond)), ..State::default() })
     }
 
-    /// Starts a fake that replies by a function, with this latency for each successful answer.
+    /// Starts a fake whose replies `respond` computes, with this latency for each successful answer.
     pub fn slow(
         kind: FakeKind,
         latency: Duration,
@@ -230,7 +233,8 @@ impl FakeProvider {
         FakeProvider::start(kind, State { always, latency, ..State::default() })
     }
 
-    /// Starts a fake of Anthropic with a prompt cache, which replies by a function and reports cached tokens.
+    /// Starts a fake of Anthropic whose replies `respond` computes. It simulates a prompt cache and reports cached
+    /// tokens.
     pub fn caching(
         latency: Latency,
         respond: impl Fn(usize, &CapturedRequest) -> FakeReply + Send + Sync + 'static,
@@ -250,7 +254,7 @@ impl FakeProvider {
         self
     }
 
-    /// Total charged input tokens of a fake with a prompt cache.
+    /// Total input tokens that a fake with a prompt cache has charged.
     pub fn billed(&self) -> BilledTokens {
         self.shared.state.lock().unwrap().billed
     }
@@ -294,20 +298,24 @@ impl FakeProvider {
         let (state, timeout) = (self.shared.state.lock().unwrap(), Duration::from_secs(120));
         let few = |state: &mut State| state.captured.len() < count;
         let (state, waited) = self.shared.received.wait_timeout_while(state, timeout, few).unwrap();
-        assert!(!waited.timed_out(), "received {} of {count} requests", state.captured.len());
+        assert!(
+            !waited.timed_out(),
+            "timed out: the fake received {} of {count} requests",
+            state.captured.len()
+        );
     }
 
-    /// Triggers the reset of [`Reply::ResetAfter`].
+    /// Triggers the reset of [`FakeReply::ResetAfter`].
     pub fn reset_now(&self) {
         self.shared.reset.open();
     }
 
-    /// Sends the next piece of [`Reply::Dripping`].
+    /// Sends the next piece of [`FakeReply::Dripping`].
     pub fn drip(&self) {
         self.shared.drip.admit(1);
     }
 
-    /// Sends all further pieces of [`Reply::Dripping`].
+    /// Sends all further pieces of [`FakeReply::Dripping`].
     pub fn drip_all(&self) {
         self.shared.drip.open();
     }
@@ -315,7 +323,7 @@ impl FakeProvider {
     /// The only request that the fake received.
     pub fn only_request(&self) -> CapturedRequest {
         let mut captured = self.captured();
-        assert_eq!(captured.len(), 1, "expected one request");
+        assert_eq!(captured.len(), 1, "the fake must have received exactly one request");
         captured.remove(0)
     }
 
@@ -382,20 +390,24 @@ fn serve(kind: FakeKind, stream: TcpStream, shared: &Shared) {
                 let mut action = action(kind, &captured, FakeReply::Answer(answer), &shared.reset);
                 match &mut action {
                     Action::Stream { by, .. } => *by = Some(Arc::clone(&shared.drip)),
-                    _ => state.complaints.push("a dripping answer needs a stream".into()),
+                    _ => state
+                        .complaints
+                        .push("`FakeReply::Dripping` needs a streaming request".into()),
                 }
                 action
             }
             Some(reply) => action(kind, &captured, reply, &shared.reset),
             None => {
-                state.complaints.push("more requests than the script has replies".to_owned());
+                state
+                    .complaints
+                    .push("the fake received more requests than its script has replies".to_owned());
                 respond(500, vec![], String::new())
             }
         }
     });
 }
 
-/// Answers with a latency. A fake with a prompt cache reports the charged tokens.
+/// Answers with the given latency. If the fake has a prompt cache, the answer reports the charged tokens.
 fn answer_slowly(
     kind: FakeKind,
     captured: &CapturedRequest,
@@ -427,11 +439,11 @@ fn answer_slowly(
     action
 }
 
-/// Why a request is not answered normally.
+/// Why the fake does not send the scripted reply to a request.
 enum RequestFault {
-    /// The real provider would respond with this status and body, too.
+    /// The fake refuses the request with this status and body, as the real provider would.
     Refuse(u16, Value),
-    /// The request violates the provider's rules; the test fails.
+    /// The request violates the documented rules of the provider, so the test fails.
     Complain(String),
 }
 
@@ -443,10 +455,10 @@ impl From<String> for RequestFault {
 
 fn check(kind: FakeKind, raw: &RawRequest, captured: &CapturedRequest) -> Result<(), RequestFault> {
     if raw.method != "POST" {
-        return Err(format!("method {}", raw.method).into());
+        return Err(format!("method {} instead of POST", raw.method).into());
     }
     if captured.header("content-type") != Some("application/json") {
-        return Err("no JSON content type".to_owned().into());
+        return Err("the content type is not application/json".to_owned().into());
     }
     match kind {
         FakeKind::Anthropic => anthropic::check(captured),
@@ -456,7 +468,7 @@ fn check(kind: FakeKind, raw: &RawRequest, captured: &CapturedRequest) -> Result
     }
 }
 
-/// Reply to a query about the server itself; the error describes an invalid query.
+/// Reply to a query about the server itself, if the test has set one. The error describes an invalid query.
 fn describe(kind: FakeKind, raw: &RawRequest, shared: &Shared) -> Result<Option<Value>, String> {
     if raw.path == ollama::SHOW {
         ollama::check_show(&raw.method, &raw.body)?;
@@ -465,14 +477,14 @@ fn describe(kind: FakeKind, raw: &RawRequest, shared: &Shared) -> Result<Option<
     }
     let keyed = ("authorization".to_owned(), format!("Bearer {KEY}"));
     if kind == FakeKind::OpenAi && raw.path == "/props" && !raw.headers.contains(&keyed) {
-        return Err("/props without the key".to_owned());
+        return Err("/props without the API key".to_owned());
     }
     let state = shared.state.lock().unwrap();
     let known = state.descriptions.iter().find(|(path, _)| *path == raw.path);
     Ok(known.map(|(_, description)| description.clone()))
 }
 
-/// Reply to the free request that checks reachability and key.
+/// Reply to the free request with which clients check that the provider is reachable and the API key is valid.
 fn probe(kind: FakeKind, raw: &RawRequest) -> Action {
     let bearer = format!("Bearer {KEY}");
     let (path, header, value) = match kind {
@@ -503,7 +515,7 @@ fn with_type(content_type: &str, headers: Vec<(&str, String)>) -> Vec<(String, S
     own.chain(headers).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// A successful answer in the provider's format: whole, or as the pieces of a stream.
+/// A successful answer in the provider's format: as one body, or as the pieces of a stream.
 enum EncodedAnswer {
     Whole(String),
     Pieces(Vec<String>),
@@ -550,7 +562,7 @@ fn action(
     let broken =
         |answer: &FakeAnswer, max: usize, end: StreamEnd| match encode(kind, captured, answer) {
             EncodedAnswer::Pieces(pieces) => streamed(pieces, max, end, vec![]),
-            // A whole answer is cut in the middle of its body.
+            // An answer that is not streamed is cut in the middle of its body.
             EncodedAnswer::Whole(body) => {
                 reset.open();
                 streamed(vec![body[..body.len() / 2].to_owned()], 1, end, vec![])
@@ -564,7 +576,7 @@ fn action(
             EncodedAnswer::Whole(body) => {
                 respond(200, vec![], body[..max.min(body.len())].to_owned())
             }
-            EncodedAnswer::Pieces(_) => panic!("CutBody is for whole answers; use EndAfter"),
+            EncodedAnswer::Pieces(_) => panic!("CutBody is not for streamed answers: use EndAfter"),
         },
         FakeReply::ResetAfter(answer, max) => {
             broken(&answer, max, StreamEnd::Reset(Arc::clone(reset)))

@@ -71,16 +71,19 @@ pub(super) fn check_show(method: &str, body: &[u8]) -> Result<(), String> {
         model: String,
     }
     let show: Show = serde_json::from_slice(body).map_err(|error| format!("{SHOW}: {error}"))?;
-    ensure(method == "POST" && !show.model.is_empty(), format!("{method} {SHOW}"))
+    ensure(
+        method == "POST" && !show.model.is_empty(),
+        format!("{method} {SHOW}: expected POST with a model name"),
+    )
 }
 
 pub(super) fn check(captured: &CapturedRequest) -> Result<(), RequestFault> {
-    ensure(captured.path == "/api/chat", format!("path {}", captured.path))?;
+    ensure(captured.path == "/api/chat", format!("unknown path {}", captured.path))?;
     let body: Body = strict(&captured.body)?;
     if body.model == "missing" {
         return Err(RequestFault::Refuse(404, json!({"error": "model 'missing' not found"})));
     }
-    // The real server would silently truncate the prompt to its window.
+    // The real Ollama server silently truncates a prompt that is larger than its context window.
     let bytes: usize = body
         .messages
         .iter()
@@ -93,14 +96,14 @@ pub(super) fn check(captured: &CapturedRequest) -> Result<(), RequestFault> {
     let needed = bytes as u64 / 4 + num_predict;
     ensure(num_ctx >= needed, format!("num_ctx {num_ctx} is too small for {needed} tokens"))?;
     ensure(num_predict > 0, "num_predict is 0")?;
-    ensure(temperature.is_none_or(|t| t >= 0.0), "temperature")?;
-    ensure(body.format.as_ref().is_none_or(Value::is_object), "format is not a schema")?;
+    ensure(temperature.is_none_or(|t| t >= 0.0), "temperature is negative")?;
+    ensure(body.format.as_ref().is_none_or(Value::is_object), "`format` is not a schema")?;
     let mut called: Vec<&str> = Vec::new();
     for message in &body.messages {
         match message {
             Message::Assistant { tool_calls, .. } => {
                 let objects = tool_calls.iter().all(|call| call.function.arguments.is_object());
-                ensure(objects, "arguments are not an object")?;
+                ensure(objects, "the arguments of a tool call are not an object")?;
                 called = tool_calls.iter().map(|call| call.function.name.as_str()).collect();
             }
             Message::Tool { tool_name, .. } => {
@@ -113,7 +116,7 @@ pub(super) fn check(captured: &CapturedRequest) -> Result<(), RequestFault> {
         .tools
         .iter()
         .all(|tool| tool["type"] == "function" && tool["function"]["name"].is_string());
-    Ok(ensure(functions, "an invalid tool")?)
+    Ok(ensure(functions, "a tool is not a function with a name")?)
 }
 
 fn last(answer: &FakeAnswer, content: &str) -> Value {

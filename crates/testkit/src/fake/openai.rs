@@ -1,4 +1,5 @@
-//! Checks requests to, and formats answers of, OpenAI's chat completions, with the differences of Groq and OpenRouter.
+//! Checks requests to, and formats answers of, OpenAI's chat completions API, with the differences of Groq and
+//! OpenRouter.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -78,39 +79,48 @@ struct Called {
 
 pub(super) fn check(kind: FakeKind, captured: &CapturedRequest) -> Result<(), RequestFault> {
     let path = format!("{}/chat/completions", kind.base_path());
-    ensure(captured.path == path, format!("path {}", captured.path))?;
+    ensure(captured.path == path, format!("unknown path {}", captured.path))?;
     expect_header(captured, "authorization", &format!("Bearer {KEY}"))?;
-    ensure(captured.header("x-api-key").is_none(), "two kinds of authorization")?;
+    ensure(captured.header("x-api-key").is_none(), "the request has two kinds of authorization")?;
     let body: Body = strict(&captured.body)?;
     let (limit, other) = match kind {
         FakeKind::OpenRouter => (body.max_tokens, body.max_completion_tokens),
         _ => (body.max_completion_tokens, body.max_tokens),
     };
-    ensure(limit > Some(0) && other.is_none(), "max_tokens or max_completion_tokens")?;
+    ensure(
+        limit > Some(0) && other.is_none(),
+        "the output limit is missing or in the wrong field",
+    )?;
     if let Some(refusal) = refuse(kind, &body) {
         return Err(RequestFault::Refuse(400, refusal));
     }
     ensure(body.stream != Some(false), "`stream` is false instead of omitted")?;
     let options = body.stream.map(|_| json!({"include_usage": true}));
-    ensure(body.stream_options == options, "a stream without a request for its usage")?;
+    ensure(body.stream_options == options, "`stream_options` does not match `stream`")?;
     check_messages(kind, &body)?;
     for Tool { r#type, function: Function { name, description, parameters } } in &body.tools {
-        ensure(r#type == "function" && parameters["type"] == "object", "an invalid tool")?;
-        ensure(!name.is_empty() && !description.is_empty(), "an incomplete tool")?;
+        ensure(
+            r#type == "function" && parameters["type"] == "object",
+            "a tool is not a function with an object schema",
+        )?;
+        ensure(
+            !name.is_empty() && !description.is_empty(),
+            "a tool has no name or no description",
+        )?;
     }
     match &body.response_format {
         Some(Format::JsonSchema { json_schema }) => {
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
             ensure(
                 json_schema.strict && json_schema.name.chars().all(plain),
-                "an invalid schema name",
+                "a schema is not strict or has an invalid name",
             )?;
             closed_schema(&json_schema.schema, "minLength maxLength default $schema", true)?;
             let served = kind != FakeKind::Groq || body.model.starts_with("openai/gpt-oss");
-            ensure(served, "this model does not support json_schema")?;
+            ensure(served, "the model does not support json_schema")?;
         }
         Some(Format::JsonObject) => {
-            // The provider rejects JSON mode unless the prompt contains the word JSON.
+            // The real provider rejects JSON mode unless the prompt contains the word JSON.
             let mentioned = captured.body["messages"].to_string().contains("JSON");
             ensure(mentioned, "JSON mode without the word JSON in the prompt")?;
         }
@@ -150,7 +160,7 @@ fn check_messages(kind: FakeKind, body: &Body) -> Result<(), String> {
             Message::System { content } | Message::User { content } => {
                 ensure(open_calls.is_empty(), "a tool call without a result")?;
                 let system = matches!(message, Message::System { .. });
-                ensure(!system || index == 0, "a system message in the middle")?;
+                ensure(!system || index == 0, "a system message that is not the first message")?;
                 breakpoints += check_content(content, marks)?;
             }
             Message::Assistant { content, tool_calls } => {
@@ -162,7 +172,7 @@ fn check_messages(kind: FakeKind, body: &Body) -> Result<(), String> {
                     let read = serde_json::from_str(arguments).unwrap_or_default();
                     strict::<Map<String, Value>>(&read)?;
                     let valid = r#type == "function" && !name.is_empty();
-                    ensure(valid, format!("an invalid call: {arguments}"))?;
+                    ensure(valid, format!("invalid tool call with the arguments {arguments}"))?;
                 }
             }
             Message::Tool { tool_call_id, content } => {
@@ -177,19 +187,20 @@ fn check_messages(kind: FakeKind, body: &Body) -> Result<(), String> {
     ensure(open_calls.is_empty(), "a tool call without a result")?;
     let ends = matches!(body.messages.last(), Some(Message::User { .. } | Message::Tool { .. }));
     ensure(ends, "the last message is not from the user or a tool")?;
-    ensure(breakpoints <= 4, format!("{breakpoints} cache breakpoints"))
+    ensure(breakpoints <= 4, format!("{breakpoints} cache breakpoints, at most 4 allowed"))
 }
 
 fn check_content(content: &Value, marks: bool) -> Result<usize, String> {
     match content {
-        Value::String(text) => {
-            ensure(!text.is_empty() && !marks, "an empty text, or text where parts are needed")
-                .map(|()| 0)
-        }
+        Value::String(text) => ensure(
+            !text.is_empty() && !marks,
+            "an empty text, or a text instead of the required parts",
+        )
+        .map(|()| 0),
         Value::Array(parts) => {
-            ensure(marks && !parts.is_empty(), "parts where one text suffices")?;
+            ensure(marks && !parts.is_empty(), "content parts instead of one text")?;
             let texts = parts.iter().all(|part| part["type"] == "text" && part["text"].is_string());
-            ensure(texts, "an invalid part")?;
+            ensure(texts, "a content part is not a text")?;
             let marked = |part: &&Value| part["cache_control"] == json!({"type": "ephemeral"});
             Ok(parts.iter().filter(marked).count())
         }

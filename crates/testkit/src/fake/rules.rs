@@ -1,13 +1,13 @@
-//! Checks of requests that several providers share.
+//! Checks of requests that the fakes of several providers share.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::{CapturedRequest, RequestFault};
 
-/// Parses the body into a type that rejects unknown fields.
+/// Parses a request body into a type that rejects unknown fields.
 pub(super) fn strict<T: DeserializeOwned>(body: &Value) -> Result<T, String> {
-    serde_json::from_value(body.clone()).map_err(|error| format!("body: {error} in {body}"))
+    serde_json::from_value(body.clone()).map_err(|error| format!("invalid body: {error}: {body}"))
 }
 
 pub(super) fn expect_header(
@@ -28,7 +28,7 @@ pub(super) fn ensure(holds: bool, complaint: impl Into<String>) -> Result<(), St
     if holds { Ok(()) } else { Err(complaint.into()) }
 }
 
-/// Checks that all objects of a schema forbid additional properties, and that it has no unsupported keywords.
+/// Checks that all objects of a schema forbid additional properties, and that the schema has no unsupported keywords.
 pub(super) fn closed_schema(
     schema: &Value,
     refused: &str,
@@ -36,18 +36,21 @@ pub(super) fn closed_schema(
 ) -> Result<(), String> {
     let Some(object) = schema.as_object() else { return Ok(()) };
     for keyword in refused.split(' ').chain(["oneOf"]) {
-        ensure(!object.contains_key(keyword), format!("schema has `{keyword}`: {schema}"))?;
+        ensure(
+            !object.contains_key(keyword),
+            format!("unsupported `{keyword}` in the schema {schema}"),
+        )?;
     }
     let format = object.get("format").and_then(Value::as_str).unwrap_or_default();
     let odd = format.starts_with("uint") || format.starts_with("int") || format == "double";
-    ensure(!odd, "unknown format")?;
+    ensure(!odd, "unsupported `format` in a schema")?;
     let properties = object.get("properties").and_then(Value::as_object);
     if let Some(properties) = properties {
         let closed = schema["additionalProperties"] == false;
         ensure(closed, format!("an object of the schema allows additional properties: {schema}"))?;
         let required = schema["required"].as_array().map_or(0, Vec::len);
         let all = !all_required || required == properties.len();
-        ensure(all, format!("not all properties required: {schema}"))?;
+        ensure(all, format!("not all properties are required in the schema {schema}"))?;
     }
     let lists = ["anyOf", "allOf"].into_iter().filter_map(|list| schema[list].as_array());
     let inner = ["items", "additionalProperties"].into_iter().filter_map(|name| object.get(name));

@@ -1,4 +1,5 @@
-//! Writes stay inside the drafts folder and reads inside the workspace, whatever links exist.
+//! Tests that writes stay inside the drafts folder and reads stay inside the workspace, even with symbolic links, hard
+//! links and special files in the workspace.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +13,7 @@ fn drafts_of(workspace: &Workspace) -> Result<FolderHandle, FileError> {
     workspace.root().folder(HANDOFF)?.folder(DRAFTS)
 }
 
-/// A workspace with a secret file next to it.
+/// A workspace in a temporary folder, with a secret file outside the workspace.
 struct Fixture {
     folder: tempfile::TempDir,
     workspace: Workspace,
@@ -40,7 +41,7 @@ impl Fixture {
 }
 
 #[test]
-fn only_regular_files_inside_the_workspace_are_read() {
+fn workspace_reads_only_regular_files_inside_the_workspace() {
     let fixture = Fixture::new();
     assert_eq!(fixture.read("src/main.py").unwrap(), b"print(1)\n");
     symlink("../secret", fixture.repo("leaf")).unwrap();
@@ -60,9 +61,9 @@ fn only_regular_files_inside_the_workspace_are_read() {
         ("leaf", "links are not followed"),
         ("up/secret", "links are not followed"),
         ("src/own", "links are not followed"),
-        ("hard", "it has 2 hard links"),
+        ("hard", "the file has 2 hard links"),
         ("fifo", "not a regular file"),
-        ("src", "it is a folder"),
+        ("src", "the path is a folder"),
         ("none", "no such file"),
         ("src/main.py/x", "no such file"),
         ("../secret", "contains `..`"),
@@ -88,22 +89,22 @@ fn drafts_are_written_atomically_and_never_through_links() {
         assert!(message.contains("invalid file name"), "{name:?}: {message}");
         assert!(drafts.read(name, 1).is_err() && drafts.remove(name).is_err(), "{name:?}");
     }
-    // A link in place of a draft is overwritten, not followed, and is not read through.
+    // A symbolic link with the name of a draft is not followed: reading it fails, and writing replaces the link.
     symlink("../../../secret", fixture.repo("_handoff/drafts/evil")).unwrap();
     assert!(matches!(drafts.read("evil", 100), Err(FileError::Link)));
     drafts.write("evil", b"fine").unwrap();
     assert_eq!(fs::read(fixture.folder.path().join("secret")).unwrap(), b"SECRET");
     drafts.remove("evil").unwrap();
     drafts.remove("evil").unwrap();
-    // A link in place of the folder is not followed either.
+    // A symbolic link with the name of the `_handoff` folder is not followed either.
     let other = Fixture::new();
     symlink("..", other.repo("_handoff")).unwrap();
     assert!(matches!(drafts_of(&other.workspace), Err(FileError::Link)));
 }
 
-/// Another thread swaps links as fast as it can while 1000 drafts are written and read.
+/// Another thread replaces folders by symbolic links in a loop while 1000 drafts are written and a file is read.
 #[test]
-fn concurrently_swapped_links_are_never_followed() {
+fn folders_concurrently_replaced_by_symbolic_links_are_never_followed() {
     let fixture = Fixture::new();
     fs::create_dir(fixture.repo("deep")).unwrap();
     fs::write(fixture.repo("deep/secret"), "public").unwrap();
@@ -138,20 +139,20 @@ fn concurrently_swapped_links_are_never_followed() {
     assert_eq!(beside.len(), 2, "{beside:?}");
 }
 
-/// Number of random trees to test.
+/// Number of random file trees to test.
 fn cases() -> u32 {
     let requested =
         std::env::var("PROPTEST_CASES").ok().and_then(|count| count.parse::<u32>().ok());
     requested.map_or(64, |count| (count / 2).max(64))
 }
 
-/// Names of the files, folders and links in a random tree.
+/// Names of the files, folders and symbolic links in a random file tree.
 const NAMES: [&str; 5] = ["a", "b", "out", "secret", ".."];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
     #[test]
-    fn no_path_through_random_links_reads_outside_the_workspace(
+    fn random_path_through_random_symbolic_links_never_reads_outside_the_workspace(
         links in prop::collection::vec((0..4usize, 0..4usize, prop::collection::vec(0..5usize, 1..4)), 0..6),
         path in prop::collection::vec(0..5usize, 1..6),
         absolute in any::<bool>(),
@@ -161,7 +162,7 @@ proptest! {
         for (folder, name, target) in links {
             let folder = if folder == 0 { fixture.repo("a") } else { fixture.repo("") };
             let target: Vec<&str> = target.iter().map(|index| NAMES[*index]).collect();
-            // An entry that already exists is kept.
+            // The error is ignored: an entry that already exists is not replaced by the link.
             let _ = symlink(Path::new(&target.join("/")), folder.join(NAMES[name]));
         }
         let parts: Vec<&str> = path.iter().map(|index| NAMES[*index]).collect();

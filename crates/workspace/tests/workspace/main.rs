@@ -1,4 +1,4 @@
-//! Tests of workspace files with symbolic links in every position.
+//! Integration tests of `assize-workspace`.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
 

@@ -1,4 +1,4 @@
-// Code run: a timeline of attempts, each with its program, changes, output and critique.
+// View of a code run: a timeline of attempts, each with its program, the changes, the output and the critique.
 
 import { Check, LoaderCircle, X } from "lucide-react";
 import { useEffect, useRef, type ReactNode } from "react";
@@ -45,7 +45,7 @@ export default function CodeRun(props: RunProps<RunOf<"run">>) {
         ))}
         {running && (attempts.length === 0 || last === EVENT.codeCriticised) && (
           <TimelineItem number={attempts.length + 1} mark={<LoaderCircle className="size-4 animate-spin" />}>
-            <Empty title={attempts.length === 0 ? "The model is writing a program" : "The model is writing the next program"}>It appears here when it is complete.</Empty>
+            <Empty title={attempts.length === 0 ? "The model is writing a program" : "The model is writing the next program"}>The program appears here when it is complete.</Empty>
           </TimelineItem>
         )}
       </ol>
@@ -68,7 +68,7 @@ function Verdict({ run }: { run: RunOf<"run"> }) {
   );
 }
 
-/** One item of the timeline. */
+/** One item of the timeline: an attempt with its status icon. */
 function TimelineItem({ number, mark, tone, children }: { number: number; mark: ReactNode; tone?: string; children: ReactNode }) {
   return (
     <li className="relative grid animate-arrive grid-cols-[1.75rem_minmax(0,1fr)] gap-3">
@@ -81,7 +81,7 @@ function TimelineItem({ number, mark, tone, children }: { number: number; mark: 
   );
 }
 
-/** Outcome of an execution in a few words. */
+/** Describes the outcome of an execution in a few words, such as `exit code 1`. */
 function outcomeOf(execution: CodeExecution): string {
   if (!execution.failure) return "succeeded";
   if (execution.timed_out) return "timed out";
@@ -93,11 +93,12 @@ function outcomeOf(execution: CodeExecution): string {
 
 interface AttemptProps {
   attempt: Attempt;
+  /** Number of the attempt, from 1. */
   number: number;
-  /** Program of the previous attempt. */
+  /** Program of the previous attempt; `null` for the first attempt. */
   before: string | null;
   language: string;
-  /** Output so far, while the program runs. */
+  /** Output so far of a running program; `undefined` if the program is not running. */
   live: OutputChunk[] | undefined;
 }
 
@@ -112,7 +113,7 @@ function AttemptCard({ attempt, number, before, language, live }: AttemptProps) 
           <h2 className="font-medium">Attempt {number}</h2>
           {execution && <Badge tone={good ? "good" : "bad"}>{outcomeOf(execution)}</Badge>}
           {execution && <span className="text-xs text-soft">{duration(execution.duration_ms)}</span>}
-          {attempt.confidence !== null && <span className="text-xs text-soft">model confidence {Math.round(attempt.confidence * 100)} %</span>}
+          {attempt.confidence !== null && <span className="text-xs text-soft">confidence stated by the model: {Math.round(attempt.confidence * 100)} %</span>}
         </div>
         {attempt.reasoning && (
           <p className="text-sm text-soft" dir="auto">
@@ -121,12 +122,12 @@ function AttemptCard({ attempt, number, before, language, live }: AttemptProps) 
         )}
         {attempt.code !== null && <Program code={attempt.code.trimEnd()} before={before?.trimEnd() ?? null} language={language} />}
         {live && <LiveOutput chunks={live} />}
-        {execution?.stdout && <Output name="Output" text={execution.stdout} />}
-        {execution?.stderr && <Output name="Errors" text={execution.stderr} bad />}
+        {execution?.stdout && <Output name="Output (stdout)" text={execution.stdout} />}
+        {execution?.stderr && <Output name="Errors (stderr)" text={execution.stderr} bad />}
         {execution?.output_cut && <p className="text-xs text-doubt">Output truncated: the program wrote more than the limit allows.</p>}
         {attempt.critique && (
           <div className="border-l-2 border-doubt pl-3 text-sm">
-            <Heading>Critique</Heading>
+            <Heading>Critique of the program</Heading>
             <ul className="list-disc pl-5">
               {[...attempt.critique.issues, ...attempt.critique.suggested_fixes].map((text, index) => (
                 <li key={index} dir="auto">
@@ -143,7 +144,7 @@ function AttemptCard({ attempt, number, before, language, live }: AttemptProps) 
 
 const PRE = "max-h-72 overflow-auto rounded-md bg-sunken p-3 text-xs whitespace-pre-wrap print:max-h-none";
 
-/** Output of a running program; scrolls to the end as it grows. */
+/** Live output of a running program. The area scrolls to the end when output is added. */
 function LiveOutput({ chunks }: { chunks: OutputChunk[] }) {
   const area = useRef<HTMLPreElement>(null);
   useEffect(() => {
@@ -153,7 +154,7 @@ function LiveOutput({ chunks }: { chunks: OutputChunk[] }) {
     <div>
       <Heading className="mb-1 flex items-center gap-2 text-accent">
         <span aria-hidden className="size-1.5 animate-pulse rounded-full bg-current" />
-        Running in a sandbox
+        The program is running in a sandbox
       </Heading>
       {chunks.length > 0 && (
         <pre ref={area} className={PRE} tabIndex={0} aria-label="Live output" dir="auto">
@@ -164,7 +165,7 @@ function LiveOutput({ chunks }: { chunks: OutputChunk[] }) {
           ))}
         </pre>
       )}
-      {chunks.at(-1)?.cut && <p className="mt-1 text-xs text-soft">Live output ends here; the rest appears when the program has ended.</p>}
+      {chunks.at(-1)?.cut && <p className="mt-1 text-xs text-soft">Live output stops here because of its size limit. The whole output appears when the program has ended.</p>}
     </div>
   );
 }
@@ -183,10 +184,13 @@ function Output({ name, text, bad = false }: { name: string; text: string; bad?:
 const IMAGE = /\.(png|jpe?g|gif|webp)$/i;
 const IMAGE_STYLE = "mt-2 max-h-96 max-w-full rounded-md border border-line bg-white";
 
-/** Maximum size of an SVG file that is shown, in bytes. */
+/** Maximum size of an SVG file that is shown as an image, in bytes. */
 const MAX_SVG_BYTES = 1 << 20;
 
-/** SVG file as an image. The server sends it as plain text; inside `img` it runs no script and fetches nothing. */
+/**
+ * Shows an SVG file as an image. The server sends the file as plain text. An SVG inside an `img` element runs no
+ * scripts and sends no requests.
+ */
 function SvgImage({ address, name }: { address: string; name: string }) {
   const text = useText(address);
   if (text == null) return null;
@@ -205,7 +209,7 @@ function Files({ run, files }: { run: string; files: FileInfo[] }) {
             <a href={address(name)} download className="text-accent underline" dir="auto">
               {name}
             </a>{" "}
-            <span className="text-xs text-soft">{bytes.toLocaleString("en")} bytes</span>
+            <span className="text-xs text-soft">{count(bytes, "byte")}</span>
             {IMAGE.test(name) && <img src={address(name)} alt={name} className={IMAGE_STYLE} />}
             {name.endsWith(".svg") && bytes <= MAX_SVG_BYTES && <SvgImage address={address(name)} name={name} />}
           </li>

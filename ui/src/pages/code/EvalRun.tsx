@@ -1,4 +1,5 @@
-// Evaluation run: how many problems were solved at the first attempt, and how many with retries.
+// View of an evaluation run: the share of problems solved at the first attempt, the share solved with retries, and the
+// result of each problem.
 
 import type { RunOf } from "../../model/api";
 import { useRunEvents, type RunProps } from "../../model/hooks";
@@ -14,13 +15,13 @@ export default function EvalRun(props: RunProps<RunOf<"eval">>) {
   return (
     <>
       <RunHeader {...props} connection={connection} lost={lost} />
-      {!result && <Empty title="No result yet">The result appears here when all problems have been tried.</Empty>}
+      {!result && <Empty title="No result yet">The result appears here when the model has tried all problems.</Empty>}
       {result && (
         <div className="grid gap-4">
           <Card className="grid gap-4 sm:grid-cols-2">
             <Share name="Solved at the first attempt" share={result.pass_at_1.first_attempt} />
             <Share name={`Solved within ${count(result.max_attempts, "attempt")}`} share={result.pass_at_1.with_retries} />
-            {result.pass_at_k && <Share name={`Solved by at least one of ${result.samples} samples`} share={result.pass_at_k.with_retries} />}
+            {result.pass_at_k && <Share name={`Solved by at least one of ${count(result.samples, "sample")}`} share={result.pass_at_k.with_retries} />}
           </Card>
           <section aria-labelledby="problems">
             <Heading id="problems" className="mb-2">
@@ -34,7 +35,7 @@ export default function EvalRun(props: RunProps<RunOf<"eval">>) {
                   </span>
                   {samples.map(({ first, success, attempts }, index) => (
                     <Badge key={index} tone={first ? "good" : success ? "accent" : "bad"}>
-                      {first ? "first attempt" : success ? `after ${count(attempts, "attempt")}` : "not solved"}
+                      {first ? "solved at the first attempt" : success ? `solved after ${count(attempts, "attempt")}` : "not solved"}
                     </Badge>
                   ))}
                 </li>

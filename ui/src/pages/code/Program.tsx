@@ -1,4 +1,4 @@
-// Highlighted program; lines that differ from the previous attempt are marked.
+// Shows a program with syntax highlighting, and marks the lines that differ from the program of the previous attempt.
 
 import { useMemo } from "react";
 
@@ -6,6 +6,7 @@ import { diffLines } from "../../model/diff";
 import { highlight, type Token } from "../../model/highlight";
 import { cn } from "../../parts/ui";
 
+/** Tailwind classes for the CSS classes of highlight.js. */
 const KINDS: Record<string, string> = {
   "hljs-keyword": "text-accent",
   "hljs-built_in": "text-accent",
@@ -18,6 +19,7 @@ const KINDS: Record<string, string> = {
 
 interface Props {
   code: string;
+  /** Program of the previous attempt; `null` if changed lines are not marked. */
   before: string | null;
   language: string;
 }
@@ -36,7 +38,7 @@ export function Program({ code, before, language }: Props) {
     });
   }, [code, before, language]);
   return (
-    <pre className="max-h-96 overflow-auto rounded-md bg-sunken py-3 text-xs leading-relaxed print:max-h-none" tabIndex={0} aria-label={before === null ? "Program" : "Program with changes"} dir="ltr">
+    <pre className="max-h-96 overflow-auto rounded-md bg-sunken py-3 text-xs leading-relaxed print:max-h-none" tabIndex={0} aria-label={before === null ? "Program" : "Program with changes since the previous attempt"} dir="ltr">
       {rows.map(({ kind, tokens, number }, index) => (
         <span key={index} className={cn("block w-max min-w-full px-3", kind === "added" && "bg-good/12", kind === "removed" && "bg-bad/12 line-through decoration-bad/50")}>
           <span aria-hidden className="mr-3 inline-block w-10 text-right text-soft select-none">

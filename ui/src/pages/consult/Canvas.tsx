@@ -1,4 +1,5 @@
-// Zoomable drawing of the pipeline: layers when zoomed out, then agents and debates, then the transcript of a debate.
+// Zoomable diagram of the pipeline of a consultation. Zoomed out, it shows the layers; closer, the agents and debates;
+// closest, the transcript of one debate.
 
 import { Background, BackgroundVariant, MiniMap, Panel, ReactFlow, ReactFlowProvider, useOnViewportChange, useReactFlow, useStore } from "@xyflow/react";
 import "@xyflow/react/dist/style.css";
@@ -12,31 +13,35 @@ import { CanvasContext, CARDS, type CanvasView } from "./cards";
 import { useConsultation } from "./consultation";
 import { focusOf, layout, levelOf, maxZoomOf, RANK, type CanvasNode } from "./layout";
 
-/** Minimum width of the drawing for transcripts in it, in pixels; in a narrower one they open in a panel. */
+/**
+ * Minimum width of the diagram for showing transcripts inside it, in pixels. In a narrower diagram, a transcript opens
+ * in the side panel.
+ */
 const MIN_TRANSCRIPT_WIDTH = 640;
 
-/** Padding of the visible part; the top leaves space for the buttons. */
+/** Padding around the layer or debate that is fitted into the view. At the top it leaves space for the buttons. */
 const PADDING = { top: "60px", x: "16px", bottom: "16px" } as const;
 
 interface Props {
-  /** Id of the layer or move in view. */
+  /** Id of the layer or move in view, from the URL; `null` for the whole diagram. */
   at: string | null;
   log: string | null;
   round: number | null;
-  /** Whether a panel is open over the drawing, so that keys are not for the drawing. */
+  /** Whether the side panel covers the diagram: then key presses do not control the diagram. */
   covered: boolean;
-  /** The view has changed; `step` adds a history entry, as opposed to panning and zooming. */
+  /** Called when another layer or move comes into view. `step` adds a history entry; panning and zooming add none. */
   onAt: (at: string | null, step: boolean) => void;
   onPlace: (log: Log, round: number | null) => void;
-  /** Opens a debate in the panel, or a document. */
+  /** Opens a debate in the side panel. */
   onRead: (move: string) => void;
+  /** Opens a document in the documents tab. */
   onDocument: (name: string) => void;
 }
 
-/** Node id of a layer or move. */
+/** Returns the id of the diagram node of a layer or move. */
 const nodeOf = (at: string) => ([...LAYERS, RANK].some((layer) => layer.id === at) ? `layer-${at}` : at);
 
-/** Elements in which keys are typed text. */
+/** Selector of elements that receive typed text: key presses in them do not control the diagram. */
 const TYPED = "input, textarea, select, [contenteditable], dialog";
 
 function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }: Props) {
@@ -53,13 +58,14 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
   const fit = useCallback(
     (to: string | null) => {
       const nodes = to === null ? {} : { nodes: [{ id: nodeOf(to) }] };
-      // A layer stays below the zoom level at which transcripts appear.
+      // A layer, or the whole diagram, is shown below the zoom level at which transcripts appear.
       void flow.fitView({ ...nodes, duration, padding: PADDING, maxZoom: to === null || to !== nodeOf(to) ? 1.2 : 8 });
     },
     [flow, duration],
   );
-  // Whether the user has panned or zoomed, and the `at` that this component itself has put into the URL.
+  // Whether the user has panned or zoomed since the diagram last moved by itself.
   const moved = useRef(false);
+  // Last value of `at` that this component has written to the URL, or has read from the URL.
   const own = useRef(at);
   const show = useCallback(
     (to: string | null) => {
@@ -71,12 +77,12 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
     },
     [fit, onAt],
   );
-  // Follow the running layer until the user moves the drawing.
+  // While following, keep the running layer in view. Following stops when the user pans or zooms.
   const active = LAYERS.findLast(({ id }) => state.layers[id] === "running")?.id ?? null;
   useEffect(() => {
     if (ready && following) fit(active);
   }, [ready, following, active, fit]);
-  // After a link or the back button, show the layer or move in the URL as soon as its node exists.
+  // After a link or the back button, show the layer or move named in the URL as soon as its node exists.
   const target = at === null || drawn.nodes.some((node) => node.id === nodeOf(at)) ? at : undefined;
   useEffect(() => {
     if (at === own.current) return;
@@ -90,11 +96,11 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
   }, [ready, target, size, width, height, following, fit]);
   const level = levelOf({ zoom, width, height });
   const whole = Math.min(width / Math.max(1, ...drawn.layers.map((box) => box.x + box.width)), 1);
-  // Keep the URL in step when the user pans or zooms.
+  // When the user has panned or zoomed, write the id of the layer or move in view to the URL.
   useOnViewportChange({
     onEnd: () => {
       if (!moved.current) return;
-      // At this zoom level the transcript is readable: fit its card into the view.
+      // At this zoom level a debate shows its transcript: fit the card of the debate into the view.
       const reads = level === "near" && wide && focused !== null && focused === nodeOf(focused);
       if (reads) {
         moved.current = false;
@@ -111,7 +117,7 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
     "-": () => void flow.zoomOut({ duration }),
     "0": () => show(null),
     Escape: () => {
-      // The transcript disappears: move the keyboard focus from it to the card of the debate.
+      // The transcript disappears when zooming out: move the keyboard focus from it to the card of its debate.
       if (level === "near" && focused !== null) document.querySelector<HTMLElement>(`.react-flow__node[data-id="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
       show(level === "near" ? "sandbox" : null);
     },
@@ -127,7 +133,7 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
   const choose = (node: CanvasNode) => {
     if (node.type === "layer") show(node.data.layer);
     else if (node.type === "debate" && !wide) onRead(node.id);
-    // A click in the open transcript does not move the view.
+    // A click in the open transcript does not move the diagram.
     else if (node.type === "debate" && !(level === "near" && node.id === focused)) show(node.id);
     else if (node.type === "agent") {
       const document = state.agents.find((agent) => agent.id === node.id)?.output[0];
@@ -143,7 +149,7 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
     else if (!step(event.key)) return;
     event.preventDefault();
   };
-  // Keys work wherever on the page the focus is.
+  // Listen on the window, so that keys control the diagram even if another element of the page has the focus.
   const pressed = useRef(press);
   pressed.current = press;
   useEffect(() => {
@@ -176,7 +182,7 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
           moved.current = true;
           setFollowing(false);
         }}
-        aria-label="Pipeline drawing"
+        aria-label="Diagram of the pipeline"
         style={{ "--zoom": zoom } as CSSProperties}
         className="rounded-lg border border-line bg-sunken!"
       >
@@ -189,7 +195,7 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
             setFollowing(false);
             void flow.setCenter(x, y, { zoom, duration });
           }}
-          ariaLabel="Overview of the drawing"
+          ariaLabel="Overview map of the diagram"
           className={cn("overflow-hidden rounded-md border border-line shadow-md max-md:hidden", level === "near" && "hidden")}
           style={{ width: 160, height: 72 }}
           bgColor="var(--raised)"
@@ -201,9 +207,9 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
         </Panel>
         <Panel position="top-right" className="flex gap-1">
           {isActive(run.status) && (
-            <Button aria-pressed={following} aria-label={following ? "Following" : "Follow"} onClick={() => setFollowing((before) => !before)} title="Keep the running layer in view">
+            <Button aria-pressed={following} aria-label={following ? "Following progress" : "Follow progress"} onClick={() => setFollowing((before) => !before)} title="Keep the running layer in view">
               <Crosshair aria-hidden className={cn("size-4", following && "text-accent")} />
-              <span className="max-sm:hidden">{following ? "Following" : "Follow"}</span>
+              <span className="max-sm:hidden">{following ? "Following progress" : "Follow progress"}</span>
             </Button>
           )}
           <Button aria-label="Zoom in" title="Zoom in (+)" onClick={() => step("+")}>
@@ -212,7 +218,7 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
           <Button aria-label="Zoom out" title="Zoom out (−)" onClick={() => step("-")}>
             <Minus aria-hidden className="size-4" />
           </Button>
-          <Button aria-label="Show all" title="Show all (0)" onClick={() => show(null)}>
+          <Button aria-label="Show the whole diagram" title="Show the whole diagram (0)" onClick={() => show(null)}>
             <Maximize aria-hidden className="size-4" />
           </Button>
         </Panel>
@@ -221,7 +227,7 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
   );
 }
 
-/** Path from the whole consultation to the layer or move in view. */
+/** Breadcrumb links from the whole consultation to the layer or move in view. */
 function Breadcrumbs({ at, onShow }: { at: string | null; onShow: (at: string | null) => void }) {
   const { run } = useConsultation();
   const layer = [...LAYERS, RANK].find((one) => one.id === at) ?? (at === null ? undefined : LAYERS.find((one) => one.id === "sandbox"));

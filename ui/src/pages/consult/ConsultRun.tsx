@@ -1,4 +1,4 @@
-// Consultation: tabs with the pipeline as a drawing or a list, the results and the documents.
+// View of a consultation: tabs with the pipeline as a diagram, the pipeline as a list, the results and the documents.
 
 import { Tabs } from "radix-ui";
 import { lazy, Suspense, useCallback, useMemo } from "react";
@@ -19,7 +19,7 @@ const Canvas = lazy(() => import("./Canvas"));
 
 const VIEWS = [
   { id: "pipeline", name: "Pipeline" },
-  { id: "list", name: "List" },
+  { id: "list", name: "Progress list" },
   { id: "results", name: "Results" },
   { id: "documents", name: "Documents" },
 ] as const;
@@ -30,7 +30,7 @@ export default function ConsultRun(props: RunProps<RunOf<"consult">>) {
   const shared = useMemo(() => consultation(run, state), [run, state]);
   const { query } = useRoute();
   const narrow = window.matchMedia("(width < 48rem)").matches;
-  // When the run ends, the results open by themselves, unless something in the drawing is open.
+  // When the run ends, the results are shown, unless the URL names a layer or move in the diagram.
   const defaultView = shared.report && !query.has("at") ? "results" : narrow ? "list" : "pipeline";
   const requested = query.get("view");
   const view = VIEWS.some((one) => one.id === requested) ? (requested ?? defaultView) : defaultView;
@@ -62,7 +62,7 @@ export default function ConsultRun(props: RunProps<RunOf<"consult">>) {
             <Suspense fallback={<p className="text-sm text-soft">Loading…</p>}>
               <Canvas at={query.get("at")} log={log} round={round} covered={open !== null} onAt={focus} onPlace={openRound} onRead={openDebate} onDocument={openDocument} />
             </Suspense>
-            {/* The drawing is printed as a list. */}
+            {/* On paper, the list replaces the diagram. */}
             <div className="hidden w-full print:block">
               <Outline onOpen={openDebate} onDocument={openDocument} />
             </div>

@@ -22,7 +22,7 @@ export function DebateDialog({ move, log, round, onPlace, onClose }: Props) {
   const { run, state, rounds, agents, titleOf, sourceOf } = useConsultation();
   const debate = state.debates[move] ?? null;
   const unknown = !isActive(run.status) && !moves(state).includes(move) && moves(state).length > 0;
-  // The element that opened the panel gets the focus back when it closes.
+  // When the panel closes, the focus returns to the element that had it before the panel opened.
   const [opener] = useState(() => document.activeElement);
   return (
     <Dialog.Root open modal={false} onOpenChange={(open) => !open && onClose()}>
@@ -39,7 +39,7 @@ export function DebateDialog({ move, log, round, onPlace, onClose }: Props) {
           <Dialog.Title className="line-clamp-2 flex-1 font-medium" dir="auto">
             <span className="font-mono text-soft">{move}</span> {titleOf(move) ?? "Debate"}
           </Dialog.Title>
-          {debate?.score != null && <Badge tone="accent">{debate.score} of 120</Badge>}
+          {debate?.score != null && <Badge tone="accent">score {debate.score} of 120</Badge>}
           <Dialog.Close asChild>
             <Button look="quiet" aria-label="Close">
               <X aria-hidden className="size-4" />
@@ -48,7 +48,7 @@ export function DebateDialog({ move, log, round, onPlace, onClose }: Props) {
         </div>
         {unknown ? (
           <div className="p-4">
-            <Empty title={`Move ${move} not found`}>It may belong to another consultation.</Empty>
+            <Empty title={`Move ${move} not found`}>The move may belong to another consultation.</Empty>
           </div>
         ) : (
           <Transcript source={sourceOf(move)} debate={debate} rounds={rounds} agents={agents} log={log} round={round} onPlace={onPlace} />

@@ -1,4 +1,4 @@
-// Documents of a consultation: a list, and the chosen document with a download link.
+// Documents of a consultation: the list of all documents, and the chosen document with a download link.
 
 import { Download } from "lucide-react";
 import { useEffect } from "react";
@@ -10,22 +10,23 @@ import { Markdown } from "../../parts/Markdown";
 import { ProblemNotice } from "../../parts/notices";
 import { Button, Card, cn, Empty, Skeleton } from "../../parts/ui";
 
-/** Layout: the list beside the document, above it on a phone. */
+/** Layout: the list of documents beside the chosen document, or above the document on a phone. */
 const COLUMNS = "grid gap-4 md:grid-cols-[16rem_1fr]";
 
-/** Sort order: the reports first, then by name with numbers compared as numbers (m2 before m10). */
+/** Compares two document names: reports first, then by name. Numbers in names compare as numbers: m2 before m10. */
 function order(one: string, other: string): number {
   const rank = (name: string) => (name === "report.md" ? 0 : name.startsWith("report.") ? 1 : 2);
   return rank(one) - rank(other) || one.localeCompare(other, "en", { numeric: true });
 }
 
-/** Files shown as text; others, such as the HTML report, can only be downloaded. */
+/** Names of files that are shown as text. Other files, such as the HTML report, can only be downloaded. */
 const SHOWN = /\.(md|json|txt|toml)$/;
 
 interface Props {
   run: RunView;
-  /** Number of documents that events have named so far; the list is fetched again when it changes. */
+  /** Number of documents written so far, according to events. When it changes, the list is fetched again. */
   written: number;
+  /** Name of the chosen document; `null` chooses the first document. */
   name: string | null;
   onOpen: (name: string) => void;
 }
@@ -37,7 +38,7 @@ export function Documents({ run, written, name, onOpen }: Props) {
   if (!value) return <Loading />;
   if (value.files.length === 0) return <Empty title="No documents yet">Documents appear here as they are written.</Empty>;
   const files = [...value.files].sort((one, other) => order(one.name, other.name));
-  // A link can name a document without its folder.
+  // A link may contain the name of a document without its folder, such as `m1.md` for `moves/m1.md`.
   const named = files.find((file) => file.name === name) ?? files.find((file) => file.name.endsWith(`/${name}`));
   const chosen = name === null ? files[0] : named;
   return (
@@ -60,12 +61,12 @@ export function Documents({ run, written, name, onOpen }: Props) {
           </li>
         ))}
       </ul>
-      {chosen ? <Document key={chosen.name} run={run} name={chosen.name} /> : <Empty title={`Document ${name} not found`}>Choose one from the list.</Empty>}
+      {chosen ? <Document key={chosen.name} run={run} name={chosen.name} /> : <Empty title={`Document ${name} not found`}>Choose a document from the list.</Empty>}
     </div>
   );
 }
 
-/** Placeholder with the layout of the list and a document. */
+/** Placeholder while the list of documents loads: grey bars in the layout of the list and of a document. */
 function Loading() {
   return (
     <div className={COLUMNS}>
@@ -105,7 +106,7 @@ function Document({ run, name }: { run: RunView; name: string }) {
       )}
       {readable && text === undefined && <Skeleton />}
       {readable && text === null && <p className="text-sm text-soft">Cannot load this document.</p>}
-      {!readable && <p className="text-sm text-soft">Download this file and open it in a browser.</p>}
+      {!readable && <p className="text-sm text-soft">This file is not shown here. Download the file and open it in a browser.</p>}
     </Card>
   );
 }

@@ -1,4 +1,4 @@
-// The pipeline as a list, with the same content as the drawing.
+// Pipeline of a consultation as a list, with the same content as the diagram.
 
 import * as m from "motion/react-m";
 
@@ -94,7 +94,7 @@ export function Outline({ onOpen, onDocument }: Props) {
       </li>
       {state.agents.length === 0 && state.layers["0"] === "waiting" && (
         <li>
-          <Empty title="Just started">Progress appears here.</Empty>
+          <Empty title="The consultation has just started">The progress of its agents and debates appears here.</Empty>
         </li>
       )}
     </ol>

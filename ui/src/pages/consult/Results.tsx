@@ -1,4 +1,4 @@
-// Results of a consultation: the three recommended moves, and the other moves.
+// Results of a consultation: the three recommended moves, a chart of all moves, and a table of the other moves.
 
 import { Download, Printer } from "lucide-react";
 import { useState } from "react";
@@ -20,7 +20,7 @@ export function Results({ onOpen, onDocument }: Props) {
   if (!report) {
     return (
       <Empty title={isActive(run.status) ? "No results yet" : "The consultation did not finish"}>
-        Recommendations appear here when every move is scored.
+        Recommendations appear here when the judges have scored every move.
       </Empty>
     );
   }
@@ -44,7 +44,7 @@ export function Results({ onOpen, onDocument }: Props) {
       <Notes report={report} />
       <section aria-labelledby="recommended" className="grid gap-2">
         <div className="flex flex-wrap items-baseline gap-x-4">
-          <Heading id="recommended">Recommended</Heading>
+          <Heading id="recommended">Recommended moves</Heading>
           <p className="text-xs text-soft">
             Judges:{" "}
             {Object.entries(agents)
@@ -62,19 +62,19 @@ export function Results({ onOpen, onDocument }: Props) {
       </section>
       <All report={report} scored={scored} />
       <Others moves={report.other_moves} scored={scored} onOpen={onOpen} />
-      {!report.flags.some((flag) => flag.kind === "tie") && <p className="text-xs text-soft">Ties: {report.tie_rule}.</p>}
+      {!report.flags.some((flag) => flag.kind === "tie") && <p className="text-xs text-soft">Order of moves with the same total score: {report.tie_rule}.</p>}
     </div>
   );
 }
 
-/** Caveats about the whole report, and about moves that have no card. */
+/** Notice with the flags (caveats) of the whole report, and of the moves that are not recommended. */
 function Notes({ report }: { report: ConsultReport }) {
-  // Flags of a recommended move are shown in its card.
+  // The flags of a recommended move are shown in the card of that move instead.
   const shown = new Set(report.recommended_moves.map((ranked) => ranked.move_id));
   const flags = report.flags.filter((flag) => flag.move_id == null || !shown.has(flag.move_id));
   if (flags.length === 0) return null;
   return (
-    <Notice tone="doubt" title={count(flags.length, "note")}>
+    <Notice tone="doubt" title={`${count(flags.length, "note")} on these results`}>
       <ul className="list-disc pl-5">
         {flags.map((flag) => (
           <li key={`${flag.kind} ${flag.move_id ?? ""} ${flag.message}`} dir="auto">
@@ -108,7 +108,7 @@ function Recommended({ ranked, report, onOpen, onDocument }: Props & { ranked: R
         </div>
         <p className="shrink-0 text-right tabular-nums">
           <span className="text-lg font-semibold">{ranked.total_score}</span>
-          <span className="text-xs text-soft"> of {ranked.out_of}</span>
+          <span className="text-xs text-soft"> of {ranked.out_of} points</span>
         </p>
       </div>
       {flags.map((flag) => (
@@ -126,7 +126,7 @@ function Recommended({ ranked, report, onOpen, onDocument }: Props & { ranked: R
       {scored && <JudgeTexts scored={scored} of="unanswered" title="Unanswered objections" />}
       {cited.length > 0 && (
         <p className="text-xs text-soft" dir="auto">
-          Based on{" "}
+          Based on {cited.length === 1 ? "finding" : "findings"}{" "}
           {cited.map((one, index) => (
             <span key={one.finding}>
               {index > 0 && ", "}
@@ -145,17 +145,17 @@ function Recommended({ ranked, report, onOpen, onDocument }: Props & { ranked: R
   );
 }
 
-/** Colours of the metrics. */
+/** Tailwind background colours of the four metrics in the chart. */
 const SHADES = ["bg-accent", "bg-accent/75", "bg-accent/50", "bg-accent/30"] as const;
 
-/** Chart of all moves: one bar for each, divided by metric. */
+/** Chart of the scores of all moves. Each move has one bar, which is divided by metric. */
 function All({ report, scored }: { report: ConsultReport; scored: (move: string) => Scored | undefined }) {
   const moves = [...report.recommended_moves, ...report.other_moves];
   const max = moves[0]?.out_of ?? 120;
   return (
     <section aria-labelledby="all" className="break-inside-avoid">
       <div className="mb-2 flex flex-wrap items-baseline gap-x-4 gap-y-1">
-        <Heading id="all">All {moves.length} moves by metric</Heading>
+        <Heading id="all">Scores of all moves by metric ({moves.length})</Heading>
         <ul aria-hidden className="flex flex-wrap gap-3 text-xs text-soft">
           {METRICS.map(({ key, name }, index) => (
             <li key={key} className="flex items-center gap-1.5">
@@ -177,7 +177,7 @@ function All({ report, scored }: { report: ConsultReport; scored: (move: string)
                   {one.title}
                 </span>
               </span>
-              <span role="img" aria-label={`${one.title}: ${text}, ${one.total_score} of ${max}`} title={text} className="flex h-3 flex-1 overflow-hidden rounded-xs bg-sunken">
+              <span role="img" aria-label={`${one.title}: ${text}, total ${one.total_score} of ${max}`} title={text} className="flex h-3 flex-1 overflow-hidden rounded-xs bg-sunken">
                 {own && METRICS.map(({ key }, index) => <span key={key} className={cn("border-r border-raised", SHADES[index])} style={{ width: `${(metricTotal(own, key) / max) * 100}%` }} />)}
               </span>
               <span className="w-7 shrink-0 text-right tabular-nums">{one.total_score}</span>

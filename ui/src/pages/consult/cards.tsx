@@ -1,4 +1,4 @@
-// Nodes of the drawing: a layer, an agent, a debate, the ranking.
+// React components for the nodes of the pipeline diagram: layers, agents, debates and the ranking.
 
 import { Handle, Position, type NodeProps } from "@xyflow/react";
 import { createContext, useContext } from "react";
@@ -12,11 +12,12 @@ import { Transcript } from "../debate/Transcript";
 import { TONES, useConsultation } from "./consultation";
 import { DEBATE, RANK_ROW, type AgentNode, type DebateNode, type LayerNode, type Level } from "./layout";
 
-/** Zoom level of the drawing, and the part in view. */
+/** Zoom level of the diagram, the layer or move in view, and callbacks for the nodes. */
 export interface CanvasView {
   level: Level;
+  /** Id of the layer or move in view; `null` for the whole diagram. */
   at: string | null;
-  /** Whether the open transcript fills the view: then the wheel scrolls it instead of zooming the drawing. */
+  /** Whether the open transcript fills the view: then the mouse wheel scrolls the transcript instead of zooming. */
   filled: boolean;
   log: string | null;
   round: number | null;
@@ -40,7 +41,7 @@ function LayerBox({ data: { layer, name, about } }: NodeProps<LayerNode>) {
         <h2 className="text-2xl font-semibold">{name}</h2>
         <p className="truncate text-sm text-soft">{about}</p>
       </div>
-      {/* When zoomed out, the text keeps its size on the screen. */}
+      {/* Shown when zoomed out: name, progress and summary of the layer, with a constant text size on the screen. */}
       <div
         className={cn("absolute inset-0 flex flex-col justify-center gap-[0.2em] rounded-2xl bg-raised text-center text-[min(calc(14px/var(--zoom)),68px)] opacity-0 transition-opacity", far && "opacity-100")}
         aria-hidden={!far}
@@ -61,7 +62,7 @@ function LayerBox({ data: { layer, name, about } }: NodeProps<LayerNode>) {
   );
 }
 
-/** One cell for each debate: it fills with the progress and changes colour once the move is scored. */
+/** Grid with one cell per debate. A cell fills up as its debate progresses, and turns green when the move is scored. */
 function DebateCells() {
   const { state, rounds } = useConsultation();
   return (
@@ -80,7 +81,7 @@ function DebateCells() {
   );
 }
 
-/** Short summary of a layer, such as `5 documents`. */
+/** Returns a function that describes the results of a layer in a few words, such as `5 documents`. */
 function useLayerSummary(): (layer: LayerId | "rank") => string {
   const { state, titleOf } = useConsultation();
   return (layer) => {
@@ -90,7 +91,7 @@ function useLayerSummary(): (layer: LayerId | "rank") => string {
     }
     if (layer === "sandbox") {
       const all = moves(state);
-      return all.length === 0 ? "" : `${all.filter((move) => state.debates[move]?.score != null).length} of ${all.length} scored`;
+      return all.length === 0 ? "" : `${all.filter((move) => state.debates[move]?.score != null).length} of ${count(all.length, "move")} scored`;
     }
     const written = state.agents.filter((agent) => agent.layer === layer).flatMap((agent) => agent.output);
     return written.length === 0 ? "" : count(written.length, layer === "2" ? "move" : "document");
@@ -128,14 +129,14 @@ function DebateCard({ data: { move } }: NodeProps<DebateNode>) {
     <p className="flex items-baseline gap-2">
       <span className="font-mono text-soft">{move}</span>
       <span className="flex-1 truncate font-medium" dir="auto">
-        {titleOf(move) ?? (debate ? "being debated" : "waiting")}
+        {titleOf(move) ?? (debate ? "debate running" : "debate not started")}
       </span>
       {debate?.score != null && <span className="animate-arrive text-xl font-semibold tabular-nums">{debate.score}</span>}
     </p>
   );
   const look = cn("rounded-xl border border-line bg-raised transition-colors", speaking && "border-accent");
   if (at === move && level === "near") {
-    // Undo the zoom, so that the text has its usual size.
+    // Scale the transcript by the inverse of the zoom, so that its text has the usual size on the screen.
     return (
       <div
         className={cn(look, "flex origin-top-left flex-col overflow-hidden")}
@@ -150,7 +151,7 @@ function DebateCard({ data: { move } }: NodeProps<DebateNode>) {
     <div className={cn(look, "flex size-full animate-arrive flex-col gap-3 p-4")}>
       {head}
       <Strip tall debate={debate} rounds={rounds} />
-      {debate?.score != null ? <MetricBars debate={debate} /> : <p className="text-sm text-soft">{debate ? debateStatus(debate, rounds) : "not started"}</p>}
+      {debate?.score != null ? <MetricBars debate={debate} /> : <p className="text-sm text-soft">{debate ? debateStatus(debate, rounds) : "debate not started"}</p>}
       {debate?.warnings.length ? (
         <p className="mt-auto truncate text-sm text-doubt" dir="auto">
           {debate.warnings.at(-1)}
@@ -160,16 +161,16 @@ function DebateCard({ data: { move } }: NodeProps<DebateNode>) {
   );
 }
 
-/** Current round of a debate, and the answers it is waiting for. */
+/** Describes the current round of a debate and the expected answers, such as `round 2 of 10, waiting for 1 judge`. */
 function debateStatus(debate: Debate, rounds: number): string {
   const all = LOGS.map((log) => debate.conversations[log]);
   const round = Math.max(1, ...all.map((one) => one.critic));
   const next = (role: Conversation["next"]) => all.filter((one) => one.next === role).length;
-  const words = [next("critic") > 0 && "critic", next("judge") > 0 && count(next("judge"), "judge"), next("scoring") > 0 && "scoring"].filter(Boolean);
-  return `round ${round} of ${rounds}${words.length > 0 ? ` · ${words.join(", ")}` : ""}`;
+  const words = [next("critic") > 0 && "critic", next("judge") > 0 && count(next("judge"), "judge"), next("scoring") > 0 && "scores"].filter(Boolean);
+  return `round ${round} of ${rounds}${words.length > 0 ? `, waiting for ${words.join(", ")}` : ""}`;
 }
 
-/** Score of each metric as a share of the maximum. */
+/** One bar per metric: the sum of the scores of all judges, as a share of the maximum. */
 function MetricBars({ debate }: { debate: Debate }) {
   const cards = Object.values(debate.breakdown);
   return (
@@ -202,7 +203,7 @@ function RankCard() {
     <>
       <p className="mb-2 text-sm text-soft">{final ? "Final ranking" : "Ranking so far"}</p>
       <ol className="relative w-full text-sm">
-        {/* A fixed element order, so that each row animates from its old position to the new one. */}
+        {/* The order of the elements stays fixed, so that a row with a new rank slides to its new position. */}
         {[...order].sort().map((move) => {
           const index = order.indexOf(move);
           return (

@@ -1,4 +1,4 @@
-// Context shared by all views of one consultation.
+// React context with the data that all views of one consultation share.
 
 import { createContext, useContext } from "react";
 
@@ -8,15 +8,17 @@ import type { ConsultReport } from "../../model/schema";
 import type { Tone } from "../../parts/ui";
 import type { Source } from "../debate/Transcript";
 
+/** Colour of the badge for each progress value. */
 export const TONES: Record<Progress, Tone> = { waiting: "plain", running: "accent", stopped: "doubt", done: "good" };
 
 interface Consultation {
   run: RunOf<"consult">;
   state: ConsultState;
+  /** Number of rounds of each debate. */
   rounds: number;
-  /** `null` until the run has a result. */
+  /** Report of the consultation; `null` until the run has a result. */
   report: ConsultReport | null;
-  /** Names of the judges by id; empty until the run has a result. */
+  /** Names of the judges, by judge id such as `D1`; empty until the run has a result. */
   agents: Record<string, string>;
   titleOf: (move: string) => string | undefined;
   sourceOf: (move: string) => Source;
@@ -44,6 +46,6 @@ export const ConsultationContext = createContext<Consultation | null>(null);
 
 export function useConsultation(): Consultation {
   const shared = useContext(ConsultationContext);
-  if (!shared) throw new Error("useConsultation is called outside of a ConsultationContext");
+  if (!shared) throw new Error("useConsultation was called outside of a ConsultationContext provider");
   return shared;
 }

@@ -1,15 +1,18 @@
-// Positions in the drawing. They depend on the agents and moves, not on their progress.
+// Positions of the nodes in the pipeline diagram. They depend on the agents and moves, but not on their progress.
 
 import type { Edge, Node } from "@xyflow/react";
 
 import { LAYERS, moves, type ConsultState, type LayerId } from "../../model/consult";
 
-/** Sizes, in the units of the drawing. */
+/** Size of the card of an agent, in pixels at zoom 1. */
 const CARD = { width: 260, height: 96 };
+/** Size of the card of a debate, in pixels at zoom 1. */
 export const DEBATE = { width: 360, height: 216 };
-/** Height of a row of the ranking. */
+/** Height of one row of the ranking, in pixels at zoom 1. */
 export const RANK_ROW = 46;
+/** Distance between two cards, in pixels at zoom 1. */
 const GAP = 36;
+/** Height of the heading of a layer, in pixels at zoom 1. */
 const HEAD = 72;
 
 export type LayerNode = Node<{ layer: LayerId | "rank"; name: string; about: string }, "layer">;
@@ -18,7 +21,7 @@ export type DebateNode = Node<{ move: string }, "debate">;
 export type RankNode = Node<Record<string, never>, "rank">;
 export type CanvasNode = LayerNode | AgentNode | DebateNode | RankNode;
 
-/** The last layer, which needs no model call. */
+/** Last layer of the diagram, which ranks the moves. It needs no model calls. */
 export const RANK = { id: "rank", name: "Rank", about: "order moves by total score" } as const;
 
 interface Box {
@@ -38,7 +41,7 @@ interface Layout {
 
 export function layout(state: ConsultState): Layout {
   const all = moves(state);
-  // Columns and rows in about the proportions of a window.
+  // Arrange the debates in a grid with about the proportions of a window.
   const columns = Math.max(1, Math.min(5, Math.ceil(all.length / 3)));
   const rows = Math.max(3, Math.ceil(all.length / columns));
   const tallest = HEAD + rows * (DEBATE.height + GAP) + GAP;
@@ -81,9 +84,10 @@ export function layout(state: ConsultState): Layout {
   return drawn;
 }
 
+/** Zoom level: `far` shows only layers, `middle` also agents and debates, `near` the transcript of one debate. */
 export type Level = "far" | "middle" | "near";
 
-/** Position and zoom of the drawing, and the size of its window. */
+/** Position and zoom of the diagram, and the size of the visible area, in pixels. */
 interface Camera {
   x: number;
   y: number;
@@ -92,10 +96,10 @@ interface Camera {
   height: number;
 }
 
-/** Zoom from which agents and debates are shown. */
+/** Minimum zoom at which agents and debates are shown. */
 const MIDDLE = 0.42;
 
-/** Maximum zoom: at this zoom a debate fills the window, with a margin. */
+/** Returns the maximum zoom: at this zoom the card of one debate fills the visible area, except for a margin. */
 export const maxZoomOf = (width: number, height: number): number => Math.max(1.6, Math.min((width - 32) / DEBATE.width, (height - 76) / DEBATE.height));
 
 export function levelOf({ zoom, width, height }: Pick<Camera, "zoom" | "width" | "height">): Level {
@@ -103,7 +107,10 @@ export function levelOf({ zoom, width, height }: Pick<Camera, "zoom" | "width" |
   return zoom < Math.min(2, maxZoomOf(width, height) * 0.9) ? "middle" : "near";
 }
 
-/** Id of the layer, or when zoomed in of the debate, that covers most of the window; `null` if all layers are in view. */
+/**
+ * Returns the id of the layer that covers most of the visible area; at the zoom level `near`, the id of such a debate.
+ * Returns `null` if all layers are in view.
+ */
 export function focusOf({ layers, debates }: Layout, camera: Camera): string | null {
   const { x, y, zoom, width, height } = camera;
   const level = levelOf(camera);

@@ -14,15 +14,15 @@ const outcome: DebateReport = {
   flags: [{ kind: "weaker_isolation", message: "debates ran in a jail" }],
 };
 
-it("partial conversations, weaker isolation and neutral judges are shown as text", () => {
+it("a debate verdict shows conversations that ended early, weaker isolation and judges with neutral scores", () => {
   const page = renderToStaticMarkup(
     <>
       <Notes outcome={outcome} />
       <ScoreTable scored={outcome} />
     </>,
   );
-  expect(page).toContain("PARTIAL: i2 ended after 2 of 4 rounds: &lt;b&gt;HTTP 429&lt;/b&gt;");
+  expect(page).toContain("PARTIAL: the conversation with judge D2 ended after 2 of 4 rounds: &lt;b&gt;HTTP 429&lt;/b&gt;");
   expect(page).toContain("debates ran in a jail");
-  expect(page).toContain("neutral</span>");
-  expect(page.match(/neutral<\/span>/g)).toHaveLength(1);
+  expect(page).toContain("failed: neutral scores</span>");
+  expect(page.match(/neutral scores<\/span>/g)).toHaveLength(1);
 });

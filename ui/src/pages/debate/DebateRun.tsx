@@ -1,4 +1,4 @@
-// Debate run: the scores and reasons of the judges, and the transcript.
+// View of a debate run: the scores and reasons of the judges, and the transcript.
 
 import { apiUrl, type RunOf } from "../../model/api";
 import { empty, reduce, type Log } from "../../model/consult";
@@ -9,17 +9,18 @@ import { Card, Heading, Notice } from "../../parts/ui";
 import { go, useRoute, withQuery } from "../../route";
 import { RunHeader } from "../RunHeader";
 import { JudgeTexts, ScoreTable } from "./Scores";
+import { JUDGES } from "./Strip";
 import { Transcript, type Source } from "./Transcript";
 
-/** Caveats of a verdict: conversations that ended early, and flags such as weaker isolation. */
+/** Notice with the caveats of a verdict: conversations that ended early, and flags such as weaker isolation. */
 export function Notes({ outcome }: { outcome: Pick<DebateReport, "partial" | "rounds" | "flags"> }) {
   const partial = Object.entries(outcome.partial ?? {}).map(
-    ([log, { completed_rounds, error }]) => `PARTIAL: ${log} ended after ${completed_rounds} of ${outcome.rounds} rounds: ${error}`,
+    ([log, { completed_rounds, error }]) => `PARTIAL: the conversation with judge ${JUDGES[log as Log]} ended after ${completed_rounds} of ${count(outcome.rounds, "round")}: ${error}`,
   );
   const notes = [...partial, ...outcome.flags.map((flag) => flag.message)];
   if (notes.length === 0) return null;
   return (
-    <Notice tone="doubt" title={count(notes.length, "note")}>
+    <Notice tone="doubt" title={`${count(notes.length, "note")} on this verdict`}>
       <ul className="list-disc pl-5">
         {notes.map((one) => (
           <li key={one} dir="auto">
@@ -52,7 +53,7 @@ export default function DebateRun(props: RunProps<RunOf<"debate">>) {
           <div>
             <p className="mb-2 tabular-nums">
               <span className="text-2xl font-semibold text-accent">{scored.total_score}</span>
-              <span className="text-sm text-soft"> of {scored.out_of}</span>
+              <span className="text-sm text-soft"> of {scored.out_of} points</span>
             </p>
             <ScoreTable scored={scored} />
           </div>

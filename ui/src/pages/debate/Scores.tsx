@@ -1,12 +1,12 @@
-// Scores of the judges of a debate, their reasons, and the objections they found unanswered.
+// Scores of the judges of a debate, their reasons, and the objections that they consider unanswered.
 
 import type { DebateVerdict } from "../../model/schema";
 import { Badge, Heading } from "../../parts/ui";
 
-/** The parts of a verdict that are shown. */
+/** Fields of a debate verdict that the score components show. */
 export type Scored = Pick<DebateVerdict, "scores_by_agent" | "agents">;
 
-/** Metrics that each judge scores; `short` is for narrow places. */
+/** Metrics that each judge scores. `short` is the label where space is narrow. */
 export const METRICS = [
   { key: "impact", name: "Impact", short: "Impact" },
   { key: "feasibility", name: "Feasibility", short: "Feasibility" },
@@ -14,12 +14,12 @@ export const METRICS = [
   { key: "strategic_alignment", name: "Strategic alignment", short: "Alignment" },
 ] as const;
 
-/** Sum of all judges' scores for a metric. */
+/** Returns the sum of the scores of all judges for a metric. */
 export function metricTotal(scored: Scored, metric: (typeof METRICS)[number]["key"]): number {
   return Object.values(scored.scores_by_agent).reduce((total, card) => total + card[metric], 0);
 }
 
-/** Table of scores by metric and judge, with a bar for the total. */
+/** Table of the scores by metric and judge. A bar shows the total of each metric. */
 export function ScoreTable({ scored }: { scored: Scored }) {
   const judges = Object.entries(scored.scores_by_agent);
   return (
@@ -28,12 +28,12 @@ export function ScoreTable({ scored }: { scored: Scored }) {
       <thead>
         <tr className="text-soft">
           <th scope="col" className="text-left font-normal">
-            out of 10
+            Scores out of 10
           </th>
           {judges.map(([id, card]) => (
-            <th key={id} scope="col" className="px-1 text-right font-normal" title={card.failed ?? scored.agents[id]}>
+            <th key={id} scope="col" className="px-1 text-right font-normal" title={card.failed == null ? scored.agents[id] : `The call of judge ${id} failed, so a neutral 5 counts for each metric: ${card.failed}`}>
               {id}
-              {card.failed != null && <span className="text-doubt"> neutral</span>}
+              {card.failed != null && <span className="text-doubt"> failed: neutral scores</span>}
             </th>
           ))}
           <th scope="col" className="w-2/5 text-right font-normal">
@@ -71,7 +71,7 @@ export function ScoreTable({ scored }: { scored: Scored }) {
   );
 }
 
-/** One text of each judge: the reasoning, or the unanswered objections. */
+/** List with one text of each judge: the reasoning, or the objections that the judge considers unanswered. */
 export function JudgeTexts({ scored, of, title }: { scored: Scored; of: "reasoning" | "unanswered"; title: string }) {
   const texts = Object.entries(scored.scores_by_agent).filter(([, card]) => card[of]);
   if (texts.length === 0) return null;

@@ -1,15 +1,17 @@
-// Progress of a debate: one row for each judge with the rounds from left to right; in each round the critic's half is
-// above the judge's.
+// Progress of a debate as a strip of cells: one row for each judge, and one cell for each round, from left to right.
+// The upper half of a cell is the critic's answer, the lower half the judge's answer.
 
 import { LOGS, type Debate, type Log } from "../../model/consult";
+import { count } from "../../model/format";
 import { cn } from "../../parts/ui";
 
-/** The judge of each conversation. */
+/** Id of the judge of each conversation. */
 export const JUDGES: Record<Log, string> = { i1: "D1", i2: "D2", i3: "D3" };
 
 interface Props {
   debate: Debate | null;
   rounds: number;
+  /** Called when the user clicks a round that the critic has answered; without it, rounds cannot be clicked. */
   onRound?: (log: Log, round: number) => void;
   tall?: boolean;
 }
@@ -26,7 +28,7 @@ export function Strip({ debate, rounds, onRound, tall = false }: Props) {
             <span className="w-5 shrink-0 font-mono text-[10px] text-soft">{JUDGES[log]}</span>
             <div
               role="img"
-              aria-label={`${JUDGES[log]}: ${completed} of ${rounds} rounds${conversation?.failed ? `, ended early: ${conversation.failed}` : ""}`}
+              aria-label={`Judge ${JUDGES[log]}: ${completed} of ${count(rounds, "round")} completed${conversation?.failed ? `, ended early: ${conversation.failed}` : ""}`}
               className="flex flex-1 gap-0.5"
             >
               {all.map((round) => {

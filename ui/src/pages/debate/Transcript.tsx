@@ -1,4 +1,5 @@
-// Transcript of a debate, round by round, with the move beside it. It grows while the debate runs.
+// Transcript of a debate, round by round, with the text of the move beside it. The transcript grows while the debate
+// runs.
 
 import { ArrowDown } from "lucide-react";
 import { Tabs } from "radix-ui";
@@ -13,12 +14,12 @@ import { ProblemNotice } from "../../parts/notices";
 import { Button, cn, Empty, Skeleton, TAB } from "../../parts/ui";
 import { JUDGES, Strip } from "./Strip";
 
-/** Where a transcript and its move are loaded from. */
+/** URLs from which a transcript and the text of its move are loaded. */
 export interface Source {
   transcripts: Address<Transcripts>;
-  /** Picks the conversations of the debate from the response, by conversation id. */
+  /** Returns the conversations of the debate from the response of the server, by conversation id. */
   logs: (response: Transcripts) => Record<string, ConversationEntry[]> | undefined;
-  /** URL of the document of the move. */
+  /** URL of the document with the text of the move. */
   move: string;
 }
 
@@ -26,16 +27,19 @@ interface Props {
   source: Source;
   debate: Debate | null;
   rounds: number;
-  /** Names of the judges by id; empty until they are known. */
+  /** Names of the judges, by judge id such as `D1`; empty until the run has a result. */
   agents: Record<string, string>;
+  /** Id of the open conversation; `null` opens the first conversation. */
   log: string | null;
+  /** Number of the round that the transcript scrolls to; `null` for none. */
   round: number | null;
+  /** Called when the user chooses a conversation or a round. */
   onPlace: (log: Log, round: number | null) => void;
-  /** Whether the wheel scrolls the transcript; otherwise the event goes to the drawing around it. */
+  /** Whether the mouse wheel scrolls the transcript. Otherwise it zooms the diagram that contains the transcript. */
   scrolls?: boolean;
 }
 
-/** Distance from the end, in pixels, within which the view scrolls along with new messages. */
+/** Maximum distance of the scroll position from the end of the transcript, in pixels, to scroll to new messages. */
 const AT_THE_END = 48;
 
 export function Transcript({ source, debate, rounds, agents, log, round, onPlace, scrolls = true }: Props) {
@@ -51,7 +55,7 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
   const area = useRef<HTMLDivElement>(null);
   const show = (to: number, behavior: ScrollBehavior) =>
     area.current?.querySelector(`[data-round="${to}"]`)?.scrollIntoView({ block: "start", behavior });
-  // Scroll to the round in the URL, once.
+  // Scroll once to the round that the URL names.
   const shownRound = useRef<string | null>(null);
   const target = round === null ? null : `${chosen} ${round}`;
   useEffect(() => {
@@ -69,10 +73,10 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
       <div className="border-b border-line px-4 py-3">
         <Strip debate={debate} rounds={rounds} onRound={(to, at) => onPlace(to, at)} />
       </div>
-      <Tabs.List aria-label="Conversations" className="flex gap-1 border-b border-line px-3 print:hidden">
+      <Tabs.List aria-label="Conversations of the critic with each judge" className="flex gap-1 border-b border-line px-3 print:hidden">
         {LOGS.map((one) => (
           <Tabs.Trigger key={one} value={one} className={cn(TAB, "px-2")}>
-            {JUDGES[one]} <span className="max-sm:hidden">{agents[JUDGES[one]]}</span>
+            Judge {JUDGES[one]} <span className="max-sm:hidden">{agents[JUDGES[one]]}</span>
           </Tabs.Trigger>
         ))}
       </Tabs.List>
@@ -84,7 +88,7 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
           onWheelCapture={({ currentTarget, deltaY, ctrlKey }) => {
             const { scrollTop, clientHeight, scrollHeight } = currentTarget;
             const more = deltaY < 0 ? scrollTop > 0 : scrollTop + clientHeight < scrollHeight - 1;
-            // A pinch gesture (sent with `ctrlKey`) always zooms the drawing.
+            // The browser reports a pinch gesture as a wheel event with `ctrlKey`. A pinch always zooms the diagram.
             currentTarget.classList.toggle("nowheel", scrolls && more && !ctrlKey);
           }}
           onScroll={({ currentTarget: { scrollTop, clientHeight, scrollHeight } }) => setAtEnd(scrollTop + clientHeight >= scrollHeight - AT_THE_END)}
@@ -107,7 +111,7 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
               {entries.map((entry, index) => (
                 <li key={index} data-round={entry.role === "critic" ? entry.round : undefined} className="scroll-mt-14">
                   <p className={cn("text-xs font-medium", entry.role === "critic" ? "text-doubt" : "text-accent")}>
-                    {entry.role === "critic" ? "Critic" : `${entry.role} ${agents[entry.role] ?? ""}`} · round {entry.round}
+                    {entry.role === "critic" ? "Critic" : `Judge ${entry.role} ${agents[entry.role] ?? ""}`} · round {entry.round}
                   </p>
                   <Markdown text={entry.content} />
                 </li>
@@ -115,7 +119,7 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
             </ol>
             <NextAnswer debate={debate} log={chosen} />
           </div>
-          <aside aria-label="The move" tabIndex={0} className="text-soft md:sticky md:top-0 md:max-h-[calc(100cqh-2rem)] md:overflow-y-auto md:border-l md:border-line md:pl-4">
+          <aside aria-label="Text of the move" tabIndex={0} className="text-soft md:sticky md:top-0 md:max-h-[calc(100cqh-2rem)] md:overflow-y-auto md:border-l md:border-line md:pl-4">
             <Move path={source.move} />
           </aside>
         </div>
@@ -128,7 +132,7 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
             }}
           >
             <ArrowDown aria-hidden className="size-4" />
-            Jump to latest
+            Jump to the latest message
           </Button>
         )}
       </Tabs.Content>
@@ -136,20 +140,21 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
   );
 }
 
-/** Line that names the critic or judge whose answer is next. */
+/** Line below the transcript that names the critic or judge whose answer is expected next. */
 function NextAnswer({ debate, log }: { debate: Debate | null; log: Log }) {
   const next = debate?.score === null ? debate.conversations[log].next : null;
   if (!next) return null;
-  const texts = { critic: "The critic is thinking…", judge: `${JUDGES[log]} is thinking…`, scoring: `${JUDGES[log]} is scoring…` };
+  const texts = { critic: "Waiting for the critic…", judge: `Waiting for judge ${JUDGES[log]}…`, scoring: `Waiting for the scores of judge ${JUDGES[log]}…` };
   return <p className="mt-3 animate-pulse text-xs text-soft">{texts[next]}</p>;
 }
 
+/** Buttons that scroll the transcript to a round. */
 function Rounds({ entries, current, onRound }: { entries: ConversationEntry[]; current: number | null; onRound: (round: number) => void }) {
   const rounds = [...new Set(entries.map((entry) => entry.round))];
   if (rounds.length < 2) return null;
   return (
     <nav aria-label="Rounds" className="sticky -top-4 z-10 -mx-1 mb-2 flex flex-wrap items-center gap-1 bg-raised px-1 py-2 print:hidden">
-      <span className="text-xs text-soft">Round</span>
+      <span className="text-xs text-soft">Go to round</span>
       {rounds.map((round) => (
         <Button
           key={round}
@@ -166,9 +171,9 @@ function Rounds({ entries, current, onRound }: { entries: ConversationEntry[]; c
   );
 }
 
-/** Document of the move. */
+/** Text of the move under debate. */
 function Move({ path }: { path: string }) {
   const text = useText(path);
   if (text === undefined) return <Skeleton />;
-  return text === null ? <p className="text-xs">The document of this move is not available.</p> : <Markdown text={text} />;
+  return text === null ? <p className="text-xs">The text of this move is not available.</p> : <Markdown text={text} />;
 }

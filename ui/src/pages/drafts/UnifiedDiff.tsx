@@ -1,4 +1,4 @@
-// Shows a unified diff, in one column or side by side.
+// Shows a unified diff in one column, or with the old and the new file side by side.
 
 import { useState } from "react";
 
@@ -13,10 +13,10 @@ const LOOKS: Record<Row["kind"], string> = {
   hunk: "bg-sunken text-soft",
 };
 
-export function UnifiedDiff({ diff, reasons, narrow = false }: { diff: string; reasons: Reason[]; /** Too narrow for two columns. */ narrow?: boolean }) {
+export function UnifiedDiff({ diff, reasons, narrow = false }: { diff: string; reasons: Reason[]; /** Whether the diff is in a narrow area: then the view side by side is not offered. */ narrow?: boolean }) {
   const [chosen, choose] = useState(() => localStorage.getItem("diff") === "beside");
   const beside = chosen && !narrow;
-  // Remember the choice for other diffs.
+  // Store the choice in the browser, so that other diffs are shown the same way.
   const setBeside = (next: boolean) => {
     localStorage.setItem("diff", next ? "beside" : "one");
     choose(next);
@@ -72,7 +72,7 @@ interface RowPair {
   right: Row | null;
 }
 
-/** Pairs each removed line with the added line that replaces it. */
+/** Pairs each removed line with the added line that replaces it, for the view side by side. */
 function pairs(rows: Row[]): RowPair[] {
   const found: RowPair[] = [];
   let removed: Row[] = [];

@@ -1,13 +1,15 @@
-// Parser of unified diffs.
+// Parser for unified diffs.
 
 export interface Row {
   kind: "same" | "added" | "removed" | "hunk";
   text: string;
+  /** Line number in the old file; `null` if the old file does not contain the line. */
   old: number | null;
+  /** Line number in the new file; `null` if the new file does not contain the line. */
   now: number | null;
 }
 
-/** Parses a unified diff of one file into rows with the line numbers of both sides. */
+/** Parses a unified diff of one file into rows with the line numbers in the old and in the new file. */
 export function parse(diff: string): Row[] {
   const rows: Row[] = [];
   let [old, now] = [0, 0];

@@ -1,4 +1,4 @@
-// Picker for files that are sent with a request.
+// File picker of the start form. The chosen files are sent with the request that starts the run.
 
 import { Paperclip, X } from "lucide-react";
 import { useId, useRef, useState } from "react";
@@ -32,7 +32,7 @@ export function Files({ label, hint, files, onChange }: { label: string; hint: s
           aria-label={label}
           onChange={(event) => {
             const chosen = [...(event.target.files ?? [])];
-            // Reset the input, so that a removed file can be chosen again.
+            // Reset the input. Otherwise choosing a file that was removed from the list causes no change event.
             event.target.value = "";
             void add(chosen);
           }}

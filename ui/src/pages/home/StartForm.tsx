@@ -1,4 +1,4 @@
-// Form that starts a run: a consultation, a program or a debate.
+// Form that starts a run: a consultation, a code run or a debate.
 
 import { ArrowRight, FlaskConical, Gavel, TerminalSquare } from "lucide-react";
 import { useEffect, useId, useState, type FormEvent } from "react";
@@ -13,13 +13,14 @@ import { go } from "../../route";
 import { Files } from "./Files";
 import { isTicker, looksLike, MAX_ROUNDS, ROUNDS, startBody, type Options, type StartKind, type Upload } from "./request";
 
+/** Kinds of trial in the form. `hint` is the placeholder of the text field; `looks` completes "This looks like …". */
 const KINDS: readonly { kind: StartKind; name: string; icon: typeof Gavel; hint: string; looks: string }[] = [
-  { kind: "consult", name: "Consult", icon: Gavel, hint: "A ticker, such as NVDA: what should this company do next?", looks: "a ticker" },
-  { kind: "run", name: "Code", icon: TerminalSquare, hint: "A programming task, such as: Calculate fibonacci(10)", looks: "a task for a program" },
-  { kind: "debate", name: "Debate", icon: FlaskConical, hint: "A move in Markdown or plain text: what the company should do, and why", looks: "a move to debate" },
+  { kind: "consult", name: "Consult", icon: Gavel, hint: "Stock ticker of a company, such as NVDA. The trial finds out what the company should do next.", looks: "a ticker" },
+  { kind: "run", name: "Code", icon: TerminalSquare, hint: "Programming task, such as: Calculate fibonacci(10)", looks: "a programming task" },
+  { kind: "debate", name: "Debate", icon: FlaskConical, hint: "Proposed move of a company, in Markdown or plain text: what the company should do, and why", looks: "a proposed move to debate" },
 ];
 
-/** The form; `rehearsed` lists the tasks that the rehearsal model knows, if it answers. */
+/** Start form. `rehearsed` lists the tasks that the rehearsal model can do; it is empty with another provider. */
 export function StartForm({ rehearsed }: { rehearsed: string[] }) {
   const [text, setText] = useState("");
   const [kind, setKind] = useState<StartKind>("consult");
@@ -29,7 +30,7 @@ export function StartForm({ rehearsed }: { rehearsed: string[] }) {
   const [files, setFiles] = useState<Upload[]>([]);
   const options: Options = { rounds, blindScores, privateCompany, files };
   const { pending, problem, perform, clear } = useAction();
-  // A problem with the previous request does not apply to a changed one.
+  // A change of the form removes the error message about the previous request.
   const change = <T,>(set: (value: T) => void) => (value: T) => {
     set(value);
     clear();
@@ -42,7 +43,7 @@ export function StartForm({ rehearsed }: { rehearsed: string[] }) {
     if (text.trim() === "" || pending) return;
     const body = { ...startBody(kind, text, options), ...(yes ? { yes } : {}) };
     void perform(async () => {
-      // With the idempotency key, a request that is sent twice starts one run.
+      // Because of the idempotency key, a request that is sent twice starts only one run.
       const run = await post("/api/runs", {}, body, { "Idempotency-Key": `${key}-${String(yes)}` });
       setKey(crypto.randomUUID());
       go(`/runs/${run.id}`);
@@ -69,7 +70,7 @@ export function StartForm({ rehearsed }: { rehearsed: string[] }) {
         </div>
         <Textarea
           autoFocus
-          aria-label="Ticker, task or move"
+          aria-label="Company ticker, programming task or proposed move"
           aria-describedby={hint}
           placeholder={KINDS.find((one) => one.kind === kind)?.hint}
           value={text}
@@ -97,30 +98,30 @@ export function StartForm({ rehearsed }: { rehearsed: string[] }) {
           <>
             <Files
               label="Add your own data"
-              hint="Markdown, text, CSV and JSON about the company; without it the data is synthetic."
+              hint="Markdown, text, CSV and JSON files about the company. Without files, the model makes up the company data."
               files={files}
               onChange={change(setFiles)}
             />
             <label className="flex flex-wrap items-center gap-x-2 text-sm">
               <input type="checkbox" className="size-4 shrink-0 accent-accent" checked={privateCompany} onChange={(event) => change(setPrivateCompany)(event.target.checked)} />
               Private company
-              <span className="text-xs text-soft">The text is its name, such as Larkspur Kettles, not a ticker.</span>
+              <span className="text-xs text-soft">The text above is the name of the company, such as Larkspur Kettles, instead of a ticker.</span>
             </label>
             <label className="flex flex-wrap items-center gap-x-2 text-sm">
               <input type="checkbox" className="size-4 shrink-0 accent-accent" checked={blindScores} onChange={(event) => change(setBlindScores)(event.target.checked)} />
               Blind scores
-              <span className="text-xs text-soft">Each judge also scores before the debate, to show what it changed.</span>
+              <span className="text-xs text-soft">Each judge also scores each move before its debate, to show how the debate changed the scores.</span>
             </label>
           </>
         )}
-        {kind === "run" && <Files label="Add files" hint="The program can read them in its working folder." files={files} onChange={change(setFiles)} />}
+        {kind === "run" && <Files label="Add files" hint="The program can read these files in its working folder." files={files} onChange={change(setFiles)} />}
         <div className="flex flex-wrap items-center gap-3">
           <p id={hint} className="flex-1 basis-full text-sm text-soft sm:basis-0" aria-live="polite">
             <Cost kind={kind} text={text} options={options} />
           </p>
           {kind !== "run" && (
             <label className="flex items-center gap-2 text-sm text-soft">
-              Rounds
+              Debate rounds
               <Input
                 type="number"
                 min={1}
@@ -147,12 +148,12 @@ export function StartForm({ rehearsed }: { rehearsed: string[] }) {
   );
 }
 
-/** Examples that the rehearsal model can answer. */
+/** Buttons with example texts. Code tasks are limited to those that the rehearsal model can do. */
 function Examples({ kind, tasks, onChoose }: { kind: StartKind; tasks: string[]; onChoose: (text: string) => void }) {
   const examples: Record<StartKind, string[]> = { consult: ["NVDA", "AAPL", "MSFT"], run: tasks, debate: ["# Open a second plant\n\nWe should build where our customers are."] };
   return (
     <p className="flex flex-wrap items-center gap-1.5 text-xs text-soft">
-      <span>{kind === "run" ? "Tasks the rehearsal model knows:" : "Examples:"}</span>
+      <span>{kind === "run" ? "Tasks that the rehearsal model (built-in, offline) can do:" : "Examples:"}</span>
       {examples[kind].map((text) => (
         <Chip key={text} onClick={() => onChoose(text)}>
           {text.split("\n")[0]?.replace(/^# /, "")}
@@ -162,13 +163,16 @@ function Examples({ kind, tasks, onChoose }: { kind: StartKind; tasks: string[];
   );
 }
 
-/** Maximum size of files sent with an estimate request, in bytes; the form sends these often. */
+/**
+ * Maximum total size of the files in a request for an estimate, in bytes. The form sends such a request after each
+ * change, so larger files are left out of it.
+ */
 const MAX_ESTIMATED = 1024 * 1024;
 
 const NONE: Upload[] = [];
 const small = (files: Upload[]) => (files.reduce((sum, file) => sum + file.bytes, 0) <= MAX_ESTIMATED ? files : NONE);
 
-/** Estimated cost of the trial, or a hint if the input is incomplete. */
+/** Line in the start form: the estimated cost of the trial, or a hint if the text is missing or not a ticker. */
 function Cost({ kind, text, options }: { kind: StartKind; text: string; options: Options }) {
   const [estimate, setEstimate] = useState<EstimateView | Problem | null>(null);
   const { rounds, blindScores, privateCompany, files } = options;
@@ -188,12 +192,12 @@ function Cost({ kind, text, options }: { kind: StartKind; text: string; options:
       clearTimeout(timer);
     };
   }, [kind, text, rounds, blindScores, privateCompany, incomplete, files]);
-  if (text.trim() === "") return <>{kind === "debate" ? "Ctrl+Enter" : "Enter"} starts the trial. No model is called before.</>;
-  if (kind === "run") return <>No estimate: the model writes up to three programs, and a critic reviews each one that fails.</>;
-  if (incomplete) return <>A ticker has up to ten letters and digits, such as NVDA or BRK.B.</>;
-  if (estimate === null) return <>…</>;
+  if (text.trim() === "") return <>Press {kind === "debate" ? "Ctrl+Enter" : "Enter"} to start the trial. No model is called before the start.</>;
+  if (kind === "run") return <>No cost estimate: the model writes up to three programs, and a critic reviews each program that fails.</>;
+  if (incomplete) return <>Not a ticker: a ticker has at most ten letters, digits, dots and hyphens, such as NVDA or BRK.B.</>;
+  if (estimate === null) return <>Estimating the cost…</>;
   if ("detail" in estimate) return <>{estimate.detail}</>;
-  const usage = `${count(estimate.calls, "call")}, about ${tokens(estimate.input_tokens + estimate.output_tokens)} tokens`;
+  const usage = `Estimate: ${count(estimate.calls, "model call")}, about ${tokens(estimate.input_tokens + estimate.output_tokens)} tokens`;
   if (estimate.rehearsal) return <>Rehearsal: {count(estimate.calls, "simulated call")}, no model is called.</>;
   const cached = estimate.cost_cached_usd !== null && estimate.cost_cached_usd !== estimate.cost_usd;
   return (

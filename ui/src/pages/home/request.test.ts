@@ -5,7 +5,7 @@ import { looksLike, MAX_BYTES, MAX_FILES, refusal, startBody } from "./request";
 const plain = { rounds: 10, blindScores: false, privateCompany: false, files: [] };
 const file = { name: "prices.csv", bytes: 3, base64: "YSxi" };
 
-test("looksLike tells tickers, tasks and moves apart", () => {
+test("looksLike returns the kind of trial for tickers, programming tasks and moves", () => {
   expect(["", "NVDA", "brk.b", " aapl ", "0700.HK"].map(looksLike)).toEqual(Array(5).fill("consult"));
   expect(["Calculate fibonacci(10)", "sort words"].map(looksLike)).toEqual(["run", "run"]);
   expect(["# A move\n\nWe should.", "a\nb\nc\nd", "Should we?"].map(looksLike)).toEqual(["debate", "debate", "debate"]);
@@ -21,7 +21,7 @@ test("startBody sends options and files only for kinds that accept them", () => 
   expect(startBody("debate", "# Move", all)).toEqual({ kind: "debate", document: "# Move", rounds: 3 });
 });
 
-test("refusal rejects too many files, too large files and duplicate names", () => {
+test("refusal returns a message for too many files, too large files and duplicate names", () => {
   expect(refusal([file], [{ name: "news.md", size: 10 }])).toBeNull();
   expect(refusal([file], [{ name: "prices.csv", size: 1 }])).toContain("prices.csv");
   expect(refusal([file], [{ name: "big.csv", size: MAX_BYTES }])).toContain("20 MB");

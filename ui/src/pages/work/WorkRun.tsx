@@ -1,16 +1,16 @@
-// File-editing run: the model's tool calls step by step, and the gate's verdicts on its drafts.
+// View of a file-editing run: each tool call of the model, and each verdict of the gate on the model's drafts.
 
 import type { RunOf } from "../../model/api";
 import { EVENT } from "../../model/events";
 import { useRunEvents, type RunProps } from "../../model/hooks";
-import type { Reason } from "../../model/schema";
+import type { Reason, WorkOutcome } from "../../model/schema";
 import type { ServerEvent } from "../../model/stream";
 import { ReasonText } from "../../parts/notices";
 import { Badge, Card, cn, Empty, Heading, Notice, type Tone } from "../../parts/ui";
 import { Link } from "../../route";
 import { RunHeader } from "../RunHeader";
 
-/** Maximum number of steps shown. */
+/** Maximum number of steps that are shown; older steps are dropped. */
 const MAX_STEPS = 1000;
 
 const none = (): ServerEvent[] => [];
@@ -23,14 +23,23 @@ const VERDICTS: Record<string, { tone: Tone; words: string }> = {
   [EVENT.draftEscalated]: { tone: "doubt", words: "needs review" },
 };
 
-/** Description of a call of each tool. */
+/** Description of a call of each draft tool. The page shows the path of the file after it. */
 const TOOLS: Record<string, string> = {
   list_files: "listed the files",
-  read_file: "read",
+  read_file: "read the file",
   ollama_request_draft: "requested a draft of",
   ollama_read_draft: "read the draft",
   ollama_write_draft: "wrote the draft",
-  ollama_submit_draft: "submitted",
+  ollama_submit_draft: "submitted the draft",
+};
+
+/** Description of each outcome of a file-editing run. */
+const OUTCOMES: Record<WorkOutcome, string> = {
+  accepted: "accepted",
+  escalated: "waiting for your review",
+  pending: "verification not finished",
+  rejected: "rejected",
+  nothing: "the model submitted no draft",
 };
 
 export default function WorkRun(props: RunProps<RunOf<"work">>) {
@@ -43,14 +52,14 @@ export default function WorkRun(props: RunProps<RunOf<"work">>) {
       <RunHeader {...props} connection={connection} lost={lost} />
       {result && (
         <div className="mb-4">
-          <Notice tone={result.outcome === "accepted" ? "good" : "doubt"} title={`Result: ${result.outcome.replaceAll("_", " ")}`}>
-            {result.said && <span dir="auto">{result.said}</span>}
-            {result.limit_reached && <span> The limit of steps or rejections was reached.</span>}
+          <Notice tone={result.outcome === "accepted" ? "good" : "doubt"} title={`Result: ${OUTCOMES[result.outcome]}`}>
+            {result.limit_reached && <p>The run ended because it reached its limit of model calls or rejections.</p>}
+            {result.said && <p>Last answer of the model: <span dir="auto">{result.said}</span></p>}
           </Notice>
         </div>
       )}
       <Heading className="mb-2">Steps</Heading>
-      {state.length === 0 && <Empty title="Just started">Steps appear here as they happen.</Empty>}
+      {state.length === 0 && <Empty title="No steps yet">Each tool call of the model and each verdict on its drafts appears here.</Empty>}
       <ol className="grid gap-1.5 text-sm">
         {state.map((event) => (
           <li key={event.id} className="animate-arrive">
@@ -72,7 +81,7 @@ function Step({ event: { name, data }, workspace }: { event: ServerEvent; worksp
         </span>
         <span className="min-w-0 wrap-anywhere text-soft" dir="auto">
           {typeof data.path === "string" && data.path}
-          {data.failed === true && " failed"}
+          {data.failed === true && " (failed)"}
         </span>
       </p>
     );
@@ -104,7 +113,7 @@ function Step({ event: { name, data }, workspace }: { event: ServerEvent; worksp
   if (name === EVENT.modeChanged) {
     return (
       <p className="px-2 text-doubt" dir="auto">
-        Mode changed to {String(data.mode)}: {String(data.why)}
+        The model continues in {String(data.mode)} mode, without tools: {String(data.why)}
       </p>
     );
   }

@@ -1,4 +1,5 @@
-//! Faults around a cluster: missing NATS servers, invalid settings, unable workers, dead letters, full disks.
+//! Cluster tests with faults: unreachable NATS servers, invalid settings, workers that cannot execute a job, dead
+//! letters, full storage.
 
 use std::time::Duration;
 
@@ -20,21 +21,21 @@ use crate::{CommandOutput, Home};
 fn commands_and_workers_wait_for_unreachable_nats_servers() {
     let mut servers = Servers::unstarted(1);
     let home = joined(home(), &servers);
-    // A command fails with an error after several lease periods.
+    // Without a NATS server, a command fails after several lease periods. The short lease makes the test fast.
     let impatient = joined(crate::exec::home(), &servers).set("ASSIZE_CLUSTER_LEASE_SECONDS", "2");
     let CommandOutput { code, err, .. } = impatient.run(&["runs", "list"]);
     assert_eq!(code, 4, "{err}");
-    assert!(err.contains("no server replies there") && err.contains("nats-server -js"), "{err}");
-    // A worker waits until the server is there.
+    assert!(err.contains("no NATS server replies") && err.contains("nats-server -js"), "{err}");
+    // A worker waits until the NATS server is reachable.
     let mut waiting = home.command(&["worker", "--json", "--slots", "1"]).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(1));
     servers.restart(0);
     let CommandOutput { code, out, err } = home.run(&["run", "Calculate fibonacci(10)"]);
     assert_eq!((code, out.trim()), (0, "55"), "{err}");
-    // If the server dies later, the worker and a new command wait for it again.
+    // If the NATS server dies later, the worker and a new command wait until it is reachable again.
     servers.kill(0);
     let command = home.command(&["run", "Calculate fibonacci(10)"]).spawn().unwrap();
-    // Longer than the timeout of one request to NATS.
+    // The outage is longer than the timeout of one request to NATS.
     std::thread::sleep(LEASE / 2 + LEASE / 6);
     servers.restart(0);
     let output = command.wait_with_output().unwrap();
@@ -54,7 +55,7 @@ fn doctor_checks_the_cluster() {
     let CommandOutput { code, out, err } = doctor(&[]);
     assert_eq!(code, 4, "{err}");
     assert!(out.contains(&format!("✗ {}", servers.address())), "{out}");
-    assert!(err.contains("no server replies there") && err.contains("nats-server -js"), "{err}");
+    assert!(err.contains("no NATS server replies") && err.contains("nats-server -js"), "{err}");
     servers.restart(0);
     let CommandOutput { code, err, .. } = doctor(&[]);
     assert_eq!(code, 4, "{err}");
@@ -65,7 +66,7 @@ fn doctor_checks_the_cluster() {
     let found: serde_json::Value = serde_json::from_str(&out).unwrap();
     let cluster = &found["cluster"];
     assert_eq!((&cluster["workers"], &cluster["slots"]), (&1.into(), &3.into()), "{cluster}");
-    // Without cluster settings there is no check.
+    // Without cluster settings, `assize doctor` does not check a cluster.
     let alone = Home::new().run(&["doctor", "--offline", "--json"]);
     assert!(serde_json::from_str::<serde_json::Value>(&alone.out).unwrap()["cluster"].is_null());
 }
@@ -98,15 +99,15 @@ fn invalid_cluster_settings_are_reported() {
 fn run_that_no_worker_can_start_fails_with_the_workers_reason() {
     let servers = Servers::start(1);
     let mut home = joined(home(), &servers);
-    // The worker has no key for the provider, which it notices only when it starts the run.
+    // The worker has no API key for the provider, and detects that only when it starts the run.
     let worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
     home = home.set("ANTHROPIC_API_KEY", "sk-ant-none-0123456789");
     let CommandOutput { code, err, .. } = home.run(&["run", "anything", "--provider", "anthropic"]);
     assert_eq!(code, 3, "{err}");
-    assert!(err.contains("no worker could start the run: no key for anthropic"), "{err}");
+    assert!(err.contains("no worker could start the run: no API key for anthropic"), "{err}");
     let CommandOutput { out, .. } = home.run(&["runs", "list"]);
     assert!(out.contains("failed") && out.contains("no worker could start the run"), "{out}");
-    // The worker still stops on SIGTERM.
+    // After the failed run, the worker still exits on SIGTERM.
     let mut worker = worker;
     worker.signal(rustix::process::Signal::TERM);
     wait_for("the worker to exit", || worker.child.try_wait().unwrap().is_some());
@@ -125,7 +126,7 @@ fn run_that_one_worker_cannot_start_waits_for_another_worker() {
     let begin = || serving.begin(json!({"kind": "run", "task": "anything"}));
     let first = begin();
     fake.wait_for_requests(1);
-    // The worker with a free slot has no key, and the worker with the key has no free slot yet.
+    // The worker with a free slot has no API key, and the worker with the API key has no free slot yet.
     let unable = joined(home(), &servers);
     let unable = Worker::start(&unable, &["--slots", "1", "--isolation", "jail"]);
     let second = begin();
@@ -134,8 +135,8 @@ fn run_that_one_worker_cannot_start_waits_for_another_worker() {
         assert_eq!(run["status"], "done", "{run}");
     }
     let log = unable.log_text();
-    // Logged once, or twice if the other worker did not reply in time; not every second.
-    let complaints = log.matches("no key for anthropic").count();
+    // The worker logs the missing key once, or twice if the other worker replies late, but not every second.
+    let complaints = log.matches("no API key for anthropic").count();
     assert!((1..=2).contains(&complaints), "{log}");
 }
 
@@ -143,7 +144,8 @@ fn run_that_one_worker_cannot_start_waits_for_another_worker() {
 fn debates_that_one_worker_cannot_run_are_run_by_another() {
     let servers = Servers::start(1);
     let (bad, good) = (joined(home(), &servers), joined(home(), &servers));
-    // A file in the place of the folder for the negotiator, the program that debates.
+    // The first worker cannot install the negotiator (the program that debates inside a sandbox): a file has the name
+    // of its folder.
     let cache = bad.folder.path().join(".cache/assize");
     std::fs::create_dir_all(&cache).unwrap();
     std::fs::write(cache.join("programs"), "").unwrap();
@@ -153,22 +155,24 @@ fn debates_that_one_worker_cannot_run_are_run_by_another() {
     let CommandOutput { code, err, .. } = good.run(&consult);
     assert_eq!(code, 0, "{err}\n{}", unable.log_text());
     assert!(
-        unable.log_text().contains("cannot run on this worker: cannot use `"),
+        unable
+            .log_text()
+            .contains("cannot run on this worker: cannot install the negotiator into `"),
         "{}",
         unable.log_text()
     );
     able.kill();
     let CommandOutput { code, err, .. } = good.run(&consult);
     assert_eq!(code, 4, "{err}");
-    assert!(err.contains("no worker can run the debate: cannot use `"), "{err}");
+    assert!(err.contains("no worker can run the debate: cannot install the negotiator"), "{err}");
 }
 
 #[test]
-fn released_debates_are_retried_and_silently_lost_ones_fail_the_run() {
+fn released_debates_are_retried_and_debates_lost_without_a_report_fail_the_run() {
     let servers = Servers::start(1);
     let home = joined(home(), &servers);
     let serving = TestServer::start(&home, &[]);
-    // This worker can execute runs, but has no memory for the sandbox of a debate.
+    // This worker can execute runs. Divided by 1,000 slots, its memory is too small for the sandbox of a debate.
     let _holder = Worker::start(&home, &["--slots", "1000", "--isolation", "jail"]);
     let begin =
         || serving.begin(json!({"kind": "consult", "ticker": "NVDA", "rounds": 1, "moves": 1}));
@@ -178,8 +182,8 @@ fn released_debates_are_retried_and_silently_lost_ones_fail_the_run() {
         ..Capabilities::default()
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    // Starts one debate of the run more often than the delivery limit, and leaves it each time, with or without a
-    // message about it.
+    // Claims one debate job of the run more often than the delivery limit allows, and returns the job to the queue each
+    // time. If `release` is true, it first reports to the lease holder that the job is released.
     let leave = |run: &str, release: bool| {
         runtime.block_on(async {
             let cluster = connect(&servers).await;
@@ -191,7 +195,7 @@ fn released_debates_are_retried_and_silently_lost_ones_fail_the_run() {
                     let taken = queue.take(&abilities, SlotKind::Sandbox).await.unwrap();
                     let about = taken.work.about.clone();
                     if !about.starts_with(run) {
-                        // A debate of a run that has ended.
+                        // This debate job belongs to a run that has ended.
                         taken.done().await;
                     } else if *first.get_or_insert(about.clone()) == about {
                         break taken;
@@ -209,7 +213,7 @@ fn released_debates_are_retried_and_silently_lost_ones_fail_the_run() {
             }
         });
     };
-    // An able worker completes all debates of the run that are still in the queue.
+    // Starts a worker that has enough memory for debates, and waits until it has executed the rest of the run.
     let finish = |run: &str| {
         let _able = Worker::start(&home, &["--slots", "3", "--isolation", "jail"]);
         serving.wait_for_end(run)
@@ -222,7 +226,7 @@ fn released_debates_are_retried_and_silently_lost_ones_fail_the_run() {
     leave(&silent, false);
     let run = finish(&silent);
     assert_eq!(run["status"], "failed", "{run}");
-    assert!(run["error"].to_string().contains("none finished it"), "{run}");
+    assert!(run["error"].to_string().contains("no worker finished it"), "{run}");
 }
 
 #[test]
@@ -248,14 +252,14 @@ fn worker_exits_when_the_cluster_has_a_newer_format() {
     let CommandOutput { code, err, .. } = home.run(&["run", "Calculate fibonacci(10)"]);
     assert_eq!(code, 3, "{err}");
     assert!(err.contains(message), "{err}");
-    // The worker that was already running exits, too.
+    // The worker that was running before the upgrade exits, too.
     wait_for("the worker to exit", || worker.child.try_wait().unwrap().is_some());
     assert_eq!(worker.child.wait().unwrap().code(), Some(3));
     assert!(worker.log_text().contains(message), "{}", worker.log_text());
 }
 
 #[test]
-fn full_nats_storage_exits_4_and_keeps_acknowledged_data() {
+fn consult_with_full_nats_storage_exits_4_and_keeps_acknowledged_data() {
     let folder = tempfile::TempDir::new().unwrap();
     let config = folder.path().join("nats.conf");
     std::fs::write(&config, "jetstream { max_file_store: 300KB }").unwrap();
@@ -266,15 +270,15 @@ fn full_nats_storage_exits_4_and_keeps_acknowledged_data() {
     let CommandOutput { code, err, .. } = home.run(&args);
     assert_eq!(code, 4, "{err}");
     assert!(err.contains("no space left"), "{err}");
-    // Acknowledged data is still there.
+    // Data that NATS acknowledged before its storage was full is still readable.
     let CommandOutput { code, out, err } = home.run(&["runs", "list"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("NVDA"), "{out}");
 }
 
-/// Messages that no worker can run: unknown kind, undecodable body, not JSON.
+/// The three messages are a job of an unknown kind, a job with an undecodable body, and bytes that are not JSON.
 #[test]
-fn garbage_on_the_queue_is_listed_as_dead_letters() {
+fn invalid_queue_messages_are_listed_as_dead_letters() {
     let servers = Servers::start(1);
     let home = joined(home(), &servers);
     let worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
@@ -289,7 +293,8 @@ fn garbage_on_the_queue_is_listed_as_dead_letters() {
     assert!(reasons[0].starts_with("cannot decode the job: "), "{reasons:?}");
     assert!(reasons[1].starts_with("cannot decode the message: "), "{reasons:?}");
     assert_eq!(reasons[2], "unknown kind of job `sing`");
-    // A newer worker may know the kind, so the job is redelivered first.
+    // A newer worker may support the unknown kind, so this job is redelivered up to the limit. The other two messages
+    // become dead letters at once.
     let deliveries = |one: &Value| match one["reason"].as_str().unwrap() {
         "unknown kind of job `sing`" => one["deliveries"] == MOST_TRIES,
         _ => one["deliveries"] == 1,
@@ -301,13 +306,13 @@ fn garbage_on_the_queue_is_listed_as_dead_letters() {
     assert!(worker.log_text().contains("moved to the dead letters: unknown kind of job `sing`"));
 }
 
-/// The lease holder of a run does not see that other workers move its debate jobs to the dead letters.
+/// The lease holder of a run gets no notice when other workers move debate jobs of the run to the dead letters.
 #[test]
 fn run_whose_debate_jobs_become_dead_letters_fails() {
     let servers = Servers::start(1);
     let home = joined(home(), &servers);
     let serving = TestServer::start(&home, &[]);
-    // This worker can execute runs, but has no memory for the sandbox of a debate.
+    // This worker can execute runs. Divided by 1,000 slots, its memory is too small for the sandbox of a debate.
     let _holder = Worker::start(&home, &["--slots", "1000", "--isolation", "jail"]);
     let consult = json!({"kind": "consult", "ticker": "NVDA", "rounds": 1, "moves": 1});
     let run = serving.begin(consult);
@@ -332,7 +337,7 @@ fn run_whose_debate_jobs_become_dead_letters_fails() {
     assert!(letters >= MOST_TRIES, "{letters}");
 }
 
-/// One job has an undecodable body, the other message is not JSON.
+/// The job of the first run has an undecodable body, and the message of the second run is not JSON.
 #[test]
 fn run_whose_job_no_worker_can_decode_fails_with_the_reason() {
     let servers = Servers::start(1);
@@ -377,7 +382,7 @@ pub(super) async fn connect(servers: &Servers) -> Cluster {
     Cluster::connect(options).await.unwrap()
 }
 
-/// Publishes three invalid jobs.
+/// Publishes three invalid messages to the queue of jobs.
 async fn publish_garbage(servers: &Servers) {
     let queue = connect(servers).await.queue().await.unwrap();
     for (kind, about) in [("sing", "a-song"), ("run", "a-run")] {

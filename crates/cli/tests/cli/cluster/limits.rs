@@ -1,4 +1,4 @@
-//! Rate limits, concurrency limits and budgets that all workers of a cluster share.
+//! Tests of rate limits, concurrency limits and budgets that all workers of a cluster share.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::run::with_provider;
 use crate::serve::{TestServer, debate};
 
 #[test]
-fn concurrency_limit_holds_for_all_workers_when_the_keeper_is_killed() {
+fn concurrency_limit_is_not_exceeded_when_the_worker_that_enforces_it_is_killed() {
     let latency = Latency { to_begin: Duration::from_millis(30), to_end: Duration::ZERO };
     let fake = FakeProvider::caching(latency, numbered_reply);
     let servers = Servers::start(1);
@@ -26,7 +26,8 @@ fn concurrency_limit_holds_for_all_workers_when_the_keeper_is_killed() {
         .map(|ticker| serving.begin(consult_request(ticker)))
         .into();
     fake.wait_for_requests(100);
-    // One worker, the keeper, enforces the limits for all. If it dies, another one takes over.
+    // One worker, the keeper, enforces the limits of the provider for all workers. If the keeper dies, another worker
+    // becomes the keeper.
     let keeper = || {
         let status = status(&home);
         let nodes = status["nodes"].as_array().unwrap().iter();
@@ -35,18 +36,21 @@ fn concurrency_limit_holds_for_all_workers_when_the_keeper_is_killed() {
         assert!(keepers.next().is_none());
         keeper
     };
-    wait_for("a keeper", || keeper().is_some());
+    wait_for("a worker that enforces the limits", || keeper().is_some());
     let first = keeper().unwrap();
     let index = workers.iter().position(|worker| worker.id == first).unwrap();
     workers.remove(index).kill();
     for run in &runs {
         assert_eq!(serving.wait_for_end(run)["status"], "done");
     }
-    wait_for("a new keeper", || keeper().is_some_and(|keeper| keeper != first));
+    wait_for("another worker that enforces the limits", || {
+        keeper().is_some_and(|keeper| keeper != first)
+    });
     assert_eq!(fake.most_at_once(), 3);
 }
 
-/// A local model server reports two slots and no setting overrides them, so debates run one after the other.
+/// The local model server reports two slots, and no setting overrides that number. So at most two calls are in flight,
+/// and the debates run one after the other.
 #[test]
 fn slots_of_a_local_server_limit_calls_and_debates_in_a_cluster() {
     let props = json!({"default_generation_settings": {"n_ctx": 131_072}, "total_slots": 2});
@@ -78,10 +82,10 @@ fn requests_per_minute_are_limited_across_workers() {
     let home = home.set("ASSIZE_ANTHROPIC_REQUESTS_PER_MINUTE", "20");
     let serving = TestServer::start(&home, &[]);
     let _workers = [(); 2].map(|()| Worker::start(&home, &["--slots", "1"]));
-    // One debate stays within the limit, both together do not.
+    // One debate needs fewer calls than the limit per minute, two debates together need more.
     let runs = [debate(), debate()].map(|debate| serving.begin(debate));
     fake.wait_for_requests(20);
-    // A sleep, because no event shows that no further call is made.
+    // Wait for a fixed time, because there is no event to wait for: no further call must be made.
     std::thread::sleep(Duration::from_secs(5));
     assert_eq!(fake.captured().len(), 20);
     let under_way: Vec<&String> = runs
@@ -96,8 +100,8 @@ fn requests_per_minute_are_limited_across_workers() {
 }
 
 #[test]
-fn budget_holds_when_a_worker_is_killed() {
-    // Slow enough that the worker has calls in flight when it is killed.
+fn token_budget_is_not_exceeded_when_a_worker_is_killed() {
+    // The provider is so slow that the worker has calls in flight when it is killed.
     let latency = Latency { to_begin: Duration::from_millis(150), to_end: Duration::ZERO };
     let fake = FakeProvider::caching(latency, numbered_reply);
     let servers = Servers::start(1);
@@ -112,7 +116,7 @@ fn budget_holds_when_a_worker_is_killed() {
     let output = command.wait_with_output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && err.contains("the budget of"), "{err}");
-    // Calls in flight count as spent, with the full amount that was reserved for them.
+    // Calls that were in flight when the worker was killed count as spent, with all tokens reserved for them.
     let CommandOutput { out, .. } = home.run(&["runs", "export", "latest"]);
     let export: Value = serde_json::from_str(&out).unwrap();
     let records = export["records"].as_array().unwrap();
@@ -130,7 +134,7 @@ fn budget_holds_when_a_worker_is_killed() {
     let answered: u64 = records.iter().map(tokens).sum();
     let spent = answered + lost["tokens"].as_u64().unwrap();
     assert!(spent <= 100_000, "{answered} {lost}");
-    // With a larger budget the run can be resumed.
+    // The run can be resumed with a larger budget.
     let CommandOutput { code, err, .. } =
         home.run(&["runs", "resume", "latest", "--max-tokens", "10000000", "--quiet"]);
     assert_eq!(code, 0, "{err}");
@@ -158,7 +162,7 @@ fn budget_raised_on_resume_is_kept_when_the_worker_is_replaced() {
 }
 
 #[test]
-fn command_that_follows_a_removed_run_fails() {
+fn run_command_fails_when_its_queued_run_is_removed() {
     let servers = Servers::start(1);
     let home = joined(crate::exec::home(), &servers);
     // There is no worker, so the run stays in the queue.
@@ -172,14 +176,15 @@ fn command_that_follows_a_removed_run_fails() {
 }
 
 #[test]
-fn runs_that_wait_for_a_provider_do_not_block_its_keeper_job() {
+fn runs_that_wait_for_a_provider_do_not_block_the_job_that_enforces_its_limits() {
     let fake = FakeProvider::always(FakeKind::Anthropic, FakeReply::status(401));
     let servers = Servers::start(1);
     let home = joined(with_provider(FakeKind::Anthropic, &fake), &servers);
     let home =
         home.set("ASSIZE_SERVE_MAX_RUNNING", "100").set("ASSIZE_SERVE_STARTS_PER_MINUTE", "1000");
     let serving = TestServer::start(&home, &[]);
-    // More runs than a worker executes at once. All wait for the keeper, whose job only the same worker can take.
+    // There are more runs than a worker executes at once. All of them wait for the keeper of the provider, and only the
+    // same worker can execute the job of the keeper.
     let runs: Vec<String> = (0..66).map(|_| serving.begin(debate())).collect();
     let _worker = Worker::start(&home, &["--slots", "1"]);
     for run in &runs {

@@ -1,4 +1,4 @@
-//! Clusters of the built binary: real NATS servers, and servers and workers as separate processes.
+//! Cluster tests with the built binary: real NATS servers, and assize servers and workers as separate processes.
 
 mod faults;
 mod limits;
@@ -17,10 +17,11 @@ use serde_json::Value;
 use crate::exec::wait_for;
 use crate::{CommandOutput, Home};
 
-/// Lease of all nodes. It is the default: many processes share few CPUs, and a slow one must not lose its lease.
+/// Lease period of all nodes in the tests, equal to the default. A shorter one would expire when many processes share
+/// few CPUs.
 const LEASE: Duration = Duration::from_secs(6);
 
-/// A running worker process, which is killed on drop.
+/// A running `assize worker` process. Dropping this value kills the process.
 struct Worker {
     child: Child,
     id: String,
@@ -28,7 +29,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Starts a worker and waits until it is ready.
+    /// Starts a worker and waits until it has printed its JSON report, which means that it is ready.
     fn start(home: &Home, more: &[&str]) -> Worker {
         let args = [&["worker", "--json"], more].concat();
         let log = home.folder.path().join(format!("worker-{}.log", fastrand::u32(..)));
@@ -39,13 +40,16 @@ impl Worker {
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut report = String::new();
         while !report.ends_with("}\n") || serde_json::from_str::<Value>(&report).is_err() {
-            assert!(output.read_line(&mut report).unwrap() > 0, "the worker exited: {report}");
+            assert!(
+                output.read_line(&mut report).unwrap() > 0,
+                "the worker exited before it was ready: {report}"
+            );
         }
         let report: Value = serde_json::from_str(&report).unwrap();
         Worker { child, id: report["id"].as_str().unwrap().to_owned(), log }
     }
 
-    /// The worker's log so far.
+    /// Content of the worker's log file.
     fn log_text(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
@@ -67,7 +71,7 @@ impl Drop for Worker {
     }
 }
 
-/// Configures a home to use the cluster on these NATS servers.
+/// Configures `home` to use the cluster on the given NATS servers.
 fn joined(home: Home, servers: &Servers) -> Home {
     home.set("ASSIZE_CLUSTER_SERVERS", servers.address())
         .set("ASSIZE_CLUSTER_LEASE_SECONDS", LEASE.as_secs().to_string())

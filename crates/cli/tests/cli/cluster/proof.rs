@@ -1,6 +1,7 @@
-//! Killed and paused workers, servers and NATS servers: no answered call is repeated, and results stay the same.
+//! Cluster tests that kill and pause workers, assize servers and NATS servers: no answered model call is repeated, and
+//! the results do not change.
 
-#![expect(clippy::print_stderr, reason = "the test prints its figures")]
+#![expect(clippy::print_stderr, reason = "the test prints its measurements")]
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,10 +16,10 @@ use crate::run::with_provider;
 use crate::serve::{StreamEvent, TestServer};
 use crate::{CommandOutput, Home};
 
-/// Marks around the number of an answer.
+/// Delimiters around the number in an answer of the fake provider.
 const MARKS: [&str; 2] = ["[[", "]]"];
 
-/// Removes the numbers of answers from a text.
+/// Removes the numbers of fake answers, with their delimiters, from a text.
 fn unnumbered(text: &str) -> String {
     let mut parts = text.split(MARKS[0]);
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -26,16 +27,17 @@ fn unnumbered(text: &str) -> String {
     plain
 }
 
-/// A valid reply that depends only on the request, apart from the number of the answer in it.
+/// Valid reply of the fake provider. It depends only on the request, except for the number of the answer in it.
 pub(super) fn numbered_reply(number: usize, request: &CapturedRequest) -> FakeReply {
     let text = unnumbered(&request.body.to_string()).replace("\\n", " ");
-    // Quoted texts in a prompt are between marks made of their hash, which the numbers change.
+    // Prompts delimit quoted texts with a hash of the text. The numbers of the answers change these hashes, so they are
+    // left out.
     let is_mark = |word: &&str| word.len() == 12 && word.chars().all(|c| c.is_ascii_hexdigit());
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !is_mark(word));
     let mut hash = DefaultHasher::new();
     words.for_each(|word| word.hash(&mut hash));
     let hash = hash.finish();
-    // In letters, because digits would be flagged as figures without a source.
+    // The number is written in letters, because assize flags digits as figures without a source.
     let letters: String =
         number.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect();
     let mark = format!("{}{letters}{}", MARKS[0], MARKS[1]);
@@ -65,19 +67,20 @@ pub(super) fn consult_request(ticker: &str) -> Value {
     json!({"kind": "consult", "ticker": ticker, "rounds": 3, "moves": 1, "yes": true})
 }
 
-/// Calls of one [`consult_request`]: nine, and five debates.
+/// Number of model calls for one [`consult_request`]: nine calls before the debates, and 19 for each of five debates.
 const CALLS: usize = 9 + 5 * (1 + 3 * (2 * 3 - 1 + 1));
 
-/// A home in the cluster that uses `fake` as its provider.
+/// Creates a `Home` that uses the provider `fake` and the cluster on `servers`.
 fn home_of(fake: &FakeProvider, servers: &Servers) -> Home {
     joined(with_provider(FakeKind::Anthropic, fake), servers)
 }
 
-/// Result of a consultation, without the parts that depend on the numbers of its answers or on the worker.
+/// Result of a consultation, without the parts that depend on the numbers of the answers or on the worker that executed
+/// the run.
 fn result(run: &Value) -> Value {
     let mut result: Value = serde_json::from_str(&unnumbered(&run["result"].to_string())).unwrap();
     result.as_object_mut().unwrap().remove("made");
-    // Usage, cost and drift (similarity of answers) depend on the numbers.
+    // Usage, cost and drift (similarity of answers) depend on the numbers in the answers.
     let remove = |part: &mut Value, names: &[&str]| {
         names.iter().for_each(|name| drop(part.as_object_mut().unwrap().remove(*name)));
     };
@@ -91,11 +94,11 @@ fn result(run: &Value) -> Value {
     result
 }
 
-/// Compares two values recursively, so that a failure names the part that differs.
+/// Asserts that two JSON values are equal. On a difference, the message contains the path `at` of the differing part.
 fn assert_same(one: &Value, other: &Value, at: &str) {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
-            assert!(one.keys().eq(other.keys()), "{at}");
+            assert!(one.keys().eq(other.keys()), "the keys of {at} differ");
             one.iter()
                 .for_each(|(name, part)| assert_same(part, &other[name], &format!("{at}/{name}")));
         }
@@ -103,11 +106,11 @@ fn assert_same(one: &Value, other: &Value, at: &str) {
             let parts = one.iter().zip(other).enumerate();
             parts.for_each(|(at_, (one, other))| assert_same(one, other, &format!("{at}/{at_}")));
         }
-        _ => assert_eq!(one, other, "{at}"),
+        _ => assert_eq!(one, other, "the values at {at} differ"),
     }
 }
 
-/// Numbers of the answers in the journal of a run.
+/// Numbers of the fake answers that are recorded in the journal of a run.
 fn recorded(home: &Home, run: &str) -> Vec<usize> {
     let CommandOutput { code, out, err } = home.run(&["runs", "export", run]);
     assert_eq!(code, 0, "{err}");
@@ -123,7 +126,7 @@ fn recorded(home: &Home, run: &str) -> Vec<usize> {
     texts.filter_map(number).collect()
 }
 
-/// Index of the worker that holds the leases of most runs.
+/// Index of the worker that holds the most leases on running runs.
 fn busiest(home: &Home, workers: &[Worker]) -> usize {
     let CommandOutput { code, out, err } =
         home.run(&["runs", "list", "--status", "running", "--json"]);
@@ -132,11 +135,15 @@ fn busiest(home: &Home, workers: &[Worker]) -> usize {
     let held =
         |worker: &Worker| runs.iter().filter(|run| run["holder"] == worker.child.id()).count();
     let index = (0..workers.len()).max_by_key(|index| held(&workers[*index])).unwrap();
-    eprintln!("the worker holds {} of {} runs", held(&workers[index]), runs.len());
+    eprintln!(
+        "the busiest worker holds the leases on {} of {} runs",
+        held(&workers[index]),
+        runs.len()
+    );
     index
 }
 
-/// Appends the further events of a run, until the server dies or the run ends.
+/// Appends the events of a run that follow the last one in `events`, until the server dies or the run ends.
 fn follow_on(serving: &TestServer<'_>, run: &str, events: &mut Vec<StreamEvent>) {
     let last = events.iter().rev().find_map(|event| event.id);
     let more = serving.events_of(run, last);
@@ -183,24 +190,24 @@ fn consultations_survive_killed_workers_servers_and_nats() {
     let mut events = Vec::new();
     std::thread::scope(|scope| {
         let (first, events, fake, workers) = (&first, &mut events, &fake, &mut workers);
-        // A client follows one run at the server that will be killed.
+        // A client receives the events of one run from the server that will be killed.
         scope.spawn(move || follow_on(first, watched, events));
         fake.wait_for_requests(100);
-        eprintln!("a worker is killed");
+        eprintln!("killing the busiest worker");
         workers.remove(busiest(&other, workers)).kill();
         fake.wait_for_requests(180);
-        eprintln!("a server is killed");
+        eprintln!("killing an assize server");
         let pid = rustix::process::Pid::from_child(&first.child);
         rustix::process::kill_process(pid, Signal::KILL).unwrap();
     });
     fake.wait_for_requests(260);
-    eprintln!("a NATS server is killed");
+    eprintln!("killing a NATS server");
     servers.kill(1);
-    // Longer than the timeout of one request to NATS.
+    // The outage is longer than the timeout of one request to NATS.
     std::thread::sleep(LEASE / 2 + LEASE / 6);
     servers.restart(1);
     fake.wait_for_requests(360);
-    eprintln!("a worker is paused");
+    eprintln!("pausing the busiest worker");
     let paused = &workers[busiest(&other, &workers)];
     paused.signal(Signal::STOP);
     std::thread::sleep(LEASE + LEASE / 2);
@@ -214,7 +221,7 @@ fn consultations_survive_killed_workers_servers_and_nats() {
         assert_eq!(run["status"], "done", "{ticker}: {run}");
         assert_same(&result(run), &expected[ticker], ticker);
     }
-    // No finished call was repeated.
+    // No request was sent again after its answer was recorded.
     let captured = fake.captured();
     let mut last: HashMap<String, usize> = HashMap::new();
     for (number, request) in captured.iter().enumerate() {
@@ -225,27 +232,36 @@ fn consultations_survive_killed_workers_servers_and_nats() {
         let recorded = recorded(&other, run);
         assert_eq!(recorded.len(), CALLS, "{run}");
         for number in recorded {
-            assert_eq!(last[&captured[number].body.to_string()], number, "repeated: {number}");
+            assert_eq!(
+                last[&captured[number].body.to_string()],
+                number,
+                "request {number} was sent again"
+            );
             finished += 1;
         }
     }
-    // Calls in flight when a process died were repeated, and are counted separately.
+    // Calls that were in flight when a process died were sent again. They count as lost calls.
     let again = captured.len() - finished;
     let lost: u64 = ended.values().map(|run| run["spent"]["lost_calls"].as_u64().unwrap()).sum();
     eprintln!(
-        "{finished} calls finished, none repeated; {again} in flight repeated, {lost} counted as lost"
+        "{finished} recorded calls, none repeated; {again} calls in flight repeated; {lost} lost calls"
     );
-    assert!(again as u64 <= lost, "{again} {lost}");
+    assert!(again as u64 <= lost, "{again} repeated calls, but only {lost} lost calls");
     // The client that reconnected to the other server got every event once and in order.
     let ids: Vec<u64> = events.iter().filter_map(|event| event.id).collect();
     assert!(ids.is_sorted_by(|one, next| one < next));
     let all = second.events_of(watched, None);
     let all: Vec<&StreamEvent> = all.iter().filter(|event| event.id.is_some()).collect();
-    assert!(events.iter().collect::<Vec<_>>() == all, "{} of {}", events.len(), all.len());
+    assert!(
+        events.iter().collect::<Vec<_>>() == all,
+        "the client received {} events, the run has {}",
+        events.len(),
+        all.len()
+    );
     assert_eq!(all.last().unwrap().name, "run_ended");
 }
 
-/// A paused worker loses its lease and gets its own job redelivered while the old attempt is still in memory.
+/// A paused worker loses its lease and gets its own job redelivered while the old execution is still in memory.
 #[test]
 fn redelivered_job_does_not_share_sandboxes_with_the_expired_attempt() {
     let latency =
@@ -254,7 +270,7 @@ fn redelivered_job_does_not_share_sandboxes_with_the_expired_attempt() {
     let mut servers = Servers::start(1);
     let home = home_of(&fake, &servers);
     let serving = TestServer::start(&home, &[]);
-    // More slots than jobs, so that a redelivered job starts at once.
+    // The worker has more slots than jobs, so that a redelivered job starts at once.
     let args = ["--slots", "8", "--isolation", "jail", "--log-level", "info"];
     let worker = Worker::start(&home, &args);
     let run = serving.begin(consult_request("CRSA"));
@@ -269,14 +285,15 @@ fn redelivered_job_does_not_share_sandboxes_with_the_expired_attempt() {
     let run = serving.wait_for_end(&run);
     assert_eq!(run["status"], "done", "{run}\n{}", worker.log_text());
     assert_eq!(fake.captured().len(), CALLS);
-    // One delivery at the start, and one after each of the two outages.
+    // The job of the run is delivered once at the start, and at most once after each of the two interruptions.
     let log = worker.log_text();
-    assert!((1..=3).contains(&log.matches("job taken work=\"run ").count()), "{log}");
+    assert!((1..=3).contains(&log.matches("job received work=\"run ").count()), "{log}");
 }
 
-/// A call must be recorded before it is made. The time spent waiting for NATS does not count against its deadline.
+/// A worker records each model call in NATS before it sends the request. The time that it waits for NATS does not count
+/// against the deadline of the call.
 #[test]
-fn calls_that_wait_for_nats_do_not_miss_their_deadline() {
+fn model_calls_that_wait_for_nats_do_not_exceed_their_deadline() {
     let latency =
         Latency { to_begin: Duration::from_millis(60), to_end: Duration::from_millis(20) };
     let fake = FakeProvider::caching(latency, numbered_reply);
@@ -287,7 +304,7 @@ fn calls_that_wait_for_nats_do_not_miss_their_deadline() {
     let run = serving.begin(consult_request("CRSA"));
     fake.wait_for_requests(40);
     servers.kill(0);
-    // Longer than the deadline of a call.
+    // The outage is longer than the deadline of a model call.
     std::thread::sleep(LEASE * 3);
     servers.restart(0);
     let run = serving.wait_for_end(&run);

@@ -1,4 +1,4 @@
-//! Commands and servers whose runs are executed by the workers of a cluster.
+//! Tests of commands and servers whose runs are executed by the workers of a cluster.
 
 use std::time::Duration;
 
@@ -20,15 +20,15 @@ use crate::serve::{TestServer, consult, fibonacci, names};
 use crate::{CommandOutput, Home};
 
 #[test]
-fn runs_executed_by_workers_have_the_same_results_as_local_ones() {
+fn runs_executed_by_workers_have_the_same_results_as_local_runs() {
     let servers = Servers::start(1);
     let home = joined(home(), &servers);
     let alone = Home::new().set("PATH", "/usr/local/bin:/usr/bin:/bin");
     let _worker = Worker::start(&home, &["--slots", "3", "--isolation", "jail"]);
     let CommandOutput { code, out, err } = home.run(&["run", "Calculate fibonacci(10)"]);
     assert_eq!((code, out.trim()), (0, "55"), "{err}");
-    assert!(err.contains("by a worker of the cluster"), "{err}");
-    // The result is the same as without a cluster, apart from where it was executed.
+    assert!(err.contains("executed by a worker of the cluster"), "{err}");
+    // A consultation has the same result as without a cluster, except for the fields about its execution.
     let args = [
         "consult",
         "NVDA",
@@ -59,13 +59,14 @@ fn runs_executed_by_workers_have_the_same_results_as_local_ones() {
     let shown: Value = serde_json::from_str(&out).unwrap();
     let isolation = shown["result"]["made"]["isolation"].as_str().unwrap();
     assert!(isolation.starts_with("the cluster: jail"), "{isolation}");
-    // The queue is empty.
+    // After both runs, the queue of the cluster is empty.
     let status = status(&home);
     assert_eq!((&status["running"], &status["waiting"]), (&json!(0), &json!(0)), "{status}");
     assert_eq!(status["stuck"], json!([]));
 }
 
-/// `runs resume` and `runs fork` parse the arguments a second time, for the command that created the run.
+/// `runs resume` and `runs fork` parse the arguments a second time, as arguments of the command that created the run.
+/// The flag `--cluster` must not be lost there.
 #[test]
 fn resume_and_fork_keep_the_cluster_flag() {
     let servers = Servers::start(1);
@@ -105,13 +106,13 @@ fn hints_about_runs_repeat_the_cluster_flag() {
     let flag = format!(" --cluster {address}`");
     for (CommandOutput { code, err, .. }, hint) in [
         (debated, "transcripts: `assize runs show debate-"),
-        (ran, "the program left sine.svg (1,006 bytes); copy with `assize runs files run-"),
+        (ran, "the program created sine.svg (1,006 bytes); copy with `assize runs files run-"),
         (shown, "code and output: `assize runs show run-"),
     ] {
         let line = err.lines().find(|line| line.contains(hint));
         assert!(code == 0 && line.is_some_and(|line| line.contains(&flag)), "{hint}: {err}");
     }
-    // The command of the hint works.
+    // The command that the hint suggests works.
     assert_eq!(in_cluster(&["runs", "show", "debate-", "--transcripts"]).code, 0);
 }
 
@@ -141,7 +142,7 @@ fn run_without_a_suitable_worker_is_reported_and_waits_for_one() {
     let _north = Worker::start(&home, &["--slots", "1", "--label", "site=north"]);
     let ended = serving.wait_for_end(&run);
     assert_eq!((&ended["status"], &ended["result"]["answer"]), (&json!("done"), &json!("55\n")));
-    // Options that are unavailable in a cluster are refused.
+    // Commands refuse options that are unavailable in a cluster, and invalid labels.
     let CommandOutput { code, err, .. } =
         home.run(&["run", "Calculate fibonacci(10)", "--session", "mine"]);
     assert_eq!(code, 2);
@@ -151,7 +152,7 @@ fn run_without_a_suitable_worker_is_reported_and_waits_for_one() {
     assert!(err.contains("expected NAME=VALUE"), "{err}");
 }
 
-/// A message on the queue can name any run.
+/// A message on the queue can contain the id of any run, even of a run that no worker may execute.
 #[test]
 fn worker_refuses_a_queued_run_that_edits_files() {
     let servers = Servers::start(1);
@@ -191,27 +192,27 @@ fn every_server_shows_and_cancels_runs_of_every_worker() {
     let run = first.begin(consult());
     let events_at = |serving: &TestServer<'_>| {
         let mut events = serving.events_of(&run, None);
-        // The snapshot names the lease holder, so it may differ.
+        // The snapshot event, which has no id, contains the lease holder, so it may differ between servers.
         events.retain(|event| event.id.is_some());
         events
     };
     let seen = events_at(&second);
     assert_eq!(names(&seen).last(), Some(&"run_ended"));
     assert!(seen == events_at(&first));
-    // The status lists all nodes; one that is slow to reply may be missing for a moment.
+    // The cluster status lists all nodes. A node that replies slowly may be missing for a moment.
     wait_for("the status to list all nodes", || {
         let status = status(&home);
         let nodes = status["nodes"].as_array().unwrap();
         let roles: Vec<&str> = nodes.iter().map(|node| node["role"].as_str().unwrap()).collect();
         roles == ["server", "server", "worker"] && nodes[2]["id"] == worker.id.as_str()
     });
-    // A server describes the cluster, and not its own machine.
+    // `/api/about` describes the cluster, and not the machine of the server.
     let about = first.get("/api/about").good();
     let described = [&about["cluster"], &about["store"], &about["isolation"]];
     assert_eq!(described, [&json!("assize"), &json!(servers.address()), &Value::Null]);
     let seen = first.get("/api/cluster").good();
     assert_eq!((&seen["slots"], &seen["stuck"]), (&json!(2), &json!([])), "{seen}");
-    // Every server can cancel the run.
+    // The second server can cancel a run that was started through the first server.
     let run = first.begin(json!({"kind": "consult", "ticker": "NVDA", "rounds": 50}));
     wait_for("the run to start", || {
         second.get(&format!("/api/runs/{run}")).good()["status"] == "running"
@@ -262,7 +263,7 @@ fn run_survives_more_worker_restarts_than_the_delivery_limit() {
     });
     let run = serving.begin(consult_request("CRSA"));
     let mut before = 0;
-    // More often than a job may be delivered without progress.
+    // Workers are replaced more often than a job may be delivered without progress.
     for _ in 0..7 {
         let mut worker = Worker::start(&home, &["--slots", "5", "--isolation", "jail"]);
         fake.wait_for_requests(before + 12);
@@ -274,7 +275,7 @@ fn run_survives_more_worker_restarts_than_the_delivery_limit() {
     let _worker = Worker::start(&home, &["--slots", "5", "--isolation", "jail"]);
     let ended = serving.wait_for_end(&run);
     assert_eq!(ended["status"], "done", "{ended}");
-    // Stopping workers reported their debates as released (`released`).
+    // The stopping workers reported that they released their debate jobs.
     let released = runtime.block_on(async {
         let mut released = 0;
         while let Some(Some(request)) = unconstrained(requests.next()).now_or_never() {
@@ -290,7 +291,8 @@ fn run_survives_more_worker_restarts_than_the_delivery_limit() {
     assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "done");
 }
 
-/// A worker creates the sandbox, and the lease holder applies the rules of `docs/explanation/durability.md`.
+/// A worker creates the sandbox of the debate. The lease holder applies the rules for failed model calls that
+/// `docs/explanation/durability.md` describes.
 #[test]
 fn debate_in_a_cluster_runs_in_a_sandbox_and_follows_the_failure_rules() {
     let limited = |request: &assize_testkit::CapturedRequest, role: &str| {
@@ -328,12 +330,12 @@ fn debate_in_a_cluster_runs_in_a_sandbox_and_follows_the_failure_rules() {
 }
 
 #[test]
-fn failures_are_reported_as_without_a_cluster() {
+fn failed_cluster_run_has_the_same_exit_code_and_message_as_a_local_run() {
     let failure = |home: &Home, args: &[&str]| {
         let CommandOutput { code, err, .. } = home.run(args);
         let is_why = |line: &&str| line.starts_with("error:") || line.starts_with("hint:");
         let why: Vec<&str> = err.lines().filter(is_why).collect();
-        // The amount spent depends on the order of the answers.
+        // Remove all digits: the amount that a failed run has spent depends on the order of the answers.
         let why = why.join("\n").replace(|c: char| c.is_ascii_digit(), "");
         assert!(!why.is_empty(), "{err}");
         (code, why)
@@ -356,15 +358,16 @@ fn failures_are_reported_as_without_a_cluster() {
 }
 
 #[test]
-fn worker_has_a_warm_pool_from_its_start_and_removes_it_at_its_end() {
+fn worker_fills_its_warm_pool_at_start_and_removes_it_on_exit() {
     let servers = Servers::start(1);
     let home = joined(home(), &servers).set("ASSIZE_SANDBOX_POOL", "5");
     let mut worker = Worker::start(&home, &["--slots", "2", "--isolation", "jail"]);
     let processes = || descendants(worker.child.id().cast_signed());
-    // Three processes per sandbox: keeper, first process of the jail, interpreter. Two slots limit the pool to two.
+    // Each sandbox has three processes: the keeper (supervisor of the jail), the first process of the jail, and the
+    // interpreter. Two slots limit the pool to two sandboxes.
     wait_for("two idle sandboxes", || processes().len() == 6);
     let sandboxes = processes();
     worker.signal(Signal::TERM);
     worker.child.wait().unwrap();
-    wait_for("its sandboxes to end", || !sandboxes.iter().any(|id| alive(*id)));
+    wait_for("the sandboxes of the worker to end", || !sandboxes.iter().any(|id| alive(*id)));
 }

@@ -1,4 +1,4 @@
-//! Access to the server: authentication, host and origin checks, TLS, invalid requests, rate limits, the web page.
+//! Tests of access to the server: authentication, host and origin checks, TLS, invalid requests, rate limits, web page.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ fn login_link_works_once_and_its_cookie_is_protected_against_csrf() {
         assert_eq!(answer.status, status, "{name}: {value}: {answer:?}");
         assert_eq!(answer.header("access-control-allow-origin"), "");
     }
-    // An HTML form can only send these content types, and none is accepted.
+    // HTML forms can send only these content types. The server refuses all of them.
     for kind in
         ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
     {
@@ -86,7 +86,7 @@ fn login_link_works_once_and_its_cookie_is_protected_against_csrf() {
     let again = serving.raw(Method::GET, &path, &[], "");
     assert_eq!((again.status, again.header("set-cookie")), (410, ""));
     assert_eq!(serving.raw(Method::GET, "/enter?ticket=guessed", &[], "").status, 410);
-    // A new link logs another browser in.
+    // A new login link logs another browser in.
     let link = serving.post("/api/links", json!({})).good();
     let entered = serving.raw(Method::GET, link["path"].as_str().unwrap(), &[], "");
     assert_eq!(entered.status, 200);
@@ -136,11 +136,11 @@ fn responses_have_security_headers() {
     assert!(page.contains("/api/runs/{id}/events") && !page.contains("<script"), "{page}");
 }
 
-/// A task that the rehearsal model knows.
+/// A task that the rehearsal model can solve.
 const FIB: &str = "Calculate fibonacci(10)";
 
 #[test]
-fn invalid_requests_are_refused_with_a_reason() {
+fn invalid_api_requests_are_refused_with_a_reason() {
     let home = home().set("ASSIZE_SERVE_MAX_REQUEST_SIZE", "64K");
     let serving = TestServer::start(&home, &[]);
     let token = format!("Bearer {}", serving.token);
@@ -184,7 +184,10 @@ fn invalid_requests_are_refused_with_a_reason() {
         (json!({"kind": "run", "task": FIB, "settings": {"provider": "acme"}}), "acme"),
         (json!({"kind": "consult", "ticker": "../etc"}), "ticker"),
         (json!({"kind": "consult", "name": "A\u{1b}[2J"}), "invalid company name"),
-        (json!({"kind": "consult", "name": "Larkspur", "ticker": "NVDA"}), "a ticker and a name"),
+        (
+            json!({"kind": "consult", "name": "Larkspur", "ticker": "NVDA"}),
+            "a ticker and a company name",
+        ),
         (json!({"kind": "consult"}), "no company given"),
         (json!({"kind": "consult", "ticker": "NVDA", "personas": "]["}), "personas"),
         (json!({"kind": "debate", "document": ""}), "empty"),
@@ -270,7 +273,7 @@ fn server_without_authentication_still_checks_origin_and_host() {
 }
 
 #[test]
-fn starts_beyond_the_rate_and_concurrency_limits_get_429() {
+fn run_starts_beyond_the_rate_and_concurrency_limits_get_429() {
     let home = home().set("ASSIZE_SERVE_STARTS_PER_MINUTE", "3");
     let serving = TestServer::start(&home, &[]);
     for _ in 0..3 {
@@ -346,7 +349,7 @@ fn tls_server_works_only_with_clients_that_trust_its_certificate() {
     let tls = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
     let mut serving = TestServer::start(&home, &tls);
     assert!(serving.link.starts_with("https://127.0.0.1:"), "{}", serving.link);
-    // Requests fail without the certificate and over plain HTTP.
+    // Requests fail if the client does not trust the certificate, and over plain HTTP.
     let (untrusted, plain) = (serving.address.clone(), serving.address.replace("https", "http"));
     serving.block_on(async {
         for address in [untrusted, plain] {
@@ -399,7 +402,7 @@ fn server_behind_a_proxy_uses_its_public_host_name() {
     assert_eq!(serving.raw(Method::GET, "/api/runs", &with_port, "").status, 200);
     let headers = [with_port[0], with_port[1], ("origin", "https://assize.example")];
     assert_eq!(serving.raw(Method::GET, "/api/runs", &headers, "").status, 200);
-    // Forwarding headers are ignored.
+    // The server ignores forwarding headers such as `x-forwarded-host`.
     let token = format!("Bearer {}", serving.token);
     let headers = [
         ("authorization", token.as_str()),
@@ -417,10 +420,10 @@ fn server_serves_the_embedded_web_page() {
     let index = serving.get("/");
     assert_eq!(index.header("content-type"), "text/html; charset=utf-8");
     if index.text.contains("built without the web page") {
-        // CI checks separately that the page is built.
+        // CI checks separately that the web page is built into the binary.
         return;
     }
-    // All addresses of the page get the same document; the page routes by itself.
+    // The server returns the same document for all addresses of the web page, which selects the view itself.
     for place in ["/runs/consult-aaaaaaaa", "/drafts", "/drafts/mine/3", "/system"] {
         assert_eq!(serving.get(place).text, index.text, "{place}");
     }
@@ -435,13 +438,13 @@ fn server_serves_the_embedded_web_page() {
     assert!(packed.text.len() < plain.text.len());
     serving.get("/assets/../Cargo.toml").refused(404);
     serving.get("/assets/nothing.js").refused(404);
-    // For unknown paths, browsers get the page with status 404, and other clients a problem document.
+    // For unknown paths, browsers get the web page with status 404, and other clients get a problem document.
     serving.get("/nowhere").refused(404);
     let looks = [("authorization", token.as_str()), ("accept", "text/html,*/*")];
     let nowhere = serving.raw(Method::GET, "/nowhere", &looks, "");
     assert_eq!((nowhere.status, &nowhere.text), (404, &index.text));
     serving.raw(Method::GET, "/api/nowhere", &looks, "").refused(404);
-    // Without a cookie, browsers get instructions, and other clients a problem document.
+    // Without a cookie, browsers get a page with instructions, and other clients get a problem document.
     let browser = serving.raw(Method::GET, "/", &[("accept", "text/html,*/*")], "");
     assert_eq!((browser.status, browser.text.contains("assize serve")), (401, true), "{browser:?}");
     serving.raw(Method::GET, &script, &[], "").refused(401);

@@ -1,4 +1,4 @@
-//! Drafts over the HTTP API: work runs, reviews, the audit log, open drafts.
+//! Tests of drafts over the HTTP API: work runs, reviews, the audit log, open drafts.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn begin(serving: &TestServer<'_>) -> String {
     )
 }
 
-/// Submissions that wait for a review.
+/// Submissions of the workspace `mine` that wait for a review.
 fn waiting(serving: &TestServer<'_>) -> Vec<Value> {
     let listed = serving.get("/api/workspaces/mine/submissions").good();
     listed["submissions"].as_array().unwrap().clone()
@@ -126,7 +126,7 @@ fn reviewer_accepts_and_rejects_submissions_and_reads_the_audit_log() {
     assert!(serving.post("/api/workspaces/mine/clean", json!({})).good().is_object());
 }
 
-/// Runs `assize work` in another process; its draft is escalated.
+/// Runs `assize work` in another process. The gate escalates its draft.
 fn escalate_a_draft(home: &Home) {
     let ran = home.run(&["work", "Add --version flag to watchdog.py"]);
     assert_eq!(ran.code, 6, "{}", ran.err);
@@ -181,7 +181,7 @@ fn open_drafts_are_listed_and_shown() {
 }
 
 #[test]
-fn run_can_make_the_gate_stricter_but_not_looser() {
+fn work_request_can_make_the_gate_stricter_but_not_looser() {
     let home = project().set("PATH", PATH);
     let work = |more: Value| {
         let mut body = json!({"kind": "work", "workspace": "mine", "task": "Add --version flag to watchdog.py"});
@@ -208,7 +208,8 @@ fn run_can_make_the_gate_stricter_but_not_looser() {
     let run = serving.begin(work(json!({"review": "always"})));
     assert_eq!(serving.wait_for_end(&run)["result"]["outcome"], "escalated");
     drop(serving);
-    // With `never`, doubtful drafts are rejected; a review could accept them, so `always` would be looser.
+    // With the review policy `never`, the gate rejects doubtful drafts. A reviewer could accept them, so the policy
+    // `always` would be looser.
     let home = home.set("ASSIZE_DRAFT_REVIEW", "never");
     let serving = TestServer::start(&home, &["--root", "mine=."]);
     serving.post("/api/runs", work(json!({"review": "always"}))).refused(422);

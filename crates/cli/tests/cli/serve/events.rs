@@ -1,4 +1,4 @@
-//! Every event of `docs/reference/events.md` is sent to subscribers.
+//! Test that the server sends every event that `docs/reference/events.md` describes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ fn documented_events() -> BTreeSet<String> {
     tables.lines().filter_map(name).chain(["run_ended".to_owned()]).collect()
 }
 
-/// Request for a work run, with more fields.
+/// Request body that starts a work run, with the additional fields `more`.
 fn work(more: Value) -> Value {
     let mut body = json!({"kind": "work", "workspace": "mine"});
     body["task"] = json!("Add --version flag to watchdog.py");
@@ -28,7 +28,7 @@ fn work(more: Value) -> Value {
 }
 
 #[test]
-fn every_documented_event_is_sent_and_no_other() {
+fn server_sends_every_documented_event_and_no_other() {
     let silent = |_: usize, captured: &CapturedRequest| match captured.body["tools"].is_array() {
         true => FakeReply::text("I would add a flag."),
         false => FakeReply::text("Here.\n\nFILE: src/watchdog.py\n```python\nVERSION = 1\n```\n"),
@@ -54,7 +54,8 @@ fn every_documented_event_is_sent_and_no_other() {
     follow(json!({"kind": "run", "task": criticised, "settings": rehearsed}), "done");
     follow(consult(json!({"settings": rehearsed})), "done");
     follow(consult(json!({"settings": rehearsed, "image": "none"})), "failed");
-    // The program of debates cannot be installed: the run warns that it debates without a sandbox.
+    // The negotiator (the program that debates inside a sandbox) cannot be installed. So the run sends a warning and
+    // debates without a sandbox.
     let programs = home.folder.path().join(".cache/assize/programs");
     fs::remove_dir_all(&programs).unwrap();
     fs::write(&programs, "").unwrap();

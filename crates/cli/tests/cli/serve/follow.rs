@@ -1,4 +1,4 @@
-//! Event streams of runs: complete runs, reconnects, and clients that read slowly or not at all.
+//! Tests of the event streams of runs: complete runs, reconnects, and clients that read slowly or not at all.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -24,10 +24,13 @@ fn consultation_streams_all_events_and_serves_its_documents() {
     assert_eq!((&events[0].data["run"]["id"], events[0].id), (&json!(run), None));
     assert!(increasing(&events), "{events:?}");
     assert!(events[1..].iter().all(|event| event.id.is_some() && event.data["run"] == json!(run)));
-    // Names and fields that clients rely on.
+    // Check the names and fields of events that clients rely on.
     let first = |name: &str| {
         let found = events.iter().find(|event| event.name == name);
-        found.unwrap_or_else(|| panic!("no {name}: {:?}", names(&events))).data.clone()
+        found
+            .unwrap_or_else(|| panic!("the run sent no event `{name}`: {:?}", names(&events)))
+            .data
+            .clone()
     };
     let fields = |name: &str, required: &[&str]| {
         let data = first(name);
@@ -89,7 +92,7 @@ fn documents_can_be_read_as_soon_as_an_event_names_them() {
     serving.block_on(async {
         let mut stream = serving.follow(&format!("/api/runs/{run}/events"), None).await;
         let mut seen = 0;
-        // Two documents of layer 0, two of layer 1, and the first of layer 2.
+        // Read five documents: two of layer 0, two of layer 1, and the first of layer 2.
         while seen < 5 {
             let event = stream.next().await.unwrap();
             for name in event.data["output"].as_array().into_iter().flatten() {
@@ -103,7 +106,7 @@ fn documents_can_be_read_as_soon_as_an_event_names_them() {
     assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "running");
     serving.post(&format!("/api/runs/{run}/cancel"), json!({})).good();
     serving.wait_for_end(&run);
-    // Documents of a cancelled run are kept.
+    // The documents of a cancelled run stay available.
     let listed = serving.get(&format!("/api/runs/{run}/documents")).good();
     assert!(listed.to_string().contains("F1.md"), "{listed}");
 }
@@ -142,7 +145,7 @@ fn code_run_streams_all_events_and_serves_its_files() {
 }
 
 #[test]
-fn program_output_is_streamed_while_it_runs() {
+fn server_streams_program_output_while_the_program_runs() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
     let run = serving.begin(json!({"kind": "run", "task": "Count down from ten"}));
@@ -161,7 +164,7 @@ fn program_output_is_streamed_while_it_runs() {
                 text.push_str(event.data["text"].as_str().unwrap());
             }
         }
-        // A client that connects later gets the earlier output, too.
+        // A client that connects later also gets the output from before its connection.
         let mut late = serving.follow(&path, None).await;
         let mut first = late.next().await.unwrap();
         while first.data["stream"] != "stdout" {
@@ -181,11 +184,11 @@ fn reconnecting_client_gets_the_remaining_events_once() {
     let run = serving.begin(debate());
     let whole = serving.events_of(&run, None);
     assert_eq!(whole.last().unwrap().name, "run_ended");
-    // Reconnect after each event.
+    // Reconnect after each event of the run.
     for (index, event) in whole.iter().enumerate().skip(1) {
         let path = format!("/api/runs/{run}/events");
         if index + 1 == whole.len() {
-            // After the last event, 204 tells the client to stop reconnecting.
+            // After the last event, the server answers 204, and the client stops reconnecting.
             let token = format!("Bearer {}", serving.token);
             let last = event.id.unwrap().to_string();
             let headers = [("authorization", token.as_str()), ("last-event-id", last.as_str())];
@@ -211,7 +214,7 @@ fn reconnecting_client_gets_the_remaining_events_once() {
 }
 
 #[test]
-fn one_stream_carries_the_events_of_several_runs() {
+fn one_event_stream_carries_the_events_of_several_runs() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "5");
     let serving = TestServer::start(&home, &[]);
     let (one, two) = (serving.begin(debate()), serving.begin(debate()));
@@ -228,7 +231,7 @@ fn one_stream_carries_the_events_of_several_runs() {
             all.push(event);
         }
         assert!(increasing(&all));
-        // The events of each run are the same as in its own stream.
+        // The shared stream has the same events of each run as the stream of that run alone.
         for run in [&one, &two] {
             let path = format!("/api/runs/{run}/events");
             let alone = serving.follow(&path, None).await.rest().await;
@@ -236,7 +239,7 @@ fn one_stream_carries_the_events_of_several_runs() {
             assert!(own.eq(&alone[1..]));
         }
     });
-    // A stream of all runs starts with new events.
+    // A stream of all runs contains only events that happen after it was opened.
     serving.block_on(async {
         let mut stream = serving.follow("/api/events", None).await;
         assert_eq!(stream.next().await.unwrap().name, "snapshot");
@@ -251,7 +254,7 @@ fn one_stream_carries_the_events_of_several_runs() {
     serving.get("/api/events?runs=unknown").refused(404);
 }
 
-/// Completes a run in another process, on the same store, and returns its id.
+/// Completes a run in another process that uses the same store. Returns the id of the run.
 fn run_elsewhere(serving: &TestServer<'_>) -> String {
     let ran = serving.home.run(&["run", "--json", "Calculate fibonacci(10)"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -259,7 +262,7 @@ fn run_elsewhere(serving: &TestServer<'_>) -> String {
     result["run"].as_str().unwrap().to_owned()
 }
 
-/// Opens a connection that requests events and does not read the response.
+/// Opens a connection that requests the events of a run, and does not read the response.
 fn connect_without_reading(serving: &TestServer<'_>, run: &str) -> TcpStream {
     let mut connection = TcpStream::connect(format!("127.0.0.1:{}", serving.port())).unwrap();
     let (host, token) = (format!("127.0.0.1:{}", serving.port()), &serving.token);
@@ -279,20 +282,20 @@ fn slow_stuck_and_disconnected_clients_do_not_delay_a_run() {
     for _ in 0..20 {
         drop(connect_without_reading(&serving, &run));
     }
-    // An incomplete request.
+    // One more client sends an incomplete request.
     let mut half = TcpStream::connect(format!("127.0.0.1:{}", serving.port())).unwrap();
     half.write_all(b"GET /api/runs HTTP/1.1\r\nHo").unwrap();
     let whole = serving.events_of(&run, None);
     assert_eq!(whole.last().unwrap().name, "run_ended");
     assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "done");
-    // Stuck clients get all events when they read again.
+    // Clients that did not read get all events when they read again.
     for mut connection in stuck {
         let mut all = Vec::new();
         connection.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
         while !all.windows(5).any(|five| five == b"0\r\n\r\n") {
             let mut some = [0; 4096];
             let count = connection.read(&mut some).unwrap();
-            assert!(count > 0, "the connection was closed");
+            assert!(count > 0, "the server closed the connection of a client that did not read");
             all.extend_from_slice(&some[..count]);
         }
         let text = String::from_utf8_lossy(&all);
@@ -354,22 +357,22 @@ fn client_that_disconnects_during_a_start_leaves_no_orphaned_run() {
     for millis in 0..60 {
         let mut connection = TcpStream::connect(&host).unwrap();
         connection.write_all(request.as_bytes()).unwrap();
-        // Disconnect a little later each time.
+        // The client disconnects a little later each time.
         std::thread::sleep(std::time::Duration::from_micros(millis * 200));
     }
     let running = || {
         let page = serving.get("/api/runs?status=running&limit=200").good();
         page["runs"].as_array().unwrap().len()
     };
-    // A run is stored only after its sandbox was chosen.
-    wait_for("the first run", || {
+    // Wait for the first run, because a run is stored only after its sandbox was chosen.
+    wait_for("the first run to be stored", || {
         !serving.get("/api/runs").good()["runs"].as_array().unwrap().is_empty()
     });
     wait_for("all runs to end", || running() == 0);
 }
 
 #[test]
-fn idle_stream_gets_heartbeats() {
+fn idle_event_stream_gets_heartbeats() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
     serving.block_on(async {
@@ -381,7 +384,7 @@ fn idle_stream_gets_heartbeats() {
 }
 
 #[test]
-fn removed_run_does_not_affect_other_runs_in_a_stream() {
+fn removed_run_does_not_affect_other_runs_in_an_event_stream() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
     let (one, two) = (serving.begin(debate()), serving.begin(debate()));
@@ -400,7 +403,7 @@ fn removed_run_does_not_affect_other_runs_in_a_stream() {
             }
         }
         assert_eq!(own, whole[1..]);
-        // A reconnecting client gets the remaining events of the other run, even after an id of the removed run.
+        // A client that reconnects with an event id of the removed run still gets the events of the other run.
         let after = format!("/api/events?runs={one},{two}");
         let mut stream = serving.follow(&after, Some(end)).await;
         assert_eq!(stream.next().await.unwrap().data["missing"], json!([two]));
@@ -413,7 +416,7 @@ fn removed_run_does_not_affect_other_runs_in_a_stream() {
             assert_eq!(stream.next().await.as_ref(), Some(event));
         }
     });
-    // After the last event the status is 204.
+    // A client that reconnects after the last event gets status 204.
     let (path, last) = (format!("/api/runs/{one}/events"), whole.last().unwrap().id.unwrap());
     assert_eq!(serving.get(&format!("{path}?after={last}")).status, 204);
     assert_eq!(serving.get(&format!("{path}?after={}", last - 1)).status, 200);

@@ -1,4 +1,4 @@
-//! Servers that are stopped, killed and started again: their runs are resumed and have the same result.
+//! Tests of servers that are stopped, killed and started again: the runs are resumed and have the same results.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{TestServer, consult, debate, fibonacci, home, names};
 use crate::exec::wait_for;
 
-/// Result of a run, without the parts that differ between runs.
+/// Waits for a run to succeed, and returns its result without the parts that differ between executions.
 fn result_of(serving: &TestServer<'_>, run: &str) -> Value {
     let mut shown = serving.wait_for_end(run);
     assert_eq!(shown["status"], "done", "{shown}");
@@ -23,11 +23,12 @@ fn result_of(serving: &TestServer<'_>, run: &str) -> Value {
     result
 }
 
-/// Counts of a run's events, without times and order: parallel steps happen in any order.
+/// Number of occurrences of each event of a run, without its time. The order of events is left out, because parallel
+/// steps finish in any order.
 fn event_counts(serving: &TestServer<'_>, run: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     let events = serving.events_of(run, None).into_iter().skip(1);
-    // The number of calls in flight when the server dies varies.
+    // Leave out the events about lost calls: the number of calls in flight varies when the server is killed.
     for mut event in events.filter(|event| event.name != "calls_lost") {
         for name in ["run", "at", "duration_ms"] {
             event.data.as_object_mut().unwrap().remove(name);
@@ -86,7 +87,7 @@ fn server_killed_during_ten_runs_resumes_all_with_the_same_results() {
 
 #[test]
 fn restarted_server_resumes_running_but_not_cancelled_runs() {
-    // Slow enough that the debate still runs when the server is stopped.
+    // The model is so slow that the debate still runs when the server is stopped.
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "200");
     let serving = TestServer::start(&home, &[]);
     let run = serving.begin(debate());
@@ -108,7 +109,7 @@ fn restarted_server_resumes_running_but_not_cancelled_runs() {
         all.clone().find(|run| run["id"] == json!(id)).unwrap()["status"].clone()
     };
     assert_eq!((status(&run), status(&cancelled)), (json!("stopped"), json!("cancelled")));
-    // The client reconnects and gets the remaining events.
+    // A client that reconnects after the restart gets the remaining events.
     let serving = TestServer::start(&home, &[]);
     let rest = serving.events_of(&run, seen.last().unwrap().id);
     assert_eq!(*names(&rest).last().unwrap(), "run_ended");
@@ -120,7 +121,7 @@ fn restarted_server_resumes_running_but_not_cancelled_runs() {
 }
 
 #[test]
-fn run_of_a_killed_command_is_resumed_only_on_request() {
+fn server_resumes_the_run_of_a_killed_command_only_on_request() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "50");
     home.write("MOVE.md", crate::debate::MOVE);
     let mut command = home.command(&["debate", "MOVE.md"]).spawn().unwrap();
@@ -129,7 +130,7 @@ fn run_of_a_killed_command_is_resumed_only_on_request() {
     wait_for("the run to be stored", || listed()[0]["id"].is_string());
     let serving = TestServer::start(&home, &[]);
     let run = listed()[0]["id"].as_str().unwrap().to_owned();
-    // The command still holds the lease.
+    // The `assize debate` process still holds the lease on the run.
     serving.post(&format!("/api/runs/{run}/resume"), json!({})).refused(409);
     command.kill().unwrap();
     command.wait().unwrap();
@@ -142,17 +143,17 @@ fn run_of_a_killed_command_is_resumed_only_on_request() {
 }
 
 #[test]
-fn second_server_on_a_store_follows_and_cancels_runs_of_the_first() {
+fn second_server_on_a_store_streams_and_cancels_runs_of_the_first() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "400");
     let one = TestServer::start(&home, &[]);
     let run = one.begin(debate());
     let two = TestServer::start(&home, &[]);
-    // The second server shows the run and streams its events, but does not take it over.
+    // The second server shows the run and streams its events, but does not take over its lease.
     let shown = two.get(&format!("/api/runs/{run}")).good();
     assert_eq!((&shown["status"], &shown["held_here"]), (&json!("running"), &json!(false)));
     let (there, here) = (two.events_of(&run, None), one.events_of(&run, None));
     assert_eq!(there[1..], here[1..]);
-    // The second server can cancel a run of the first.
+    // The second server can cancel a run of the first server.
     let run = one.begin(debate());
     let stopped = two.post(&format!("/api/runs/{run}/cancel"), json!({}));
     assert_eq!((stopped.status, &stopped.json()["status"]), (202, &json!("cancelled")));
@@ -231,13 +232,13 @@ fn incomplete_requests_do_not_keep_the_server_from_stopping() {
 }
 
 #[test]
-fn run_of_a_dead_server_that_is_cancelled_is_not_resumed() {
+fn cancelled_run_of_a_dead_server_is_not_resumed() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "600");
     let serving = TestServer::start(&home, &[]);
     let (run, other) = (serving.begin(debate()), serving.begin(debate()));
     let second = TestServer::start(&home, &[]);
     let cancel = format!("/api/runs/{run}/cancel");
-    // Once the second server answers, it has seen that the first one holds both leases.
+    // When the second server answers, it has read from the store that the first server holds both leases.
     assert_eq!(second.get(&format!("/api/runs/{run}")).good()["status"], "running");
     serving.kill();
     assert_eq!(second.get(&format!("/api/runs/{run}")).good()["status"], "stopped");
@@ -253,7 +254,7 @@ fn run_of_a_dead_server_that_is_cancelled_is_not_resumed() {
 }
 
 #[test]
-fn work_outside_of_the_allowed_roots_is_not_resumed() {
+fn server_does_not_resume_work_outside_of_its_allowed_roots() {
     let home =
         crate::drafts::project().set("PATH", super::PATH).set("ASSIZE_REHEARSAL_LATENCY_MS", "200");
     let mut command = home.command(&["work", "Add --version flag to watchdog.py"]).spawn().unwrap();

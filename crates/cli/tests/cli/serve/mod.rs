@@ -1,4 +1,4 @@
-//! `assize serve` from the built binary, tested with a real HTTP client.
+//! Tests of `assize serve` with the built binary and a real HTTP client.
 
 mod door;
 mod drafts;
@@ -21,7 +21,8 @@ use tokio::runtime::Runtime;
 use crate::Home;
 pub(crate) use crate::exec::home;
 
-/// Sets the warm pool to one sandbox unless the test sets its size: refills slow down tests that run in parallel.
+/// Limits the warm pool of a command to one sandbox, unless the test sets its size. Refilling larger pools would slow
+/// down the tests that run in parallel.
 pub(crate) fn shrink_pool(home: &Home, command: &mut std::process::Command) {
     const POOL: &str = "ASSIZE_SANDBOX_POOL";
     if !home.variables.iter().any(|(name, _)| name == POOL) {
@@ -29,7 +30,7 @@ pub(crate) fn shrink_pool(home: &Home, command: &mut std::process::Command) {
     }
 }
 
-/// A running server, and a client with its token.
+/// A running `assize serve` process, and an HTTP client with the token of the server.
 pub(crate) struct TestServer<'a> {
     home: &'a Home,
     pub(crate) child: Child,
@@ -40,7 +41,7 @@ pub(crate) struct TestServer<'a> {
     runtime: Runtime,
 }
 
-/// HTTP response.
+/// HTTP response with its body.
 #[derive(Debug)]
 pub(crate) struct HttpResponse {
     pub(crate) status: u16,
@@ -50,7 +51,8 @@ pub(crate) struct HttpResponse {
 
 impl HttpResponse {
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
+        serde_json::from_str(&self.text)
+            .unwrap_or_else(|_| panic!("the response is not JSON: {self:?}"))
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {
@@ -63,7 +65,7 @@ impl HttpResponse {
         self.json()
     }
 
-    /// Asserts this status with a complete problem document, and returns the document.
+    /// Asserts that the response has this status and a complete problem document. Returns the document.
     pub(crate) fn refused(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
         assert_eq!(self.header("content-type"), "application/problem+json", "{self:?}");
@@ -84,7 +86,7 @@ pub(crate) struct StreamEvent {
     pub(crate) data: Value,
 }
 
-/// A stream of server-sent events that is being read.
+/// Open stream of server-sent events.
 pub(crate) struct EventStream {
     response: Response,
     read: Vec<u8>,
@@ -93,7 +95,7 @@ pub(crate) struct EventStream {
 }
 
 impl EventStream {
-    /// The next event; `None` at the end.
+    /// Returns the next event, or `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<StreamEvent> {
         loop {
             while let Some(end) = self.read.windows(2).position(|two| two == b"\n\n") {
@@ -121,7 +123,7 @@ impl EventStream {
         }
     }
 
-    /// Waits for a heartbeat: an empty comment line.
+    /// Waits for a heartbeat, which is an empty comment line in the stream.
     pub(crate) async fn heartbeat(&mut self) {
         let before = self.heartbeats;
         while self.heartbeats == before {
@@ -131,7 +133,7 @@ impl EventStream {
         }
     }
 
-    /// All events up to the end.
+    /// Returns all events up to the end of the stream.
     pub(crate) async fn rest(mut self) -> Vec<StreamEvent> {
         let mut all = Vec::new();
         while let Some(event) = self.next().await {
@@ -155,10 +157,13 @@ impl<'a> TestServer<'a> {
         let mut report = String::new();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         while !report.ends_with("}\n") {
-            assert!(output.read_line(&mut report).unwrap() > 0, "the server exited: {report}");
+            assert!(
+                output.read_line(&mut report).unwrap() > 0,
+                "the server exited before it was ready: {report}"
+            );
         }
         let report: Value = serde_json::from_str(&report).unwrap();
-        // The local address, even if the server's public host name is another.
+        // Connect to the local address, even if the server has another public host name.
         let secure = more.contains(&"--tls-cert");
         let scheme = if secure { "https" } else { "http" };
         let address = format!("{scheme}://{}", report["listen"].as_str().unwrap());
@@ -180,7 +185,7 @@ impl<'a> TestServer<'a> {
         self.address.rsplit(':').next().unwrap()
     }
 
-    /// Sends a request with exactly these headers; the token is not added.
+    /// Sends a request with exactly these headers, without the token of the server.
     pub(crate) fn raw(
         &self,
         method: Method,
@@ -200,7 +205,7 @@ impl<'a> TestServer<'a> {
         })
     }
 
-    /// Sends a request with the token and an optional JSON body.
+    /// Sends a request with the token of the server and an optional JSON body.
     pub(crate) fn ask(&self, method: Method, path: &str, body: Option<Value>) -> HttpResponse {
         let token = format!("Bearer {}", self.token);
         let json = ("content-type", "application/json");
@@ -229,13 +234,13 @@ impl<'a> TestServer<'a> {
         id
     }
 
-    /// Gets a path and returns the body.
+    /// Sends a GET request with the token and returns the body of the response.
     pub(crate) async fn text(&self, path: &str) -> String {
         let request = self.client.get(format!("{}{path}", self.address)).bearer_auth(&self.token);
         request.send().await.unwrap().text().await.unwrap()
     }
 
-    /// Opens a stream of events, after the event `last` if given.
+    /// Opens an event stream. If `last` is given, the stream begins after the event with that id.
     pub(crate) async fn follow(&self, path: &str, last: Option<u64>) -> EventStream {
         let mut request = self.client.get(format!("{}{path}", self.address));
         request = request.bearer_auth(&self.token);
@@ -248,14 +253,14 @@ impl<'a> TestServer<'a> {
         EventStream { response, read: Vec::new(), heartbeats: 0, retry: None }
     }
 
-    /// All events of a run until its end, after the event `last` if given.
+    /// Waits until a run ends and returns its events. If `last` is given, only the events after that id.
     pub(crate) fn events_of(&self, run: &str, last: Option<u64>) -> Vec<StreamEvent> {
         self.runtime.block_on(async {
             self.follow(&format!("/api/runs/{run}/events"), last).await.rest().await
         })
     }
 
-    /// Waits until a run has ended and returns its description.
+    /// Waits until a run has ended, and returns the run as the API describes it.
     pub(crate) fn wait_for_end(&self, run: &str) -> Value {
         self.events_of(run, None);
         self.get(&format!("/api/runs/{run}")).good()
@@ -283,7 +288,7 @@ impl Drop for TestServer<'_> {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // The next process in this home cleans up after the server.
+        // The next assize process in the same home cleans up the sandboxes of the killed server.
         let _ = self.home;
     }
 }
@@ -293,7 +298,7 @@ pub(crate) fn client() -> ClientBuilder {
     Client::builder().no_proxy().timeout(Duration::from_secs(60))
 }
 
-/// PATH with the interpreters.
+/// Value of `PATH` with the folders of the interpreters.
 pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Names of events in order, without `execution_output`, whose number varies.
@@ -302,17 +307,17 @@ pub(crate) fn names(events: &[StreamEvent]) -> Vec<&str> {
     names.filter(|name| *name != "execution_output").collect()
 }
 
-/// Request for a small consultation.
+/// Request body that starts a small consultation.
 pub(crate) fn consult() -> Value {
     json!({"kind": "consult", "ticker": "NVDA", "rounds": 2, "moves": 1})
 }
 
-/// Request for a code run that the rehearsal model knows.
+/// Request body that starts a code run with a task of the rehearsal model.
 pub(crate) fn fibonacci() -> Value {
     json!({"kind": "run", "task": "Calculate fibonacci(10)"})
 }
 
-/// Request for a debate of two rounds.
+/// Request body that starts a debate of two rounds.
 pub(crate) fn debate() -> Value {
     json!({"kind": "debate", "document": crate::debate::MOVE, "rounds": 2})
 }

@@ -1,4 +1,4 @@
-//! Routes of the HTTP API: runs, consultations, code execution, sandboxes, system information, MCP.
+//! Tests of the HTTP API: runs, consultations, code execution, sandboxes, system information, MCP.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ fn runs_are_listed_page_by_page() {
             Some(next) => path = format!("/api/runs?kind=run&limit=2&status=done&before={next}"),
             None => break,
         }
-        // Removing a listed run does not disturb the paging.
+        // Removing a run that was already listed does not change the following pages.
         let last = found.last().unwrap();
         assert_eq!(serving.ask(Method::DELETE, &format!("/api/runs/{last}"), None).status, 204);
     }
@@ -89,7 +89,7 @@ fn run_is_cancelled_resumed_forked_exported_and_removed() {
 }
 
 #[test]
-fn idempotency_key_starts_a_run_once() {
+fn requests_with_the_same_idempotency_key_start_one_run() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
     let token = format!("Bearer {}", serving.token);
@@ -136,7 +136,7 @@ fn idempotency_key_starts_a_run_once() {
     });
     assert_eq!(ids.len(), 1, "{ids:?}");
     assert_eq!(serving.get("/api/runs").good()["runs"].as_array().unwrap().len(), 3);
-    // The key is still known after the server was killed.
+    // The idempotency key is still valid after the server was killed and restarted.
     serving.kill();
     let serving = TestServer::start(&home, &[]);
     let headers = [
@@ -166,7 +166,7 @@ fn consultation_uses_uploaded_files_or_an_allowed_root() {
         serving.wait_for_end(&run);
         let raw = serving.get(&format!("/api/runs/{run}/documents/financial_data_raw.md"));
         assert!(raw.text.contains(figure), "{raw:?}");
-        // A document is found by its file name and by its path, also with an encoded slash.
+        // A document can be requested by its file name or by its path, also with an encoded slash.
         let all = serving.get(&format!("/api/runs/{run}/documents")).good();
         assert!(all.to_string().contains("\"moves/m1.md\""), "{all}");
         for name in ["m1.md", "moves/m1.md", "moves%2Fm1.md"] {
@@ -183,9 +183,9 @@ fn consultation_uses_uploaded_files_or_an_allowed_root() {
     let below = json!({"files": [{"name": "a", "text": "a"}, {"name": "a/b.md", "text": "b"}]});
     let problem = serving.post("/api/runs", with(below)).refused(422);
     assert!(problem["detail"].as_str().unwrap().contains("`a/b.md`"), "{problem}");
-    // Reading a root creates no files for drafts in it.
+    // Reading data from a root folder does not create the folder for drafts in the root.
     assert!(!home.work().join("facts/_handoff").exists());
-    // Personas can be read and sent back.
+    // The personas that the server returns can be sent back in a request.
     let personas = serving.get("/api/personas");
     assert_eq!(personas.header("content-type"), "text/plain; charset=utf-8");
     let run = serving.begin(with(json!({"personas": personas.text})));
@@ -215,7 +215,7 @@ fn expensive_consultation_needs_confirmation() {
 }
 
 #[test]
-fn exec_runs_code_and_named_sandboxes_last_until_the_server_stops() {
+fn api_exec_runs_code_and_named_sandboxes_exist_until_the_server_stops() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
     let ran = serving.post(
@@ -307,7 +307,7 @@ fn exec_runs_code_and_named_sandboxes_last_until_the_server_stops() {
 }
 
 #[test]
-fn sessions_system_information_attacks_and_metrics_are_served() {
+fn api_serves_sessions_system_information_attacks_and_metrics() {
     let home = home();
     home.write("mine/x.py", "");
     let serving = TestServer::start(&home, &["--root", "mine=mine"]);
@@ -325,7 +325,7 @@ fn sessions_system_information_attacks_and_metrics_are_served() {
     }
     assert_eq!(serving.ask(Method::DELETE, "/api/sessions/kept", None).status, 204);
     serving.ask(Method::DELETE, "/api/sessions/kept", None).refused(404);
-    // Two checks at once, as after a reload: the second waits for the first.
+    // Two checks run at once, as after a reload of the web page: the second check waits for the first.
     std::thread::scope(|scope| {
         let check = || serving.get("/api/doctor?offline=true").good();
         let checks = [scope.spawn(check), scope.spawn(check)];
@@ -343,7 +343,7 @@ fn sessions_system_information_attacks_and_metrics_are_served() {
     assert_eq!(about["cluster"], Value::Null);
     let refused = serving.get("/api/cluster").refused(404);
     assert!(refused.to_string().contains("--cluster"), "{refused}");
-    // Stored scorecards of attacks are shown; an unreadable file is an error.
+    // `/api/attacks` returns the stored scorecards of attacks. An unreadable file is an error.
     assert_eq!(serving.get("/api/attacks").good(), json!({"attacks": []}));
     let file = "../.local/state/assize/attacks.json";
     let group =
@@ -424,7 +424,7 @@ fn mcp_endpoints_accept_only_tokens_of_their_scope() {
         let mut long = hello.clone();
         long["params"]["clientInfo"]["name"] = json!("x".repeat(100_000));
         call(path, good, long).refused(413);
-        // A scoped token gives no access to the rest of the API.
+        // A scoped token gives no access to other parts of the API.
         let token = format!("Bearer {}", others[1]);
         for other_path in ["/api/runs", "/api/workspaces/mine/submissions", "/metrics"] {
             serving.raw(Method::GET, other_path, &[("authorization", &token)], "").refused(401);
@@ -433,7 +433,7 @@ fn mcp_endpoints_accept_only_tokens_of_their_scope() {
 }
 
 #[test]
-fn doctor_and_numbers_match_the_openapi_description() {
+fn api_values_match_the_openapi_description() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
     let order = serving.get("/api/doctor?offline=true").good()["order"].clone();

@@ -1,4 +1,4 @@
-//! Scoped tokens and MCP sessions: quotas, request ids, listing, expiry, revocation; limits of requests.
+//! Tests of scoped tokens and MCP sessions (quotas, request ids, listing, expiry, revocation), and of request limits.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::{HttpResponse, TestServer, home};
 use crate::exec::wait_for;
 
-/// Maximum number of sessions per token and path.
+/// Maximum number of MCP sessions per token and path.
 const MAX_SESSIONS: usize = 64;
 
-/// MCP client with a token, for one path.
+/// MCP client over HTTP that uses one token and one path.
 struct McpClient<'a> {
     serving: &'a TestServer<'a>,
     token: String,
@@ -45,7 +45,7 @@ impl McpClient<'_> {
         self.send("", &json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}))
     }
 
-    /// Opens a session and returns its id.
+    /// Opens an MCP session and returns its id.
     fn open(&self) -> String {
         let answer = self.initialize();
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -56,14 +56,14 @@ impl McpClient<'_> {
     }
 }
 
-/// Client with a new token of this scope.
+/// Creates an MCP client with a new token of the given scope.
 fn scoped<'a>(serving: &'a TestServer<'_>, scope: &str) -> McpClient<'a> {
     let made = serving.post("/api/tokens", json!({"scope": scope})).good();
     let text = |name: &str| made[name].as_str().unwrap().to_owned();
     McpClient { serving, token: text("token"), path: text("path") }
 }
 
-/// Call of `run_code` with a time limit of 3 s.
+/// JSON-RPC request that calls `run_code` with a time limit of 3 s.
 fn call(id: &Value, code: &str) -> Value {
     let arguments = json!({"code": code, "timeout_seconds": 3});
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
@@ -71,7 +71,7 @@ fn call(id: &Value, code: &str) -> Value {
 }
 
 #[test]
-fn session_quota_and_sessions_are_separate_for_each_token() {
+fn mcp_sessions_and_their_quota_are_separate_for_each_token() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
     let greedy = scoped(&serving, "code");
@@ -81,7 +81,7 @@ fn session_quota_and_sessions_are_separate_for_each_token() {
     }
     let problem = greedy.initialize().refused(429);
     assert!(problem["hint"].as_str().unwrap().contains("DELETE"), "{problem}");
-    // The owner's token and other tokens have separate quotas.
+    // The owner's token and each scoped token have separate quotas of sessions.
     let owner =
         McpClient { serving: &serving, token: serving.token.clone(), path: "/mcp/code".to_owned() };
     owner.open();
@@ -92,7 +92,7 @@ fn session_quota_and_sessions_are_separate_for_each_token() {
     other.send(&first, &ping).refused(404);
     owner.send(&first, &ping).refused(404);
     assert_eq!(greedy.send(&first, &ping).status, 200);
-    // Closing a session frees its place in the quota.
+    // After a session is closed, the token can open another one.
     let headers = greedy.headers(&first);
     let headers: Vec<(&str, &str)> = headers.iter().map(|(n, v)| (*n, v.as_str())).collect();
     let ended = serving.raw(Method::DELETE, "/mcp/code", &headers, "");
@@ -101,7 +101,7 @@ fn session_quota_and_sessions_are_separate_for_each_token() {
 }
 
 #[test]
-fn request_id_in_flight_is_refused_until_its_response() {
+fn mcp_request_id_in_flight_is_refused_until_its_response() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
     let client = scoped(&serving, "code");
@@ -130,7 +130,7 @@ fn request_id_in_flight_is_refused_until_its_response() {
 }
 
 #[test]
-fn tokens_are_listed_expire_and_are_revoked_one_by_one() {
+fn scoped_tokens_are_listed_expire_and_are_revoked_one_by_one() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
     let (kept, revoked) = (scoped(&serving, "code"), scoped(&serving, "code"));
@@ -150,7 +150,7 @@ fn tokens_are_listed_expire_and_are_revoked_one_by_one() {
     serving.ask(Method::DELETE, &path, None).refused(404);
     revoked.initialize().refused(401);
     kept.open();
-    // `assize tokens` manages the same tokens.
+    // The command `assize tokens` manages the same tokens as the API.
     let out = home.run(&["tokens", "list", "--json"]).out;
     let shown: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(shown.as_array().unwrap().len(), 1, "{shown}");
@@ -193,7 +193,7 @@ fn tokens_are_listed_expire_and_are_revoked_one_by_one() {
         path: "/mcp/code".to_owned(),
     };
     wait_for("the token to expire", || short.initialize().status == 401);
-    // Replacing the owner's token revokes all others.
+    // Replacing the owner's token revokes all scoped tokens.
     let file = home.folder.path().join(".local/state/assize/serve.token");
     let token = kept.token.clone();
     assert_eq!(serving.stop(), 0);
@@ -223,7 +223,7 @@ fn request_with_content_length_and_chunked_encoding_is_refused() {
         (format!("{head}{json}Content-Length: 2\r\n{close}\r\n{{}}"), "201"),
         (format!("{head}{json}{length}{chunked}\r\n{body}"), "400"),
         (format!("{head}{json}{chunked}{length}\r\n{body}"), "400"),
-        // Also as the second request on a connection.
+        // The second request on a connection is checked, too.
         (format!("{fine}{head}{chunked}{length}\r\n{body}"), "400"),
     ] {
         let mut stream = TcpStream::connect(&address).unwrap();
@@ -240,7 +240,7 @@ fn requests_cannot_exceed_the_servers_sandbox_limits() {
     let home =
         home().set("ASSIZE_SERVE_MAX_TIMEOUT_SECONDS", "60").set("ASSIZE_SERVE_MAX_MEMORY", "128M");
     let serving = TestServer::start(&home, &[]);
-    // The default memory is above this maximum, so it is lowered.
+    // The default memory limit exceeds the maximum of the server, so the maximum applies.
     let big = json!({"code": "print(len(b'x' * (180 << 20)))"});
     assert_eq!(serving.post("/api/exec", big).good()["out_of_memory"], true);
     for (settings, ceiling) in [

@@ -1,4 +1,4 @@
-//! The warm pool that all requests and runs of a server share.
+//! Tests of the warm pool that all requests and runs of a server share.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ use crate::Home;
 use crate::backends::with_docker;
 use crate::exec::wait_for;
 
-/// A home with a warm pool of this size.
+/// Creates a `Home` whose servers have a warm pool of `size` sandboxes.
 fn with_pool(size: usize) -> Home {
     home().set("ASSIZE_SANDBOX_POOL", size.to_string())
 }
 
-/// State of a backend's warm pool; null if it has none.
+/// State of a backend's warm pool; null if the backend has no warm pool.
 fn pool(serving: &TestServer<'_>, isolation: &str) -> Value {
     let about = serving.get("/api/about").good();
     let pools = about["warm_pools"].as_array().unwrap();
@@ -25,19 +25,19 @@ fn pool(serving: &TestServer<'_>, isolation: &str) -> Value {
 
 /// Waits until the warm pool of a backend is full.
 fn wait_until_full(serving: &TestServer<'_>, isolation: &str) {
-    wait_for("a full pool", || {
+    wait_for("the warm pool to be full", || {
         let pool = pool(serving, isolation);
         pool["size"].as_u64() > Some(0) && pool["idle"] == pool["size"]
     });
 }
 
-/// Hits and misses of a backend's warm pool.
+/// Number of hits and misses of a backend's warm pool.
 fn hits_and_misses(serving: &TestServer<'_>, isolation: &str) -> (u64, u64) {
     let pool = pool(serving, isolation);
     (pool["hits"].as_u64().unwrap(), pool["misses"].as_u64().unwrap())
 }
 
-/// Calls `run_code` over MCP and returns its structured result.
+/// Calls the MCP tool `run_code` and returns its structured result.
 fn run_code(serving: &TestServer<'_>, code: &str) -> Value {
     let token = format!("Bearer {}", serving.token);
     let headers = [
@@ -67,7 +67,7 @@ fn run_code(serving: &TestServer<'_>, code: &str) -> Value {
 fn exec_sandboxes_mcp_and_runs_share_one_warm_pool() {
     let home = with_pool(2);
     let serving = TestServer::start(&home, &[]);
-    // The pool is filled before the first request.
+    // The warm pool is filled before the first request.
     wait_until_full(&serving, "jail");
     assert_eq!(hits_and_misses(&serving, "jail"), (0, 0));
     let ran = serving.post("/api/exec", json!({"code": "print(1)"})).good();
@@ -101,7 +101,7 @@ fn exec_sandboxes_mcp_and_runs_share_one_warm_pool() {
         line.strip_prefix("assize_warm_pool_refill_seconds_count{isolation=\"jail\"} ")
     });
     assert!(refills.unwrap().parse::<u64>().unwrap() >= 5, "{metrics}");
-    // There is only one pool.
+    // The server has only one warm pool.
     assert_eq!(serving.get("/api/about").good()["warm_pools"].as_array().unwrap().len(), 1);
 }
 
@@ -110,13 +110,13 @@ fn limits_of_a_request_are_enforced_with_a_warm_pool() {
     let home = with_pool(1);
     let serving = TestServer::start(&home, &[]);
     wait_until_full(&serving, "jail");
-    // The memory of a sandbox is fixed, so a new sandbox is created.
+    // The memory limit of an idle sandbox cannot be changed, so a new sandbox is created.
     let code = "data = bytearray(b'x' * (100 << 20)); print('had it')";
     let small = json!({"code": code, "settings": {"memory": "48M", "disk": "8M"}});
     let ran = serving.post("/api/exec", small).good();
     assert_eq!((&ran["stdout"], &ran["out_of_memory"]), (&json!(""), &json!(true)), "{ran}");
     assert_eq!(hits_and_misses(&serving, "jail"), (0, 1));
-    // The output limit belongs to the execution, so an idle sandbox can be used.
+    // The output limit applies to one execution, not to the sandbox, so an idle sandbox can be used.
     let cut = json!({"code": "print('x' * 5000)", "settings": {"output": "1k"}});
     let ran = serving.post("/api/exec", cut).good();
     assert_eq!(ran["output_cut"], true, "{ran}");
@@ -144,7 +144,7 @@ fn second_backend_gets_a_warm_pool_after_its_first_use() {
     assert!(hits_and_misses(&serving, "docker").0 >= 1);
 }
 
-/// All descendants of a process.
+/// Ids of all descendant processes of a process.
 pub(crate) fn descendants(of: i32) -> BTreeSet<i32> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -168,6 +168,7 @@ pub(crate) fn descendants(of: i32) -> BTreeSet<i32> {
     }
 }
 
+/// Whether a process with this id exists.
 pub(crate) fn alive(id: i32) -> bool {
     std::path::Path::new(&format!("/proc/{id}")).exists()
 }
@@ -183,7 +184,9 @@ fn stopped_or_killed_server_leaves_no_idle_sandbox() {
         assert!(sandboxes.len() >= 2, "{sandboxes:?}");
         kill_process(Pid::from_raw(server).unwrap(), signal).unwrap();
         serving.child.wait().unwrap();
-        wait_for("its sandboxes to end", || !sandboxes.iter().any(|id| alive(*id)));
+        wait_for("the idle sandboxes of the server to end", || {
+            !sandboxes.iter().any(|id| alive(*id))
+        });
     }
 }
 

@@ -1,4 +1,5 @@
-//! Facts of EDGAR's `companyfacts`: every number of every filing, with repetitions and under changing names.
+//! Facts of a company from EDGAR's `companyfacts`: every number of every filing. The same number may occur several
+//! times, and a company may file it under different concepts over the years.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use serde::Deserialize;
 
 use crate::sources::figure::json_number;
 
-/// All facts of a company.
+/// All facts that a company has filed.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct CompanyFacts {
     pub(crate) cik: u64,
@@ -25,10 +26,10 @@ struct Concept {
     units: BTreeMap<String, Vec<Fact>>,
 }
 
-/// One number of one filing.
+/// One number in one filing.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Fact {
-    /// `None` for a value on one day, such as in a balance sheet.
+    /// First day of the period; `None` for a value on one day, such as in a balance sheet.
     #[serde(default)]
     pub(crate) start: Option<Date>,
     pub(crate) end: Date,
@@ -52,13 +53,14 @@ pub(crate) enum Span {
 }
 
 impl Fact {
-    /// `None` for any other length, such as a stub period after a change of the fiscal year.
+    /// Length of the fact's period; `None` for an unusual length, such as a stub period after a change of the fiscal
+    /// year.
     pub(crate) fn span(&self) -> Option<Span> {
         let Some(start) = self.start else { return Some(Span::Day) };
         let days = start.until(self.end).ok()?.get_days() + 1;
         match days {
             80..=100 => Some(Span::Quarter),
-            // 52 or 53 weeks.
+            // A fiscal year may have 52 or 53 weeks.
             355..=378 => Some(Span::Year),
             170..=285 => Some(Span::YearToDate),
             _ => None,
@@ -73,7 +75,8 @@ pub(crate) struct Series {
     pub(crate) concept: String,
     /// Unit, such as `USD` or `USD/shares`.
     pub(crate) unit: String,
-    /// By start and end: the latest filing, and the earlier value if it differs.
+    /// Facts by the start and end of their period: the fact in the latest filing, and the value in an earlier filing if
+    /// it differs.
     pub(crate) facts: BTreeMap<(Option<Date>, Date), (Fact, Option<Decimal>)>,
 }
 
@@ -82,7 +85,7 @@ impl Series {
         self.facts.keys().map(|(_, end)| *end).max()
     }
 
-    /// Facts with periods of this length, by their end.
+    /// Returns the facts whose periods have this length, by the last day of the period.
     pub(crate) fn of(&self, span: Span) -> BTreeMap<Date, &(Fact, Option<Decimal>)> {
         let facts = self.facts.values().filter(|(fact, _)| fact.span() == Some(span));
         facts.map(|fact| (fact.0.end, fact)).collect()
@@ -95,8 +98,8 @@ impl CompanyFacts {
         self.facts.iter().all(|(taxonomy, concepts)| taxonomy == "dei" || concepts.is_empty())
     }
 
-    /// The series of the concept with the latest value; the first of several. Companies change the concept under
-    /// which they file the same measure.
+    /// Returns the series of the concept in `names` that has the latest value; of several, the first. Companies change
+    /// the concept under which they file the same measure.
     pub(crate) fn series(&self, names: &[&str]) -> Option<Series> {
         let mut best: Option<Series> = None;
         for name in names {
@@ -104,7 +107,7 @@ impl CompanyFacts {
             let Some(found) = self.facts.get(taxonomy).and_then(|all| all.get(concept)) else {
                 continue;
             };
-            // The most used unit, as some companies also file a few numbers in another currency.
+            // Use the unit with the most facts, because some companies also file a few numbers in another currency.
             let most = found.units.iter().max_by_key(|(_, facts)| facts.len());
             let Some((unit, facts)) = most else { continue };
             let series = read(name, unit, facts);
@@ -120,7 +123,8 @@ impl CompanyFacts {
     }
 }
 
-/// Keeps the latest filing of each period, with the earlier value if it differs.
+/// Builds a series with the fact in the latest filing for each period, and the value in an earlier filing if it
+/// differs.
 fn read(concept: &str, unit: &str, facts: &[Fact]) -> Series {
     let mut by_period: BTreeMap<(Option<Date>, Date), Vec<&Fact>> = BTreeMap::new();
     for fact in facts {
@@ -139,7 +143,7 @@ fn read(concept: &str, unit: &str, facts: &[Fact]) -> Series {
     }
 }
 
-/// Whether two values differ by more than rounding, that is, by more than one in a thousand.
+/// Whether two values differ by more than a rounding error, that is, by more than 0.1 %.
 fn differs(one: Decimal, other: Decimal) -> bool {
     let apart = one.checked_sub(other);
     apart.is_none_or(|apart| apart.abs() > one.abs().max(other.abs()) / Decimal::ONE_THOUSAND)

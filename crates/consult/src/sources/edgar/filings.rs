@@ -1,9 +1,9 @@
-//! Recent filings of a company.
+//! Recent filings of a company, from EDGAR's `submissions`.
 
 use jiff::civil::Date;
 use serde::Deserialize;
 
-/// Maximum number of filings shown.
+/// Maximum number of filings that are listed.
 const MAX_FILINGS: usize = 40;
 
 /// EDGAR's `submissions`: company details and the list of filings.
@@ -25,7 +25,7 @@ struct Filings {
     recent: Columns,
 }
 
-/// The list of filings, by column, as the SEC sends it.
+/// The list of filings in columns: index `i` of all columns belongs to one filing. This is the SEC's format.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Columns {
@@ -36,18 +36,19 @@ struct Columns {
     items: Vec<String>,
 }
 
-/// One filing.
+/// One filing of a company with the SEC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Filing {
     pub(crate) filed: Date,
     pub(crate) form: String,
     pub(crate) accession: String,
-    /// Description of the filing.
+    /// Description of the filing: the kind of form, its period and its subjects.
     pub(crate) about: String,
 }
 
 impl EdgarSubmissions {
-    /// Filings, the latest first, and the number of insider reports on their own shares, which are not listed.
+    /// Returns the recent filings, the latest first. Reports of insiders on their own shares are not listed; the second
+    /// value is their number.
     pub(crate) fn recent(&self) -> (Vec<Filing>, usize) {
         let Columns { accession_number, filing_date, report_date, form, items } =
             &self.filings.recent;
@@ -87,7 +88,7 @@ fn describe(form: &str, items: &str, period: &str) -> String {
     format!("{what}{amended}{period}{items}")
 }
 
-/// Description of a form, or of an item of a current report.
+/// Description of a form such as `10-K`, or of an item of a current report such as `2.02`.
 fn named(name: &str) -> Option<&'static str> {
     let mut lines = include_str!("../../../data/filings.txt").lines();
     lines.find_map(|line| {
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filings_are_described_the_latest_first() {
+    fn recent_filings_have_descriptions_and_are_sorted_latest_first() {
         let submissions: EdgarSubmissions = serde_json::from_value(serde_json::json!({
             "name": "Crust Inc.",
             "filings": {"recent": {

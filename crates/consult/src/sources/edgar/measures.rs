@@ -1,4 +1,4 @@
-//! Growth, margins, leverage and cash flow, computed from filed facts, so that no model does arithmetic.
+//! Computes growth, margins, leverage and cash flow from filed facts, so that no model has to do arithmetic.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,22 @@ use rust_decimal::prelude::ToPrimitive as _;
 use super::facts::{CompanyFacts, Fact, Series, Span};
 use crate::sources::figure::{Figure, FigurePeriod, FigureSource, FigureUnit};
 
-/// Number of years and quarters shown.
+/// Number of years with figures in the document.
 const YEARS: usize = 4;
+
+/// Number of quarters with figures in the document.
 const QUARTERS: usize = 5;
 
-/// Measures with the concepts they may be filed under, and the order in which they are shown.
+/// Measures with the concepts under which companies file them, and the order of the measures in the document.
 const DATA: &str = include_str!("../../../data/figures.txt");
 
-/// Lines of one kind: `flow`, `stock` or `show`.
+/// Lines of [`DATA`] of one kind: `flow` (per period), `stock` (on one day) or `show` (order in the document).
 fn lines(kind: &str) -> impl Iterator<Item = &'static str> {
     let own = move |line: &'static str| line.split_once(" | ").filter(|(of, _)| *of == kind);
     DATA.lines().filter_map(own).map(|(_, rest)| rest)
 }
 
-/// Measures of a kind, each with its concepts.
+/// Names of the measures of one kind, each with the concepts under which companies file it.
 fn concepts(kind: &str) -> Vec<(&'static str, Vec<&'static str>)> {
     let named = lines(kind).filter_map(|line| line.split_once(" | "));
     named.map(|(name, concepts)| (name, concepts.split(' ').collect())).collect()
@@ -33,14 +35,14 @@ pub(super) const DEBT: &str = "long-term debt, with or without what is due";
 
 const EARNINGS_PER_SHARE: &str = "earnings per share";
 
-/// Figures of a company, and the measures that were not found.
+/// Figures of a company, and the names of the measures that were not found in its filings.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Measures {
     pub(crate) figures: Vec<Figure>,
     pub(crate) missing: Vec<String>,
 }
 
-/// Extracts and computes all figures.
+/// Extracts the filed figures of a company and computes the derived figures.
 pub(crate) fn measure(facts: &CompanyFacts) -> Measures {
     let mut table = FigureTable::default();
     let (flows, stocks) = (concepts("flow"), concepts("stock"));
@@ -65,7 +67,7 @@ pub(crate) fn measure(facts: &CompanyFacts) -> Measures {
     let missing = missing.map(str::to_owned).collect();
     table.keep_latest();
     let mut figures: Vec<Figure> = table.figures.into_values().collect();
-    // In the order of financial statements, growth below its measure.
+    // Sort figures in the order of financial statements. The growth of a measure follows the measure.
     let place = |figure: &Figure| {
         let base = figure.name.strip_suffix(" growth").unwrap_or(&figure.name);
         lines("show").position(|name| name == base).unwrap_or(usize::MAX)
@@ -88,14 +90,14 @@ impl FigureTable {
         for (end, fact) in series.of(Span::Quarter) {
             self.put_fact(name, FigurePeriod::Quarter(end), series, fact);
         }
-        // Values per share do not add up over the year.
+        // Values per share cannot be subtracted: the quarters of a year do not add up to the value of the year.
         if !series.unit.ends_with("/shares") {
             self.complete_quarters(name, series);
         }
     }
 
-    /// Computes quarters that were only filed as part of a longer period: the fourth, which is part of the year, and
-    /// those of cash flows, which are filed from the start of the year.
+    /// Computes quarters that were only filed as part of a longer period: the fourth quarter, which is part of the
+    /// year, and quarters of cash flows, which are filed as totals since the start of the year.
     fn complete_quarters(&mut self, name: &str, series: &Series) {
         let spans = [Span::Quarter, Span::YearToDate, Span::Year];
         let long = |fact: &Fact| fact.span().is_some_and(|span| spans.contains(&span));
@@ -167,7 +169,7 @@ impl FigureTable {
         self.figures.get(&(name.to_owned(), period)).map(|figure| figure.value)
     }
 
-    /// Two figures of a period, if they have the same unit.
+    /// Values of two figures of one period and their unit, if they have the same unit.
     fn pair(
         &self,
         period: FigurePeriod,
@@ -237,7 +239,7 @@ impl FigureTable {
     }
 
     /// Estimates debt if its two parts were not both filed. Some companies include debt due within a year in
-    /// long-term debt and some do not: the sum is the upper bound.
+    /// long-term debt and some do not, so the sum of both is an upper bound.
     fn estimate_debt(&mut self, period: FigurePeriod) {
         self.combine("debt", period, (DEBT, "debt due within a year"), Decimal::checked_add);
         let alone = ["long-term debt", DEBT].into_iter().find_map(|name| {
@@ -249,7 +251,7 @@ impl FigureTable {
         }
     }
 
-    /// Adjusts earnings per share filed before a share split.
+    /// Adjusts earnings per share that were filed before a share split, so that they are comparable with later values.
     fn undo_splits(&mut self, splits: &[(u32, Date)]) {
         let own = self.figures.values_mut().filter(|figure| figure.name == EARNINGS_PER_SHARE);
         for figure in own {
@@ -260,7 +262,7 @@ impl FigureTable {
             let by: u32 = later.map(|(by, _)| by).product();
             let is_split = |before: Decimal| split_of(before, figure.value).is_some();
             if figure.restated_from.is_some_and(is_split) {
-                // A split is not a restatement.
+                // A share split is not a restatement of earnings.
                 figure.restated_from = None;
             }
             if by > 1 {
@@ -274,7 +276,7 @@ impl FigureTable {
         }
     }
 
-    /// Computes a figure from two others of the same period.
+    /// Computes a figure from two other figures of the same period.
     fn combine(
         &mut self,
         name: &str,
@@ -302,7 +304,7 @@ impl FigureTable {
         self.put_computed(name, period, value, unit, format!("{part} by {whole}"));
     }
 
-    /// Growth against the same period a year earlier.
+    /// Computes the growth of a measure against the same period a year earlier.
     fn growth(&mut self, name: &str, period: FigurePeriod) {
         let earlier = self.figures.keys().filter(|(other, _)| other == name).map(|(_, one)| *one);
         let is_a_year_before = |one: &FigurePeriod| {
@@ -318,7 +320,7 @@ impl FigureTable {
         if then <= Decimal::ZERO {
             return;
         }
-        // Subtracts first, so that only the division rounds.
+        // Subtract first, so that only the division rounds.
         let change = now.checked_sub(then).and_then(|change| change.checked_div(then));
         let Some(change) = change else { return };
         let from = format!("{name}, {period} against {before}");
@@ -344,7 +346,7 @@ impl FigureTable {
         });
     }
 
-    /// Keeps the latest years and quarters, and the days on which they ended.
+    /// Removes all figures except those of the latest years and quarters, and those of the days on which these ended.
     fn keep_latest(&mut self) {
         let latest = |mut periods: Vec<FigurePeriod>, count: usize| {
             periods.sort_by_key(|period| std::cmp::Reverse(period.end()));
@@ -376,7 +378,8 @@ impl FigureTable {
     }
 }
 
-/// Share splits implied by restated earnings: the factor, and the date of the first filing that applies it.
+/// Share splits implied by restated earnings per share: pairs of the split factor and the date of the first filing
+/// that applies it.
 fn splits(series: &Series) -> Vec<(u32, Date)> {
     let mut splits: BTreeMap<u32, Date> = BTreeMap::new();
     for (fact, before) in series.facts.values() {
@@ -388,10 +391,10 @@ fn splits(series: &Series) -> Vec<(u32, Date)> {
     splits.into_iter().collect()
 }
 
-/// The split factor, if a split explains the difference of two values for one period.
+/// The split factor, if a share split explains the difference between two filed values for one period.
 fn split_of(before: Decimal, after: Decimal) -> Option<u32> {
     let size = after.abs();
-    // Both values are rounded to cents, so small ones are not precise enough.
+    // Both values are rounded to cents, so small values are not precise enough.
     if size < Decimal::new(2, 1) {
         return None;
     }

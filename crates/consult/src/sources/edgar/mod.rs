@@ -1,6 +1,7 @@
-//! SEC EDGAR client: tickers, facts and filings of companies.
+//! Client for EDGAR, the SEC's database of filings: tickers, facts and filings of companies.
 //!
-//! Responses are cached in a folder under plain names, so that files the user puts there work without a network.
+//! Responses are cached in a folder under fixed file names, so that files which the user puts there work without a
+//! network.
 
 mod facts;
 mod filings;
@@ -26,27 +27,29 @@ use super::{GatheredData, SourceDocument, table};
 use crate::ticker::Ticker;
 use assize_types::text::{is_invisible, one_line, shorten};
 
-/// How long a cached response is fresh.
+/// Maximum age of a cached response that is used without downloading it again.
 const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Delay between requests: the SEC allows at most ten per second.
+/// Minimum time between two requests. The SEC allows at most ten requests per second.
 const REQUEST_INTERVAL: Duration = Duration::from_millis(110);
 
+/// Time limit of one request.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Maximum size of a response. The facts of the largest companies take some ten megabytes.
+/// Maximum size of a response, in bytes. The facts of the largest companies take about ten megabytes.
 const MAX_RESPONSE: usize = 64 << 20;
 
-/// Age of the latest figures, in days, from which a note is added.
+/// Age of the latest figures, in days, above which the report gets a note.
 const STALE_DAYS: i32 = 200;
 
-/// EDGAR client with its cache.
+/// EDGAR client with a cache folder.
 #[derive(Debug, Clone)]
 pub struct Edgar {
-    /// Replaces both servers of the SEC.
+    /// Base URL that replaces both servers of the SEC, for example for a mirror or a test server.
     pub base_url: Option<String>,
-    /// Name and email sent to the SEC, which requires them. If unset, only the cache is used.
+    /// Name and email address of the user, which the SEC requires in every request. If unset, only the cache is used.
     pub contact: Option<String>,
+    /// Cache folder for the SEC's responses.
     pub folder: PathBuf,
     /// Current date, to compute the age of figures.
     pub today: Date,
@@ -90,17 +93,17 @@ fn or_near(near: &[String]) -> String {
     }
 }
 
-/// A listed company.
+/// A listed company, with the number (CIK) that the SEC assigned to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EdgarCompany {
     pub cik: u64,
     pub name: String,
 }
 
-/// A cached or new response.
+/// Response of the SEC, from the cache or newly downloaded.
 struct Cached {
     text: String,
-    /// Note, if an outdated response had to be used.
+    /// Note for the report if the response is outdated and could not be downloaded again.
     old: Option<String>,
 }
 
@@ -108,7 +111,7 @@ impl Edgar {
     /// Looks up a company by its ticker.
     ///
     /// # Errors
-    /// [`EdgarError::Unknown`] if the ticker is not in the SEC's list; any other error if there is no list.
+    /// [`EdgarError::Unknown`] if the ticker is not in the SEC's list. Any other error if the list is unavailable.
     pub async fn resolve(&self, ticker: &Ticker) -> Result<EdgarCompany, EdgarError> {
         let list = self.fetch("company_tickers.json", "www", "files/company_tickers.json").await?;
         let tickers = Tickers::read(&list.text)
@@ -125,7 +128,7 @@ impl Edgar {
     /// Downloads facts and filings of a company.
     ///
     /// # Errors
-    /// If there are no facts. Missing filings only add a note.
+    /// If the facts of the company are unavailable. A missing list of filings only adds a note.
     pub async fn gather(&self, company: &EdgarCompany) -> Result<GatheredData, EdgarError> {
         let cik = format!("CIK{:010}", company.cik);
         let mut notes = Vec::new();
@@ -136,7 +139,7 @@ impl Edgar {
         let facts: CompanyFacts =
             serde_json::from_str(&cached.text).map_err(|error| EdgarError::broken(&name, error))?;
         if facts.cik != company.cik {
-            let reason = format!("it is about another company, {}", facts.cik);
+            let reason = format!("it is about another company, with the CIK {}", facts.cik);
             return Err(EdgarError::broken(&name, reason));
         }
         if facts.is_empty() {
@@ -154,7 +157,7 @@ impl Edgar {
                     .ok()
             }
             Err(error) => {
-                notes.push(format!("no list of filings: {error}"));
+                notes.push(format!("the list of filings is unavailable: {error}"));
                 None
             }
         };
@@ -177,7 +180,8 @@ impl Edgar {
             }
         }
         if !measures.missing.is_empty() {
-            notes.push(format!("not found in the filings: {}", measures.missing.join(", ")));
+            let missing = measures.missing.join(", ");
+            notes.push(format!("measures not found in the filings: {missing}"));
         }
         let name = if facts.entity_name.is_empty() {
             company.name.clone()
@@ -219,7 +223,7 @@ impl Edgar {
         }
     }
 
-    /// Returns a response from the cache, or downloads it.
+    /// Returns a response of the SEC from the cache, or downloads it.
     async fn fetch(&self, name: &str, host: &str, path: &str) -> Result<Cached, EdgarError> {
         let place = self.folder.join(name);
         let cached = match read_plain(&place, MAX_RESPONSE as u64) {
@@ -229,7 +233,7 @@ impl Edgar {
         };
         let changed = std::fs::metadata(&place).and_then(|metadata| metadata.modified()).ok();
         let age = changed.and_then(|changed| SystemTime::now().duration_since(changed).ok());
-        // The file may come from the user or a proxy, so it must be validated.
+        // The cached file may come from the user or from a proxy, so it must be validated.
         let validity = cached.as_deref().map(|text| check(name, text));
         let is_fresh = age.is_none_or(|age| age < MAX_AGE);
         let cached = match (cached, validity) {
@@ -244,8 +248,9 @@ impl Edgar {
             (Ok(text), _) => self.cache(&place, text),
             (Err(error), Some(text)) => {
                 let days = age.unwrap_or_default().as_secs() / (24 * 60 * 60);
-                let old =
-                    format!("`{name}` is {days} days old and could not be refreshed: {error}");
+                let old = format!(
+                    "`{name}` is outdated (age in days: {days}) and could not be refreshed: {error}"
+                );
                 Ok(Cached { text, old: Some(old) })
             }
             (Err(error), None) => Err(error),
@@ -285,7 +290,7 @@ impl Edgar {
         };
         let unreachable =
             |error: reqwest::Error| EdgarError::Unreachable(Failure::innermost(&error));
-        // Fails harmlessly if another part of the process has installed a crypto provider already.
+        // This fails without consequences if another part of the process has already installed a crypto provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
             .timeout(TIMEOUT)
@@ -314,7 +319,7 @@ impl Edgar {
     }
 }
 
-/// Redirect policy: follows redirects only within the same server.
+/// Redirect policy: follows at most three redirects, and only within the same server.
 fn redirects(base: &str) -> reqwest::redirect::Policy {
     let home = reqwest::Url::parse(base).ok();
     reqwest::redirect::Policy::custom(move |attempt| {
@@ -324,12 +329,12 @@ fn redirects(base: &str) -> reqwest::redirect::Policy {
         });
         match stays && attempt.previous().len() <= 3 {
             true => attempt.follow(),
-            false => attempt.error("redirect to another server"),
+            false => attempt.error("redirect to another server, or too many redirects"),
         }
     })
 }
 
-/// Checks that a response is JSON.
+/// Checks that a response is valid JSON.
 fn check(name: &str, text: &str) -> Result<(), EdgarError> {
     match text.trim_start().chars().next() {
         None => Err(EdgarError::Empty(name.to_owned())),

@@ -1,4 +1,4 @@
-//! Renders figures as a document: tables with their sources.
+//! Renders filed and computed figures as a Markdown document: tables and their sources.
 
 use jiff::civil::Date;
 
@@ -6,7 +6,7 @@ use super::measures;
 use crate::sources::figure::{Figure, FigurePeriod, FigureSource};
 use crate::sources::table;
 
-/// Renders tables of years, quarters and days, with sources.
+/// Renders tables of figures by year, by quarter and by balance sheet date, followed by the sources of the figures.
 pub(super) fn of(figures: &[Figure]) -> String {
     let mut text = String::new();
     let filings = filings_of(figures);
@@ -65,7 +65,7 @@ pub(super) fn of(figures: &[Figure]) -> String {
     text
 }
 
-/// Filings of the figures, the latest first: accession number, and form with date.
+/// Returns the filings that contain the figures, the latest first: pairs of accession number and description.
 fn filings_of(figures: &[Figure]) -> Vec<(String, String)> {
     let mut filings: Vec<(Date, String, String)> = figures
         .iter()
@@ -81,7 +81,7 @@ fn filings_of(figures: &[Figure]) -> Vec<(String, String)> {
     filings.into_iter().rev().map(|(_, accession, what)| (accession, what)).collect()
 }
 
-/// Section with the filings, notes on some figures, and restatements.
+/// Renders the section on sources: the filings, notes on some measures, and restated figures.
 fn sources_as_text(figures: &[Figure], filings: &[(String, String)]) -> String {
     let restated: Vec<String> = figures
         .iter()

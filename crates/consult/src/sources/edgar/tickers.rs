@@ -1,4 +1,4 @@
-//! EDGAR's list of tickers.
+//! EDGAR's list of tickers with their companies.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,17 @@ use serde_json::Value;
 use super::name;
 use crate::ticker::Ticker;
 
-/// Minimum similarity of a suggested ticker, from 0 to 1, and maximum number of suggestions.
+/// Minimum similarity of a suggested ticker to the unknown ticker, from 0 to 1.
 const MIN_SIMILARITY: f64 = 0.6;
+
+/// Maximum number of tickers suggested for an unknown ticker.
 const MAX_SUGGESTIONS: usize = 5;
 
 /// Companies by ticker.
 #[derive(Debug, Clone)]
 pub(crate) struct Tickers(BTreeMap<String, TickerEntry>);
 
-/// A listed company.
+/// A company in the list of tickers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TickerEntry {
     pub(crate) cik: u64,
@@ -32,10 +34,10 @@ struct Row {
 }
 
 impl Tickers {
-    /// Parses the list, a JSON object with numbers as keys.
+    /// Parses EDGAR's list of tickers, a JSON object with numbers as keys.
     pub(crate) fn read(text: &str) -> Result<Tickers, serde_json::Error> {
         let rows: BTreeMap<String, Value> = serde_json::from_str(text)?;
-        // Invalid rows are skipped.
+        // Skip invalid rows of the list.
         let rows = rows.into_values().filter_map(|row| serde_json::from_value::<Row>(row).ok());
         let named =
             rows.map(|row| (row.ticker, TickerEntry { cik: row.cik_str, title: name(&row.title) }));
@@ -46,12 +48,12 @@ impl Tickers {
         self.0.is_empty()
     }
 
-    /// Finds a ticker. EDGAR writes share classes with a hyphen, others with a dot.
+    /// Finds the company of a ticker. EDGAR writes share classes with a hyphen (`BRK-B`), other sources with a dot.
     pub(crate) fn find(&self, ticker: &Ticker) -> Option<&TickerEntry> {
         self.0.get(ticker.as_str()).or_else(|| self.0.get(&ticker.as_str().replace('.', "-")))
     }
 
-    /// Similar tickers with their companies, the most similar first.
+    /// Returns similar tickers with the names of their companies, the most similar first.
     pub(crate) fn near(&self, ticker: &Ticker) -> Vec<String> {
         let wanted = ticker.as_str();
         let mut near: Vec<(f64, &String, &TickerEntry)> = self
@@ -78,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticker_is_found_or_similar_ones_are_suggested() {
+    fn known_ticker_is_found_and_unknown_ticker_gets_suggestions() {
         let list = r#"{"0": {"cik_str": 1318605, "ticker": "TSLA", "title": "Tesla, Inc."},
             "1": {"cik_str": 1045810, "ticker": "NVDA", "title": "NVIDIA CORP"},
             "2": {"cik_str": 1067983, "ticker": "BRK-B", "title": "BERKSHIRE HATHAWAY INC"}}"#;

@@ -1,4 +1,4 @@
-//! Behaviours of file operations by the host.
+//! Behaviours of file operations that the host requests: write, read, list, remove.
 
 use assize_sandbox::{FolderEntryKind, GuestFailureCause, SandboxError};
 
@@ -33,7 +33,7 @@ pub(super) async fn write_creates_folders_and_replaces_files(bench: Bench) {
     assert_eq!(sandbox.read(path, 100).await.unwrap(), b"shortmore\n");
 }
 
-pub(super) async fn read_errors_have_a_cause(bench: Bench) {
+pub(super) async fn read_error_reports_its_cause(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let cause = |result: Result<Vec<u8>, SandboxError>| result.unwrap_err().cause();
     assert_eq!(cause(sandbox.read("/workspace/none", 10).await), Some(GuestFailureCause::NotFound));
@@ -70,7 +70,7 @@ pub(super) async fn write_refuses_special_files_and_magic_links(bench: Bench) {
     assert_eq!(text(&shell(&sandbox, "echo fine").await.stdout), "fine\n");
 }
 
-pub(super) async fn folder_listing_has_kinds_and_is_limited(bench: Bench) {
+pub(super) async fn folder_listing_reports_entry_kinds_and_rejects_too_large_folders(bench: Bench) {
     let sandbox = bench.sandbox().await;
     sandbox.write("/workspace/b.txt", b"four").await.unwrap();
     shell(
@@ -110,7 +110,7 @@ pub(super) async fn folder_listing_has_kinds_and_is_limited(bench: Bench) {
     );
 }
 
-pub(super) async fn files_and_folders_are_removed(bench: Bench) {
+pub(super) async fn remove_deletes_files_and_folders(bench: Bench) {
     let sandbox = bench.sandbox().await;
     sandbox.write("/workspace/a/b/c", b"x").await.unwrap();
     sandbox.write("/workspace/d", b"x").await.unwrap();

@@ -1,10 +1,10 @@
-//! Behaviours of isolation: file system, network, capabilities, guest agent, code files.
+//! Behaviours of the isolation: file system, network, capabilities, guest agent, code files.
 
 use assize_sandbox::GuestFailureCause;
 
 use crate::bench::{Bench, python, shell, text};
 
-pub(super) async fn root_is_read_only(bench: Bench) {
+pub(super) async fn root_file_system_is_read_only(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let script = "for d in / /usr /usr/bin /etc /dev /proc /run; do touch $d/planted 2>/dev/null && echo $d; done; \
                   touch /tmp/ok /workspace/ok && echo ok";
@@ -29,7 +29,7 @@ except OSError: print('no name')
     assert_eq!(text(&done.stdout), "OSError 101\nOSError 101\nno name\n", "{}", text(&done.stderr));
 }
 
-pub(super) async fn loopback_works(bench: Bench) {
+pub(super) async fn loopback_connections_work(bench: Bench) {
     let code = r"
 import socket, threading
 server = socket.create_server(('127.0.0.1', 0))
@@ -74,7 +74,7 @@ print('done')
 }
 
 /// A program can read the file of its own code, but not change, replace or delete it.
-pub(super) async fn code_cannot_be_changed_by_the_program(bench: Bench) {
+pub(super) async fn code_file_cannot_be_changed_by_the_program(bench: Bench) {
     let code = r"
 import os, shutil
 path = '/tmp/code.py'
@@ -105,8 +105,8 @@ print(open(path).read() == open(__file__).read(), os.path.exists('/tmp/new.py'))
     assert_eq!(sandbox.read("/tmp/code.py", 100).await.unwrap(), b"print('next')");
 }
 
-/// A program that runs first plants a link at the path of the code.
-pub(super) async fn code_replaces_a_link_planted_at_its_path(bench: Bench) {
+/// An earlier program creates a symbolic link at the path of the code file.
+pub(super) async fn code_file_replaces_a_link_that_a_program_planted_at_its_path(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let script = "echo theirs > /workspace/target; ln -sf /workspace/target /tmp/code.py; true";
     assert!(shell(&sandbox, script).await.outcome.success());

@@ -1,4 +1,4 @@
-//! Behaviours of limits: time, memory, processes, disk.
+//! Behaviours of the limits on time, memory, processes and disk.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ time.sleep(1000)
     assert_eq!(text(&shell(&sandbox, gone).await.stdout), "gone\n");
 }
 
-pub(super) async fn requested_timeout_is_capped_by_the_limit(bench: Bench) {
+pub(super) async fn requested_timeout_is_capped_by_the_sandbox_limit(bench: Bench) {
     let sandbox = bench.with(|limits| limits.wall = Duration::from_secs(2)).await;
     let wait = |wall| ProgramCommand::new("/bin/sleep").args(["1000"]).wall(wall);
     for wall in [Duration::from_millis(200), Duration::from_secs(1000)] {
@@ -60,8 +60,8 @@ pub(super) async fn memory_limit_kills_the_program(bench: Bench) {
 }
 
 /// Pages of a shared mapping stay in memory after `MADV_DONTNEED`, although no process maps them. The sandbox must
-/// count them or refuse the mapping.
-pub(super) async fn shared_memory_without_a_mapping_is_limited(bench: Bench) {
+/// count these pages or refuse the mapping.
+pub(super) async fn shared_memory_that_no_process_maps_is_limited(bench: Bench) {
     let code = r"
 import mmap
 CHUNK = 16 << 20
@@ -132,7 +132,7 @@ print('all there')
     assert!(done.outcome.out_of_memory, "{:?}", done.outcome);
 }
 
-pub(super) async fn processes_are_limited(bench: Bench) {
+pub(super) async fn processes_above_the_limit_are_refused(bench: Bench) {
     let sandbox = bench.with(|limits| limits.processes = 20).await;
     let code = r"
 import os, time
@@ -174,7 +174,7 @@ except OSError as error:
     sandbox.write("/workspace/less", &[0; 500_000]).await.unwrap();
 }
 
-pub(super) async fn number_of_files_is_limited(bench: Bench) {
+pub(super) async fn number_of_files_on_the_disk_is_limited(bench: Bench) {
     let sandbox = bench.with(|limits| limits.disk = 4 << 20).await;
     let code = r"
 import os, errno

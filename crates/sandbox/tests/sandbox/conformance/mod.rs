@@ -11,7 +11,7 @@ use assize_config::Isolation;
 
 use crate::bench::run;
 
-/// Defines a test for each behaviour and backend.
+/// Defines one test for each combination of a behaviour and a backend.
 macro_rules! for_every_backend {
     ($($part:ident { $($behaviour:ident),* $(,)? })*) => {
         mod jail {
@@ -40,16 +40,16 @@ for_every_backend! {
         fatal_signal_is_reported,
         python_traceback_shows_the_code_path,
         arguments_are_passed_unchanged,
-        environment_has_only_given_and_default_variables,
+        environment_contains_only_requested_and_default_variables,
         working_folder_defaults_to_the_workspace,
         large_input_is_echoed_unchanged,
         stdin_is_empty_by_default,
-        unread_input_does_not_block,
+        input_that_the_program_never_reads_does_not_block,
         standard_streams_can_be_opened_by_path,
         stdout_cannot_be_reopened_for_reading,
         alternating_single_byte_writes_are_all_delivered,
         output_is_delivered_while_the_program_runs,
-        large_output_is_complete,
+        large_output_is_delivered_completely,
         excess_output_is_discarded_and_the_program_continues,
         output_may_contain_any_bytes,
         long_output_without_newline_is_delivered,
@@ -58,60 +58,60 @@ for_every_backend! {
     limits {
         timeout_kills_the_program,
         timeout_kills_daemons_that_ignore_signals,
-        requested_timeout_is_capped_by_the_limit,
+        requested_timeout_is_capped_by_the_sandbox_limit,
         memory_limit_kills_the_program,
-        shared_memory_without_a_mapping_is_limited,
+        shared_memory_that_no_process_maps_is_limited,
         dev_zero_can_be_read,
         crash_is_not_reported_as_out_of_memory,
         memory_limit_applies_to_all_processes_together,
-        processes_are_limited,
+        processes_above_the_limit_are_refused,
         full_disk_is_reported_and_leaves_no_partial_file,
-        number_of_files_is_limited,
+        number_of_files_on_the_disk_is_limited,
         tmp_and_workspace_share_the_disk_limit,
     }
     files {
         written_file_is_read_back_unchanged,
         write_creates_folders_and_replaces_files,
-        read_errors_have_a_cause,
+        read_error_reports_its_cause,
         read_refuses_special_files,
         write_refuses_special_files_and_magic_links,
-        folder_listing_has_kinds_and_is_limited,
-        files_and_folders_are_removed,
+        folder_listing_reports_entry_kinds_and_rejects_too_large_folders,
+        remove_deletes_files_and_folders,
         relative_and_parent_paths_are_rejected,
     }
     isolation {
-        root_is_read_only,
-        code_cannot_be_changed_by_the_program,
-        code_replaces_a_link_planted_at_its_path,
+        root_file_system_is_read_only,
+        code_file_cannot_be_changed_by_the_program,
+        code_file_replaces_a_link_that_a_program_planted_at_its_path,
         network_is_unreachable,
-        loopback_works,
+        loopback_connections_work,
         programs_have_no_capabilities,
         guest_agent_cannot_be_killed_or_inspected,
     }
     programs {
         two_programs_run_concurrently,
-        files_and_daemons_of_a_command_survive_it,
-        daemons_of_code_end_with_it,
-        timeout_spares_other_programs,
+        files_and_daemons_of_a_command_outlive_the_command,
+        daemons_that_code_started_end_with_the_code,
+        timeout_of_a_program_does_not_end_other_programs,
         process_with_a_dead_main_thread_is_killed,
-        programs_are_preferred_by_the_oom_killer,
-        signal_can_be_sent,
-        program_can_be_killed,
+        programs_are_the_first_choice_of_the_oom_killer,
+        signal_is_delivered_to_the_program,
+        program_is_killed_on_request,
         program_is_killed_when_its_handle_is_dropped,
         missing_program_is_named_in_the_error,
-        bash_and_javascript_run,
+        bash_and_javascript_code_runs,
         layers_are_mounted_read_only,
-        subprocesses_and_multiprocessing_work,
-        common_libraries_work,
-        clock_matches_the_host,
+        python_subprocesses_and_multiprocessing_work,
+        common_python_libraries_work,
+        sandbox_clock_matches_the_host_clock,
         ended_sandbox_returns_errors,
         invalid_limits_are_rejected,
         unknown_image_is_rejected,
         duration_and_peak_memory_are_reported,
     }
     prepared {
-        prepared_interpreter_behaves_like_a_fresh_one,
+        prepared_interpreter_behaves_like_a_newly_started_one,
         prepared_interpreters_share_no_randomness,
-        unsupported_request_starts_a_fresh_interpreter,
+        request_that_a_prepared_interpreter_cannot_serve_starts_a_new_one,
     }
 }

@@ -12,7 +12,7 @@ def f(): raise ValueError('expected')
 f()
 ";
 
-pub(super) async fn prepared_interpreter_behaves_like_a_fresh_one(bench: Bench) {
+pub(super) async fn prepared_interpreter_behaves_like_a_newly_started_one(bench: Bench) {
     let mut printed = Vec::new();
     for warm in [false, true] {
         let sandbox = bench.sandbox().await;
@@ -29,7 +29,7 @@ pub(super) async fn prepared_interpreter_behaves_like_a_fresh_one(bench: Bench) 
         assert_eq!(done.outcome.warm, warm);
         assert_eq!(done.outcome.exit_code, Some(1));
         printed.push((text(&done.stdout).to_owned(), text(&done.stderr).to_owned()));
-        // A prepared interpreter is used once.
+        // A prepared interpreter is used only once.
         assert!(!python(&sandbox, "pass").await.outcome.warm);
     }
     assert_eq!(printed[0], printed[1]);
@@ -52,7 +52,9 @@ pub(super) async fn prepared_interpreters_share_no_randomness(bench: Bench) {
     }
 }
 
-pub(super) async fn unsupported_request_starts_a_fresh_interpreter(bench: Bench) {
+pub(super) async fn request_that_a_prepared_interpreter_cannot_serve_starts_a_new_one(
+    bench: Bench,
+) {
     let sandbox = bench.sandbox().await;
     sandbox.prepare().await.unwrap();
     let done = try_python(

@@ -11,7 +11,7 @@ use crate::bench::{Bench, python, shell, text, try_python};
 
 pub(super) async fn two_programs_run_concurrently(bench: Bench) {
     let sandbox = bench.sandbox().await;
-    // Each script waits for the other.
+    // Each script waits until the other script has started.
     let script = |own: &str, other: &str| {
         format!("touch /tmp/{own}; while [ ! -e /tmp/{other} ]; do sleep 0.01; done; echo {own}")
     };
@@ -20,7 +20,7 @@ pub(super) async fn two_programs_run_concurrently(bench: Bench) {
     assert_eq!((text(&one.stdout), text(&two.stdout)), ("one\n", "two\n"));
 }
 
-pub(super) async fn files_and_daemons_of_a_command_survive_it(bench: Bench) {
+pub(super) async fn files_and_daemons_of_a_command_outlive_the_command(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let done =
         shell(&sandbox, "echo kept > /workspace/file; sleep 1000 >/dev/null 2>&1 & echo $!").await;
@@ -30,7 +30,7 @@ pub(super) async fn files_and_daemons_of_a_command_survive_it(bench: Bench) {
     assert_eq!(text(&next.stdout), "kept\nalive\n");
 }
 
-pub(super) async fn daemons_of_code_end_with_it(bench: Bench) {
+pub(super) async fn daemons_that_code_started_end_with_the_code(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let other = ProgramCommand::new("/bin/sh").args(["-c", "echo up; read x; echo $x"]).stdin(true);
     let mut other = sandbox.exec(other).await.unwrap();
@@ -51,7 +51,7 @@ while not os.path.exists('/workspace/file'): time.sleep(0.01)";
     assert_eq!(text(&other.finish().await.unwrap().stdout), "alive\n");
 }
 
-pub(super) async fn timeout_spares_other_programs(bench: Bench) {
+pub(super) async fn timeout_of_a_program_does_not_end_other_programs(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let mut long = sandbox
         .exec(ProgramCommand::new("/bin/sh").args(["-c", "echo up; read x; echo $x"]).stdin(true))
@@ -103,8 +103,8 @@ time.sleep(1000)";
     drop(other);
 }
 
-pub(super) async fn programs_are_preferred_by_the_oom_killer(bench: Bench) {
-    // The guest agent sets the score right after the start, so the program waits for it.
+pub(super) async fn programs_are_the_first_choice_of_the_oom_killer(bench: Bench) {
+    // The guest agent sets the OOM score right after the program's start, so the program waits for it.
     let code = "
 import time
 while open('/proc/self/oom_score_adj').read() != '1000\\n': time.sleep(0.01)
@@ -112,7 +112,7 @@ print('first')";
     assert_eq!(text(&bench.python(code).await.stdout), "first\n");
 }
 
-pub(super) async fn signal_can_be_sent(bench: Bench) {
+pub(super) async fn signal_is_delivered_to_the_program(bench: Bench) {
     let sandbox = bench.sandbox().await;
     // The signal is blocked before the output, so it is not lost if it arrives before `sigwait`.
     let code = "import signal, sys\nsignal.pthread_sigmask(signal.SIG_BLOCK, [15])\nprint('set')\n\
@@ -124,7 +124,7 @@ pub(super) async fn signal_can_be_sent(bench: Bench) {
     assert_eq!(running.finish().await.unwrap().outcome.exit_code, Some(5));
 }
 
-pub(super) async fn program_can_be_killed(bench: Bench) {
+pub(super) async fn program_is_killed_on_request(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let running = sandbox.exec(ProgramCommand::new("/bin/sleep").args(["1000"])).await.unwrap();
     running.kill();
@@ -161,7 +161,7 @@ pub(super) async fn missing_program_is_named_in_the_error(bench: Bench) {
     assert_eq!(text(&done.stdout), "found\n");
 }
 
-pub(super) async fn bash_and_javascript_run(bench: Bench) {
+pub(super) async fn bash_and_javascript_code_runs(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let code = b"a=(one two); echo ${a[1]} $1";
     let done =
@@ -201,7 +201,7 @@ pub(super) async fn layers_are_mounted_read_only(bench: Bench) {
     assert!(!folder.join("x").exists());
 }
 
-pub(super) async fn subprocesses_and_multiprocessing_work(bench: Bench) {
+pub(super) async fn python_subprocesses_and_multiprocessing_work(bench: Bench) {
     let code = r"
 import subprocess, multiprocessing, threading, tempfile, asyncio
 print(subprocess.run(['echo', 'sub'], capture_output=True, text=True).stdout.strip())
@@ -222,7 +222,7 @@ if __name__ == '__main__':
     );
 }
 
-pub(super) async fn common_libraries_work(bench: Bench) {
+pub(super) async fn common_python_libraries_work(bench: Bench) {
     let code = r"
 import json, sqlite3, decimal, datetime, hashlib, uuid, zlib, platform, getpass, os, ssl, ctypes, socket, select
 db = sqlite3.connect('/workspace/x.db'); db.execute('create table t(a)'); db.execute('insert into t values(1)'); db.commit()
@@ -238,7 +238,7 @@ print(len(uuid.uuid4().hex), hashlib.sha256(b'').hexdigest()[:8], datetime.datet
     );
 }
 
-pub(super) async fn clock_matches_the_host(bench: Bench) {
+pub(super) async fn sandbox_clock_matches_the_host_clock(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let done = python(&sandbox, "import time; print(time.time())").await;
     let inside: f64 = text(&done.stdout).trim().parse().unwrap();
@@ -261,7 +261,10 @@ pub(super) async fn invalid_limits_are_rejected(bench: Bench) {
     let mut spec = SandboxSpec::default();
     spec.limits.memory = 1;
     let error = bench.manager.make(spec).await.unwrap_err();
-    assert_eq!(error.to_string(), "invalid sandbox limits: memory must be at least 16 MB");
+    assert_eq!(
+        error.to_string(),
+        "invalid sandbox limits: the memory limit must be at least 16 MB"
+    );
 }
 
 pub(super) async fn unknown_image_is_rejected(bench: Bench) {

@@ -55,7 +55,7 @@ pub(super) async fn arguments_are_passed_unchanged(bench: Bench) {
     assert_eq!(printed[1..], arguments);
 }
 
-pub(super) async fn environment_has_only_given_and_default_variables(bench: Bench) {
+pub(super) async fn environment_contains_only_requested_and_default_variables(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let code = "import os, json; print(json.dumps(dict(os.environ)))";
     let command = ProgramCommand::default().env("GIVEN", "yes = ä").env("PATH", "/bin:/usr/bin");
@@ -78,7 +78,7 @@ pub(super) async fn working_folder_defaults_to_the_workspace(bench: Bench) {
         folder.map_or(command.clone(), |folder| command.cwd(folder))
     };
     let own = sandbox.exec(pwd(None)).await.unwrap().finish().await.unwrap();
-    // `/workspace` may be a link to a folder of the tmpfs.
+    // `/workspace` may be a symbolic link to a folder on the tmpfs.
     assert!(text(&own.stdout).trim_end().ends_with("/workspace"), "{}", text(&own.stdout));
     let other = sandbox.exec(pwd(Some("/usr"))).await.unwrap().finish().await.unwrap();
     assert_eq!(text(&other.stdout), "/usr\n");
@@ -107,12 +107,12 @@ pub(super) async fn stdin_is_empty_by_default(bench: Bench) {
     assert_eq!(text(&done.stdout), "''\n");
 }
 
-pub(super) async fn unread_input_does_not_block(bench: Bench) {
+pub(super) async fn input_that_the_program_never_reads_does_not_block(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let running = sandbox.exec(ProgramCommand::new("/bin/true").stdin(true)).await.unwrap();
     let stdin = running.stdin();
     let writer = tokio::spawn(async move {
-        // Succeeds until the program's end closes the pipe.
+        // The write succeeds until the program has ended.
         while stdin.write(&[0; 65536]).await.unwrap() {}
     });
     assert!(running.finish().await.unwrap().outcome.success());
@@ -141,7 +141,7 @@ for flags in (os.O_RDONLY, os.O_RDWR):
     assert_eq!(text(&bench.python(code).await.stdout), "refused\nrefused\n");
 }
 
-/// The host reads only after the program has written everything.
+/// The host reads the output only after the program has written all of it.
 pub(super) async fn alternating_single_byte_writes_are_all_delivered(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let times = many(70_000);
@@ -183,8 +183,8 @@ pub(super) async fn output_is_delivered_while_the_program_runs(bench: Bench) {
     assert_eq!(text(&running.finish().await.unwrap().stdout), "you said yes\n");
 }
 
-pub(super) async fn large_output_is_complete(bench: Bench) {
-    // More than the window of a stream; an emulated processor needs a minute for 700,000 lines.
+pub(super) async fn large_output_is_delivered_completely(bench: Bench) {
+    // The output is larger than the flow-control window. An emulated CPU needs a minute for 700,000 lines.
     let lines = match bench.manager.isolation() {
         Isolation::Microvm => 100_000,
         Isolation::Jail | Isolation::Docker => many(700_000),

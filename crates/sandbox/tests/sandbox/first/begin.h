@@ -1,4 +1,4 @@
-// Common start of the test programs that run as the init process of a microVM: kernel modules and the channel.
+// Common code of the test programs that run as the init process of a microVM: loads kernel modules, opens the channel.
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ static void welcome(void) {
     send_all(message, sizeof message - 1);
 }
 
-// Last frame from the host, zero-terminated. Byte 4 is its kind, bytes 5 to 8 are its stream.
+// Last frame from the host, zero-terminated. Byte 4 is the frame's kind, bytes 5 to 8 are its stream id.
 static char received[65536];
 
 static void receive(void) {

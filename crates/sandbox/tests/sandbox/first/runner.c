@@ -1,6 +1,6 @@
-// Init process of a microVM with cgroups v2, in which an unprivileged user has the usual rights. For any request of the
-// host, it runs a shell command (COMMAND) as that user, once in each cgroup of a list (MEMBERS), and sends the output. The
-// command finds the cgroup's name in $GROUP.
+// Init process of a microVM with cgroups v2, in which an unprivileged user has the usual rights. When the host sends
+// any request, the process runs a shell command (COMMAND) as that user, once in each cgroup of a list (MEMBERS), and
+// sends the output. The environment variable GROUP of the command is the name of the cgroup.
 #include <stdlib.h>
 #include <sys/wait.h>
 
@@ -18,7 +18,7 @@ static void put(const char *group, const char *file, const char *text) {
     close(opened);
 }
 
-// Creates a cgroup. To delegate it, makes the user the owner of its folder and of these files, as systemd does.
+// Creates a cgroup. A delegated cgroup belongs to the user: its folder and these files, as systemd does it.
 static void make_group(const char *group, int delegated) {
     static const char *theirs[] = {"", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"};
     char path[200];
@@ -32,7 +32,7 @@ static void make_group(const char *group, int delegated) {
 
 static void make_groups(void) {
     put("", "cgroup.subtree_control", CONTROLLERS);
-    // A session: the user's service manager enables controllers and creates a cgroup for each application.
+    // A login session: the user's service manager enables controllers and creates a cgroup for each application.
     make_group("session", 1);
     put("session", "cgroup.subtree_control", CONTROLLERS);
     make_group("session/application", 1);
@@ -41,7 +41,7 @@ static void make_groups(void) {
     // A service with `DelegateSubgroup=`: its process is one cgroup below, where no controller is enabled.
     make_group("parent", 1);
     make_group("parent/subgroup", 1);
-    // A delegated cgroup that has another process too.
+    // A delegated cgroup that also contains another process.
     make_group("shared", 1);
     char other[20];
     pid_t process = fork();
@@ -116,7 +116,7 @@ int main(void) {
     receive();
     mount("/dev/vdb", "/opt/layers", "squashfs", MS_RDONLY, "");
     welcome();
-    // Wait for any `Open` frame; the command is fixed.
+    // Wait for an `Open` frame with any request; the command is fixed.
     do receive(); while (received[4] != 2);
     unsigned stream;
     memcpy(&stream, received + 5, 4);

@@ -1,4 +1,5 @@
-"""Runs the MCP conformance tests against both MCP endpoints of a server, and compares with the expected failures.
+"""Runs the MCP conformance tests against both MCP endpoints of a server, and compares the result with the expected
+failures.
 
     python run.py PATH_OF_ASSIZE PATH_OF_NODE FOLDER_OF_THE_TESTS
 
@@ -18,15 +19,15 @@ from serving import serving
 
 ASSIZE, NODE, TESTS = (os.path.abspath(argument) for argument in sys.argv[1:4])
 HERE = pathlib.Path(__file__).parent.resolve()
-# Version of the tests, and of the protocol that they use.
+# Pairs of a version of the conformance tests and a version of the MCP protocol that they use.
 RUNS = [("0.1", "2025-11-25"), ("0.2", "2025-11-25"), ("0.2", "2026-07-28")]
 
 
 def expected(path):
-    """Counts the scenarios that are expected to fail; each needs its reason on the same line."""
+    """Counts the scenarios in the file that are expected to fail. Each line must have a comment with the reason."""
     entries = [line for line in path.read_text().splitlines() if line.lstrip().startswith("- ")]
     bare = [line for line in entries if not re.search(r"\S\s+# \S", line)]
-    assert not bare, f"{path.name}: missing reason for {bare}"
+    assert not bare, f"{path.name}: these expected failures have no comment with the reason: {bare}"
     return len(entries)
 
 
@@ -48,7 +49,7 @@ with tempfile.TemporaryDirectory() as home:
             count = expected(failures)
             for endpoint in ["/mcp/drafts/served", "/mcp/code"]:
                 ran = run(server["address"] + endpoint, version, protocol, failures, home)
-                print(f"{endpoint}: tests {version}, protocol {protocol}: ", end="")
+                print(f"{endpoint}: conformance tests {version}, protocol {protocol}: ", end="")
                 total = re.findall(r"Total: (\d+) passed, (\d+) failed", ran.stdout)
                 if ran.returncode:
                     failed = True
