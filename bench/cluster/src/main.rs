@@ -12,8 +12,8 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
-mod crew;
-mod death;
+mod failover;
+mod processes;
 mod stores;
 
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use anyhow::ensure;
 use clap::Parser;
 use serde_json::json;
 
-use crew::{BenchCluster, ClusterSize};
+use processes::{BenchCluster, ClusterSize};
 
 #[derive(Debug, Parser)]
 struct Args {
@@ -33,7 +33,7 @@ struct Args {
     /// Number of NATS servers
     #[arg(long, default_value_t = 1)]
     servers: usize,
-    /// Numbers of workers to measure
+    /// Cluster sizes to measure, as numbers of workers
     #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
     workers: Vec<usize>,
     /// Number of sandboxes per worker
@@ -45,13 +45,13 @@ struct Args {
     /// Number of rounds in each of the 15 debates of a consultation
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Delay of the model, in milliseconds
+    /// Milliseconds that the simulated model waits before each answer
     #[arg(long, default_value_t = 400)]
     latency: u64,
     /// Number of records to write to each store
     #[arg(long, default_value_t = 2000)]
     records: usize,
-    /// Number of kills of workers with the lease on the run, and of workers without it
+    /// Number of workers to kill with a lease on a run, and as many without a lease
     #[arg(long, default_value_t = 5)]
     deaths: usize,
 }
@@ -59,13 +59,13 @@ struct Args {
 /// Number of debates in one consultation.
 const DEBATES: usize = 15;
 
-/// Measurements with one number of workers.
+/// Measurements of a cluster with `workers` workers.
 struct Figures {
     workers: usize,
-    consults_an_hour: f64,
-    writes_a_second: f64,
+    consults_per_hour: f64,
+    writes_per_second: f64,
     /// CPU seconds of all processes, per debate.
-    processor_seconds: f64,
+    cpu_seconds_per_debate: f64,
     /// Average number of busy CPUs.
     busy: f64,
 }
@@ -75,22 +75,23 @@ fn measure(args: &Args, workers: usize, latency: u64) -> anyhow::Result<Figures>
     let crew = BenchCluster::start(&args.assize, &plan)?;
     let count = args.consults * workers;
     // Warm up before measuring.
-    crew.finish(&[crew.begin("NVDA", 1)?])?;
-    let (started, used) = (Instant::now(), crew.processor_seconds());
-    let runs =
-        (0..count).map(|_| crew.begin("NVDA", args.rounds)).collect::<Result<Vec<_>, _>>()?;
-    crew.finish(&runs)?;
+    crew.wait_until_done(&[crew.start_consultation("NVDA", 1)?])?;
+    let (started, used) = (Instant::now(), crew.total_cpu_seconds());
+    let runs = (0..count)
+        .map(|_| crew.start_consultation("NVDA", args.rounds))
+        .collect::<Result<Vec<_>, _>>()?;
+    crew.wait_until_done(&runs)?;
     let seconds = started.elapsed().as_secs_f64();
-    let used = crew.processor_seconds() - used;
+    let used = crew.total_cpu_seconds() - used;
     let mut calls = 0;
     for run in &runs {
         calls += crew.get(&format!("/api/runs/{run}"))?["spent"]["calls"].as_u64().unwrap_or(0);
     }
     Ok(Figures {
         workers,
-        consults_an_hour: count as f64 / seconds * 3600.0,
-        writes_a_second: calls as f64 / seconds,
-        processor_seconds: used / (count * DEBATES) as f64,
+        consults_per_hour: count as f64 / seconds * 3600.0,
+        writes_per_second: calls as f64 / seconds,
+        cpu_seconds_per_debate: used / (count * DEBATES) as f64,
         busy: used / seconds,
     })
 }
@@ -107,11 +108,15 @@ fn main() -> anyhow::Result<()> {
     let mut last = 0.0;
     for workers in &args.workers {
         let figures = measure(&args, *workers, *latency)?;
-        let one = *first.get_or_insert(figures.consults_an_hour);
-        last = figures.consults_an_hour / one;
+        let one = *first.get_or_insert(figures.consults_per_hour);
+        last = figures.consults_per_hour / one;
         println!(
             "{:7}  {:10.0}  {:7.2}  {:8.0}  {:9.2}",
-            figures.workers, figures.consults_an_hour, last, figures.writes_a_second, figures.busy
+            figures.workers,
+            figures.consults_per_hour,
+            last,
+            figures.writes_per_second,
+            figures.busy
         );
     }
     let max_workers = args.workers.iter().max().copied().unwrap_or(1);
@@ -119,10 +124,10 @@ fn main() -> anyhow::Result<()> {
     println!(
         "at saturation, {} workers and no model delay: {:.0} consultations per hour, {:.0} writes per second, {:.3} CPU \
          seconds per debate",
-        full.workers, full.consults_an_hour, full.writes_a_second, full.processor_seconds
+        full.workers, full.consults_per_hour, full.writes_per_second, full.cpu_seconds_per_debate
     );
     stores::compare(args.records)?;
-    let deaths = death::measure(&args.assize, args.servers, args.deaths)?;
+    let deaths = failover::measure(&args.assize, args.servers, args.deaths)?;
     let show = |deaths: &[Duration]| {
         let mut seconds: Vec<f64> = deaths.iter().map(Duration::as_secs_f64).collect();
         seconds.sort_by(f64::total_cmp);

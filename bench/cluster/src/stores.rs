@@ -17,7 +17,9 @@ const AT_ONCE: usize = 45;
 
 pub(crate) fn compare(records: usize) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
-    println!("milliseconds per record of 600 bytes, one after the other and {AT_ONCE} at once:");
+    println!(
+        "milliseconds per record of 600 bytes, for sequential and for {AT_ONCE} concurrent writes:"
+    );
     let folder = tempfile::tempdir()?;
     let mut first = None;
     let mut show = |name: &str, (alone, together): (f64, f64)| {
@@ -40,10 +42,10 @@ pub(crate) fn compare(records: usize) -> anyhow::Result<()> {
         let servers = NatsServers::start(count);
         let options = ClusterOptions {
             address: servers.address().parse()?,
-            identification: ClusterCredentials::default(),
+            credentials: ClusterCredentials::default(),
             name: "bench".to_owned(),
             replicas: count,
-            patience: Some(Duration::from_secs(60)),
+            timeout: Some(Duration::from_secs(60)),
             times: ClusterTimes::default(),
         };
         let figures = runtime.block_on(async {
@@ -65,7 +67,7 @@ async fn write(store: Arc<dyn Store>, records: usize) -> anyhow::Result<(f64, f6
         parent: None,
         input: Value::Null,
         artifacts: Vec::new(),
-        once: None,
+        idempotency_key: None,
     };
     let (_, claim) = store.create_run(new, "").await?;
     let record = |part: &str, number: usize| -> anyhow::Result<EffectRecord> {

@@ -1,9 +1,9 @@
 //! Measures how many input tokens a provider charges for a whole consultation, with answers of a fixed size.
 //!
 //! The provider is a fake over real HTTP that caches prompts by Anthropic's rules. For comparison, the charge is also
-//! computed for each request in the plain order: the same words with the question of the role first, then the shared
-//! context, without cache breakpoints. A third number is the charge for the plain order without the company documents
-//! in debates, which would be another way to save tokens.
+//! computed for the same requests in a *plain order*: each prompt has the same words, but begins with the question to
+//! the role, continues with the shared context, and has no cache breakpoints. A third number is the charge for the
+//! plain order if debates do not get the company documents, which would be another way to save tokens.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -16,13 +16,13 @@ use assize_testkit::{
 };
 use serde_json::{Value, json};
 
-use crate::{Args, consult, unpaced};
+use crate::{Args, consult, unlimited_options};
 
-/// Number of words in a turn of a debate.
+/// Number of words in one contribution to a debate.
 const TURN: usize = 200;
-/// Number of words in a finding.
+/// Number of words in one finding of an inference document.
 const FINDING: usize = 90;
-/// Number of words in the thesis of a move.
+/// Number of words in the thesis of a proposed business move.
 const THESIS: usize = 150;
 /// Number of words in the synthetic data about a company.
 const DATA: usize = 1200;
@@ -30,15 +30,16 @@ const DATA: usize = 1200;
 /// Number of findings in an inference document.
 const FINDINGS: usize = 8;
 
-/// Charges for the requests of a consultation in the plain order.
+/// Sizes of the prompts of a consultation, and the charge if all prompts had the plain order (question first, no
+/// caching).
 #[derive(Default)]
 struct Account {
-    /// Charged tokens in the plain order.
+    /// Charged tokens if all prompts have the plain order: question first, no cache breakpoints.
     plain: BilledTokens,
-    /// Charged tokens in the plain order without the company documents F1 and F2 in the debates.
-    bare: BilledTokens,
+    /// Charged tokens in the plain order if the prompts of debates do not contain the company documents F1 and F2.
+    plain_without_documents: BilledTokens,
     /// Number of tokens in the part of the prompt that all debates share.
-    pack: u64,
+    shared_tokens: u64,
     /// Number of tokens in the longest prompt.
     longest: u64,
 }
@@ -49,8 +50,8 @@ pub(crate) async fn measure(args: &Args) -> anyhow::Result<()> {
     // The first byte arrives after a third of the latency. Calls that wait for a cached prefix are delayed by that
     // time.
     let to_begin = args.latency() / 3;
-    let latency = Latency { to_begin, to_end: args.latency() - to_begin };
-    let fake = FakeProvider::caching(latency, move |before, captured| {
+    let latency = Latency { to_first_byte: to_begin, to_last_byte: args.latency() - to_begin };
+    let fake = FakeProvider::with_prompt_cache(latency, move |before, captured| {
         shared.lock().unwrap_or_else(PoisonError::into_inner).add(captured);
         FakeReply::text(answer(before, &captured.body))
     });
@@ -59,20 +60,20 @@ pub(crate) async fn measure(args: &Args) -> anyhow::Result<()> {
         key: Some(ApiKey::new(fake.key())),
         ..Endpoint::new(Provider::Anthropic)
     };
-    let model = Gateway::to_provider(&HttpClient::new(), endpoint, unpaced());
+    let model = Gateway::to_provider(&HttpClient::new(), endpoint, unlimited_options());
     let (wall, calls) = consult(args, Arc::new(model))
         .await
         .context("the consultation with the fake provider failed")?;
-    let ours = fake.billed();
+    let ours = fake.billed_tokens();
     let account = account.lock().unwrap_or_else(PoisonError::into_inner);
-    let Account { plain, bare, pack, longest } = &*account;
+    let Account { plain, plain_without_documents: bare, shared_tokens: pack, longest } = &*account;
     println!(
-        "input of {calls} calls; all debates share {pack} tokens, the longest prompt has {longest}"
+        "input of {calls} calls; all debates share {pack} tokens, the longest prompt has {longest} tokens"
     );
     println!("                          tokens      cached     charged as");
     for (name, billed) in [
         ("in the plain order", *plain),
-        ("… and without F1, F2", *bare),
+        ("plain, no F1 and F2", *bare),
         ("cache-friendly order", ours),
     ] {
         let cached = share(billed.cached as f64, billed.input as f64);
@@ -81,22 +82,26 @@ pub(crate) async fn measure(args: &Args) -> anyhow::Result<()> {
     println!();
     let part = share(ours.cost(), plain.cost());
     let cached = share(ours.cached as f64, ours.input as f64);
-    println!("{part:.1} % of the charge in the plain order (target: at most 33.3)");
     println!(
-        "{:.1} % of the charge in the plain order without F1 and F2 in the debates",
+        "the cache-friendly order costs {part:.1} % of the plain order (target: at most 33.3)"
+    );
+    println!(
+        "the cache-friendly order costs {:.1} % of the plain order without F1 and F2 in the debates",
         share(ours.cost(), bare.cost())
     );
     println!("{cached:.1} % of the input is read from the cache (target: at least 80)");
     if args.rounds >= assize_debate::ROUNDS {
         ensure!(
             part <= 33.4 && cached >= 80.0,
-            "the savings by the prompt order are below the target"
+            "the cache-friendly prompt order saves less than the target"
         );
     }
     let shortest = args.latency() * args.longest_chain();
     if !shortest.is_zero() {
         let ratio = wall.as_secs_f64() / shortest.as_secs_f64();
-        println!("{ratio:.2}× the longest chain of calls, including waits for cached prefixes");
+        println!(
+            "wall time: {ratio:.2}× the longest chain of calls, including waits for cached prefixes"
+        );
     }
     Ok(())
 }
@@ -109,21 +114,22 @@ impl Account {
     fn add(&mut self, captured: &CapturedRequest) {
         // Requests in the plain order have no cache breakpoints, so this cache stays empty.
         let mut empty_cache = PromptCache::default();
-        let (bill, _) = empty_cache.bill(&plain(&captured.body, true), Instant::now());
+        let (bill, _) = empty_cache.bill(&in_plain_order(&captured.body, true), Instant::now());
         self.plain += bill;
-        self.bare += empty_cache.bill(&plain(&captured.body, false), Instant::now()).0;
+        self.plain_without_documents +=
+            empty_cache.bill(&in_plain_order(&captured.body, false), Instant::now()).0;
         self.longest = self.longest.max(bill.input);
         let blocks = texts(&captured.body["system"]);
         // A debate has three system blocks: rules, company, move.
         if let [rules, company, _] = blocks.as_slice() {
-            self.pack = (rules.len() + company.len()) as u64 / 4;
+            self.shared_tokens = (rules.len() + company.len()) as u64 / 4;
         }
     }
 }
 
 /// Rearranges a request into the plain order: question first, no cache breakpoints. If `with_pack` is false, the
 /// company documents are removed from requests of debates.
-fn plain(body: &Value, with_pack: bool) -> Value {
+fn in_plain_order(body: &Value, with_pack: bool) -> Value {
     let content = &body["messages"][0]["content"];
     let mut turns = texts(content);
     let question = turns.pop().unwrap_or_default();
@@ -143,7 +149,7 @@ fn texts(blocks: &Value) -> Vec<&str> {
     blocks.iter().filter_map(|block| block["text"].as_str()).collect()
 }
 
-/// Answer of the fake provider, with the usual size for the request. No two answers are equal.
+/// Answer of the fake provider, as long as a typical answer to this kind of request. No two answers are equal.
 fn answer(before: usize, body: &Value) -> String {
     let asked = &body["output_config"]["format"]["schema"]["properties"];
     let question = texts(&body["messages"][0]["content"]).pop().unwrap_or_default();

@@ -27,13 +27,13 @@ use clap::Parser;
 
 #[derive(Debug, Parser)]
 struct Args {
-    /// Delay of the model for each call, in milliseconds
+    /// Milliseconds that the simulated model waits before each answer
     #[arg(long, default_value_t = 250)]
     latency: u64,
     /// Number of rounds in each debate
     #[arg(long, default_value_t = assize_debate::ROUNDS)]
     rounds: u32,
-    /// Number of repetitions
+    /// Number of consultations to measure; the results are medians
     #[arg(long, default_value_t = 3)]
     repeats: usize,
     /// Number of concurrent debates
@@ -60,14 +60,14 @@ async fn main() -> anyhow::Result<()> {
     // Duration if the moves were debated one after the other, as in the first design of the pipeline.
     let one_by_one = latency * (3 + 15 * (chain - 3));
     println!(
-        "{calls} calls of {} ms, {} debates at once, median of {}",
+        "{calls} calls of {} ms, {} debates at once, median of {} consultations",
         args.latency,
         args.at_once,
         took.len()
     );
     println!("  wall time                    {:>8.2} s", wall.as_secs_f64());
     println!("  longest chain, {chain:>2} calls       {:>8.2} s", shortest.as_secs_f64());
-    println!("  one move after the other     {:>8.2} s", one_by_one.as_secs_f64());
+    println!("  debates one after the other  {:>8.2} s", one_by_one.as_secs_f64());
     println!(
         "  our own CPU time             {:>8.2} s, sandboxes included",
         cpu_time.as_secs_f64()
@@ -75,9 +75,9 @@ async fn main() -> anyhow::Result<()> {
     println!();
     if !shortest.is_zero() {
         let ratio = wall.as_secs_f64() / shortest.as_secs_f64();
-        println!("{ratio:.2}× the longest chain of calls (target: at most 1.15)");
+        println!("wall time: {ratio:.2}× the longest chain of calls (target: at most 1.15)");
         let faster = one_by_one.as_secs_f64() / wall.as_secs_f64();
-        println!("{faster:.1}× as fast as one move after the other");
+        println!("the consultation is {faster:.1}× as fast as with one debate after the other");
     }
     println!();
     billing::measure(&args).await
@@ -88,8 +88,8 @@ impl Args {
         Duration::from_millis(self.latency)
     }
 
-    /// Number of calls in the longest chain of sequential calls: data, inference and moves; then opening, answer, two
-    /// calls for each further round, and score.
+    /// Number of calls in the longest chain of calls that wait for each other. Three calls precede the debates: data,
+    /// inference, proposed moves. A debate adds two calls for each round, and one for the scores.
     fn longest_chain(&self) -> u32 {
         3 + 2 + 2 * (self.rounds - 1) + 1
     }
@@ -98,19 +98,22 @@ impl Args {
 /// Rehearsal model with the configured delay.
 fn rehearsal(args: &Args) -> Arc<dyn Model> {
     let options = assize_gateway::GatewayOptions {
-        script: Some(Arc::new(|request| {
+        prepared_answers: Some(Arc::new(|request| {
             assize_consult::rehearsal::answer(request).map(|known| known.map(Into::into))
         })),
-        ..unpaced()
+        ..unlimited_options()
     };
     let rehearsal = Rehearsal { latency: args.latency(), ..Rehearsal::default() };
     Arc::new(Gateway::to_rehearsal(rehearsal, options))
 }
 
 /// Gateway options that do not limit concurrency.
-fn unpaced() -> assize_gateway::GatewayOptions {
+fn unlimited_options() -> assize_gateway::GatewayOptions {
     let pacer = RateLimiter::new(RateLimits { concurrency: 1000, ..RateLimits::default() });
-    assize_gateway::GatewayOptions { pacer, ..assize_gateway::GatewayOptions::default() }
+    assize_gateway::GatewayOptions {
+        rate_limiter: pacer,
+        ..assize_gateway::GatewayOptions::default()
+    }
 }
 
 /// Runs one consultation, from the ticker to the stored result. Returns the wall time and the number of model calls.
@@ -130,22 +133,22 @@ async fn consult(args: &Args, model: Arc<dyn Model>) -> anyhow::Result<(Duration
         parent: None,
         input: serde_json::Value::Null,
         artifacts: Vec::new(),
-        once: None,
+        idempotency_key: None,
     };
     let (run, claim) = store.create_run(new, "bench").await?;
-    let journal = Arc::new(RunJournal::fresh(store, claim));
+    let journal = Arc::new(RunJournal::new(store, claim));
     let debates = SandboxedDebates {
         manager,
         spec: SandboxSpec::default(),
         layer,
         run: run.id.to_string(),
-        may_do_without: false,
+        allow_in_process: false,
         weaker: None,
         isolation: String::new(),
     };
     let chamber = ConsultContext {
         rounds: args.rounds,
-        at_once: args.at_once,
+        max_concurrent_debates: args.at_once,
         debates: Arc::new(debates),
         ..ConsultContext::new(RoleModels::new(model))
     };
@@ -156,7 +159,7 @@ async fn consult(args: &Args, model: Arc<dyn Model>) -> anyhow::Result<(Duration
     journal.finish(Ending::Done { result: serde_json::Value::Null }, Vec::new()).await?;
     let wall = started.elapsed();
     ensure!(state.spent.calls == calls, "expected {calls} calls, got {}", state.spent.calls);
-    ensure!(state.policy_scores.len() == 15, "not all 15 moves were scored");
+    ensure!(state.policy_scores.len() == 15, "not all 15 proposed business moves were scored");
     Ok((wall, calls))
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn judge(count: usize) -> anyhow::Result<()> {
         lines.map(move |path| (hash, path))
     });
     let policy = Policy::default();
-    let places = policy.places()?;
+    let places = policy.path_rules()?;
     let mut verdicts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut rules: BTreeMap<(&str, String), usize> = BTreeMap::new();
     let (mut all, mut rewritten) = (0, 0);
@@ -27,9 +27,9 @@ pub(crate) fn judge(count: usize) -> anyhow::Result<()> {
         let before = git(&["show", &format!("{commit}^:{path}")])?;
         let draft = git(&["show", &format!("{commit}:{path}")])?;
         let inside =
-            WorkspacePath::read(path, Path::new("/")).context("invalid path in the repository")?;
+            WorkspacePath::parse(path, Path::new("/")).context("invalid path in the repository")?;
         let change = ProposedChange {
-            now: Ok(Some(Fingerprint::of(&before))),
+            current_hash: Ok(Some(Fingerprint::of(&before))),
             base: Some(before),
             mode: Some(mode(commit, path)?),
             ..ProposedChange::new_file(inside, draft)
@@ -52,7 +52,10 @@ pub(crate) fn judge(count: usize) -> anyhow::Result<()> {
     for (verdict, count) in &verdicts {
         println!("  {verdict:<10} {count:>5}  {:5.1} %", share(*count));
     }
-    println!("  by `deletion` alone: {rewritten} ({:.1} %)", share(rewritten));
+    println!(
+        "  with findings of the rule `deletion` only: {rewritten} ({:.1} %)",
+        share(rewritten)
+    );
     for ((verdict, rule), count) in &rules {
         println!("    {verdict:<10} {rule:<28} {count:>5}");
     }

@@ -18,7 +18,7 @@ struct Sample {
     rule: String,
     /// Whether the text contains a secret.
     secret: bool,
-    /// Path that determines the kind of file.
+    /// Path of the file that contains the text. The scanner derives the kind of file from this path.
     path: String,
     text: String,
 }
@@ -32,7 +32,7 @@ struct Counts {
     found: usize,
     /// Samples without a secret.
     others: usize,
-    /// Samples without a secret that the scanner reported.
+    /// Samples without a secret in which the scanner reported one (false alarms).
     stopped: usize,
 }
 
@@ -81,5 +81,7 @@ pub(crate) fn score(file: &Path) -> anyhow::Result<()> {
 fn print(name: &str, counts: &Counts) {
     let Counts { secrets, found, others, stopped } = counts;
     let recall = if *secrets == 0 { 1.0 } else { *found as f64 / *secrets as f64 };
-    println!("{name:<50} found {found} of {secrets} ({recall:.3}), stopped {stopped} of {others}");
+    println!(
+        "{name:<50} found {found} of {secrets} secrets ({recall:.3}), false alarms {stopped} of {others}"
+    );
 }

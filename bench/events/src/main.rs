@@ -35,10 +35,10 @@ struct Args {
     /// Number of rounds in each of the 15 debates
     #[arg(long, default_value_t = 10)]
     rounds: u32,
-    /// Delay of the model, in milliseconds
+    /// Milliseconds that the simulated model waits before each answer
     #[arg(long, default_value_t = 500)]
     latency: u64,
-    /// Python interpreter with sse-starlette and uvicorn, to run the peer
+    /// Python with sse-starlette and uvicorn, for the Python server to compare with
     #[arg(long)]
     peer: Option<PathBuf>,
 }
@@ -57,7 +57,7 @@ struct Figures {
     seconds: f64,
     p50: f64,
     p99: f64,
-    kibibytes_a_client: f64,
+    kibibytes_per_client: f64,
 }
 
 fn now() -> f64 {
@@ -73,7 +73,7 @@ fn memory(pid: u32) -> anyhow::Result<f64> {
 }
 
 /// Reads an event stream until the run has ended.
-async fn follow(
+async fn receive_events(
     address: String,
     path: String,
     token: String,
@@ -128,7 +128,12 @@ async fn measure(
     let ready = Arc::new(Barrier::new(clients + 1));
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..clients {
-        tasks.spawn(follow(address.to_owned(), path.to_owned(), token.to_owned(), ready.clone()));
+        tasks.spawn(receive_events(
+            address.to_owned(),
+            path.to_owned(),
+            token.to_owned(),
+            ready.clone(),
+        ));
     }
     ready.wait().await;
     let with_all = memory(pid)?;
@@ -162,7 +167,7 @@ async fn measure(
             seconds,
             p50: at(0.5),
             p99: at(0.99),
-            kibibytes_a_client: (peak - before) / clients as f64,
+            kibibytes_per_client: (peak - before) / clients as f64,
         },
         ids,
     ))
@@ -179,7 +184,7 @@ impl Drop for Server {
 }
 
 /// Sends one HTTP request and returns the JSON response.
-async fn ask(
+async fn send_request(
     address: &str,
     token: &str,
     method: &str,
@@ -201,7 +206,7 @@ async fn ask(
     Ok(serde_json::from_str(body)?)
 }
 
-async fn ours(args: &Args, folder: &Path) -> anyhow::Result<(Figures, PathBuf)> {
+async fn measure_assize(args: &Args, folder: &Path) -> anyhow::Result<(Figures, PathBuf)> {
     let mut child = Command::new(&args.assize)
         .args(["serve", "--json", "--listen", "127.0.0.1:0"])
         .env("HOME", folder)
@@ -215,7 +220,9 @@ async fn ours(args: &Args, folder: &Path) -> anyhow::Result<(Figures, PathBuf)> 
         .spawn()
         .with_context(|| format!("cannot start `{}`", args.assize.display()))?;
     let mut printed = String::new();
-    let mut output = BufReader::new(child.stdout.take().context("the server has no output")?);
+    let mut output = BufReader::new(
+        child.stdout.take().context("the standard output of the server is not captured")?,
+    );
     let server = Server(child);
     while !printed.ends_with("}\n") {
         ensure!(
@@ -234,26 +241,28 @@ async fn ours(args: &Args, folder: &Path) -> anyhow::Result<(Figures, PathBuf)> 
     let token = token.trim();
     // Warm up with a run without subscribers, so that the memory of a run is not attributed to the clients.
     let body = json!({"kind": "consult", "ticker": "NVDA", "rounds": 1}).to_string();
-    ask(address, token, "POST", "/api/runs", &body).await?;
-    while ask(address, token, "GET", "/api/runs", "").await?["runs"][0]["status"] != "done" {
+    send_request(address, token, "POST", "/api/runs", &body).await?;
+    while send_request(address, token, "GET", "/api/runs", "").await?["runs"][0]["status"] != "done"
+    {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let body = json!({"kind": "consult", "ticker": "NVDA", "rounds": args.rounds}).to_string();
     // The clients subscribe to the events of all runs, so that they can be connected before the run starts.
     let path = "/api/events";
     let at = (address, path, token);
-    let begin = async { ask(address, token, "POST", "/api/runs", &body).await.map(drop) };
+    let begin = async { send_request(address, token, "POST", "/api/runs", &body).await.map(drop) };
     let (figures, _) = measure("assize", args.clients, server.0.id(), at, begin).await?;
     // Export the events of the run, because the peer sends the same events.
-    let runs = ask(address, token, "GET", "/api/runs", "").await?;
+    let runs = send_request(address, token, "GET", "/api/runs", "").await?;
     let run = runs["runs"][0]["id"].as_str().context("the server lists no run")?.to_owned();
     let events_file = folder.join("events.json");
-    let export = ask(address, token, "GET", &format!("/api/runs/{run}/export"), "").await?;
+    let export =
+        send_request(address, token, "GET", &format!("/api/runs/{run}/export"), "").await?;
     std::fs::write(&events_file, export["events"].to_string())?;
     Ok((figures, events_file))
 }
 
-async fn peer(args: &Args, python: &Path, events_file: &Path) -> anyhow::Result<Figures> {
+async fn measure_peer(args: &Args, python: &Path, events_file: &Path) -> anyhow::Result<Figures> {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("peer.py");
     let mut child = Command::new(python)
         .arg(program)
@@ -263,12 +272,14 @@ async fn peer(args: &Args, python: &Path, events_file: &Path) -> anyhow::Result<
         .spawn()
         .with_context(|| format!("cannot start `{}`", python.display()))?;
     let mut printed = String::new();
-    BufReader::new(child.stdout.take().context("the peer has no output")?)
-        .read_line(&mut printed)?;
+    BufReader::new(
+        child.stdout.take().context("the standard output of the Python server is not captured")?,
+    )
+    .read_line(&mut printed)?;
     let server = Server(child);
     let address = printed.trim().to_owned();
-    ensure!(!address.is_empty(), "the peer exited before it printed its address");
-    let begin = async { ask(&address, "", "POST", "/begin", "{}").await.map(drop) };
+    ensure!(!address.is_empty(), "the Python server exited before it printed its address");
+    let begin = async { send_request(&address, "", "POST", "/begin", "{}").await.map(drop) };
     let at = (address.as_str(), "/events", "");
     Ok(measure("sse-starlette", args.clients, server.0.id(), at, begin).await?.0)
 }
@@ -288,10 +299,10 @@ async fn main() -> anyhow::Result<()> {
         );
     }
     let folder = tempfile::tempdir()?;
-    let (own, events_file) = ours(&args, folder.path()).await?;
+    let (own, events_file) = measure_assize(&args, folder.path()).await?;
     let mut all = vec![own];
     if let Some(python) = &args.peer {
-        all.push(peer(&args, python, &events_file).await?);
+        all.push(measure_peer(&args, python, &events_file).await?);
     }
     println!("{} clients, each with all {} events in order\n", args.clients, all[0].events);
     println!(
@@ -300,7 +311,7 @@ async fn main() -> anyhow::Result<()> {
     );
     for one in &all {
         let deliveries = (one.events * args.clients) as f64 / one.seconds;
-        let (p50, p99, each) = (one.p50, one.p99, one.kibibytes_a_client);
+        let (p50, p99, each) = (one.p50, one.p99, one.kibibytes_per_client);
         println!("{:<15} {deliveries:>12.0} {p50:>9.1} {p99:>9.1} {each:>14.1}", one.name);
     }
     if let [own, other] = all.as_slice() {
@@ -310,7 +321,7 @@ async fn main() -> anyhow::Result<()> {
             "",
             other.p50 / own.p50.max(0.1),
             other.p99 / own.p99.max(0.1),
-            other.kibibytes_a_client / own.kibibytes_a_client.max(0.1)
+            other.kibibytes_per_client / own.kibibytes_per_client.max(0.1)
         );
     }
     Ok(())

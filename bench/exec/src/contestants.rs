@@ -17,10 +17,10 @@ use assize_sandbox::{
 /// Python program that every contestant runs.
 const CODE: &str = "print(1)";
 
-/// Docker image with Python, for our containers and for the peers that use Docker.
+/// Docker image with Python, for our containers and for `docker run` and `docker exec`.
 const IMAGE: &str = "assize/base:latest";
 
-/// A way to run [`CODE`] that is measured.
+/// A way to run [`CODE`] whose duration is measured.
 pub(crate) enum Contestant {
     /// Sandbox of a warm pool, with default limits.
     Warm(Arc<SandboxPool>),
@@ -30,7 +30,7 @@ pub(crate) enum Contestant {
     WarmAs(Arc<SandboxPool>, SandboxSpec),
     /// New sandbox, with the limits of this specification.
     ColdAs(Arc<SandboxManager>, SandboxSpec),
-    /// Command line of a peer: program and arguments.
+    /// Program that our sandboxes are compared with: command line of the program.
     Peer(Vec<String>),
 }
 
@@ -40,9 +40,9 @@ impl Contestant {
         let started = Instant::now();
         let created = match self {
             Contestant::Warm(pool) => pool.take(&SandboxSpec::default()).await,
-            Contestant::Cold(manager) => manager.make(SandboxSpec::default()).await,
+            Contestant::Cold(manager) => manager.create(SandboxSpec::default()).await,
             Contestant::WarmAs(pool, spec) => pool.take(spec).await,
-            Contestant::ColdAs(manager, spec) => manager.make(spec.clone()).await,
+            Contestant::ColdAs(manager, spec) => manager.create(spec.clone()).await,
             Contestant::Peer(words) => {
                 let done = run_program(words).await;
                 return (started.elapsed(), done);
@@ -60,7 +60,7 @@ impl Contestant {
     }
 
     /// Waits until the warm pool of this contestant is full again.
-    pub(crate) async fn rest(&self) {
+    pub(crate) async fn wait_for_pool(&self) {
         if let Contestant::Warm(pool) = self {
             let _ = pool.ready().await;
         }
@@ -79,7 +79,8 @@ async fn output<W: AsRef<OsStr>>(words: &[W]) -> Result<Output, String> {
     command.args(&words[1..]).stdin(Stdio::null()).kill_on_drop(true);
     let limit = Duration::from_secs(120);
     let output = tokio::time::timeout(limit, command.output()).await;
-    let output = output.map_err(|_| format!("timed out after {} s", limit.as_secs()))?;
+    let output =
+        output.map_err(|_| format!("the program timed out after {} s", limit.as_secs()))?;
     output.map_err(|error| format!("{}: {error}", words[0].as_ref().display()))
 }
 
@@ -110,7 +111,7 @@ pub(crate) async fn backend(
     }
     let docker = Docker::new(Vec::new());
     let found = docker.probe().await.map_err(|error| error.to_string())?;
-    found.image.map_err(|why| format!("image unavailable: {why}"))?;
+    found.image.map_err(|why| format!("the Docker image is unavailable: {why}"))?;
     Ok(Arc::new(docker))
 }
 

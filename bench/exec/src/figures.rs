@@ -59,8 +59,8 @@ pub(crate) fn row(cells: [String; 5]) -> String {
     format!("{name:<24}{rest}")
 }
 
-/// Private memory of each microVM in MiB, ascending: the anonymous memory of its emulator.
-pub(crate) fn memory_of_machines() -> anyhow::Result<Vec<f64>> {
+/// Private memory of each microVM in MiB, in ascending order. It is the anonymous memory of the QEMU process.
+pub(crate) fn microvm_memory() -> anyhow::Result<Vec<f64>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir("/proc").context("reading /proc")?.flatten() {
         let read =

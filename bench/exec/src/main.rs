@@ -9,7 +9,7 @@
 
 mod contestants;
 mod figures;
-mod machines;
+mod microvms;
 mod served;
 
 use std::path::PathBuf;
@@ -74,7 +74,7 @@ async fn main() -> anyhow::Result<()> {
         return measured;
     }
     if args.isolation.is_some() {
-        let measured = machines::run(&args, folder.path(), &peers).await;
+        let measured = microvms::run(&args, folder.path(), &peers).await;
         peers.end().await;
         return measured;
     }
@@ -126,10 +126,10 @@ fn heading(schedule: Schedule, args: &Args) -> String {
     let count = args.iterations;
     match schedule {
         Schedule::Sequential => {
-            format!("One after the other in turns, {count} each")
+            format!("Sequential runs, the contestants take turns, {count} runs each")
         }
-        Schedule::Staggered => format!("One every {} ms, {count} each", args.interval),
-        Schedule::Burst => format!("All {count} at once"),
+        Schedule::Staggered => format!("One run every {} ms, {count} runs each", args.interval),
+        Schedule::Burst => format!("All {count} runs at once"),
     }
 }
 
@@ -145,7 +145,10 @@ async fn measure_pool(
     let memory = figures::private_memory(name)?;
     let each = memory.map(|bytes| bytes / args.pool.max(1) as f64 / (1 << 20) as f64);
     let each = each.map_or("unknown".to_owned(), |each| format!("{each:.1} MiB"));
-    println!("{name}: {} idle after {took:.0} ms, {each} of private memory each", args.pool);
+    println!(
+        "{name}: {} idle sandboxes after {took:.0} ms, {each} of private memory each",
+        args.pool
+    );
     Ok(())
 }
 
@@ -166,7 +169,7 @@ async fn measure(contestants: &Contestants, schedule: Schedule, args: &Args) -> 
             for (index, contestant) in available() {
                 // Wait until all warm pools are full, so that no refill disturbs the measurement.
                 for (_, other) in available() {
-                    other.rest().await;
+                    other.wait_for_pool().await;
                 }
                 all[index].add(contestant.run().await);
             }
@@ -174,7 +177,7 @@ async fn measure(contestants: &Contestants, schedule: Schedule, args: &Args) -> 
         return all;
     }
     for (index, contestant) in available() {
-        contestant.rest().await;
+        contestant.wait_for_pool().await;
         let interval = if schedule == Schedule::Staggered { args.interval } else { 0 };
         let runs = (0..args.iterations).map(|number| async move {
             let pause = Duration::from_millis(interval) * u32::try_from(number).unwrap_or(0);
@@ -210,7 +213,10 @@ fn compare(medians: &[(Schedule, String, Figures)]) {
     }
     for (schedule, name, figures) in medians {
         if *schedule == Schedule::Burst && name.contains(',') {
-            println!("  burst, {name}: {:.0} % done", figures.success() * 100.0);
+            println!(
+                "  all at once, {name}: {:.0} % of the runs succeeded",
+                figures.success() * 100.0
+            );
         }
     }
 }

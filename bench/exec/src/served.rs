@@ -32,7 +32,8 @@ impl Server {
         command.env("ASSIZE_SANDBOX_CPUS", "1").env("ASSIZE_PROVIDER", "rehearsal");
         command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let mut child = command.spawn().context("cannot start the server")?;
-        let output = child.stdout.take().context("the server has no output")?;
+        let output =
+            child.stdout.take().context("the standard output of the server is not captured")?;
         let mut lines = tokio::io::BufReader::new(output).lines();
         let mut printed = String::new();
         let address = loop {
@@ -74,7 +75,7 @@ impl Server {
     }
 
     /// Waits until the warm pool of a backend is full.
-    async fn full(&self, isolation: Isolation) -> anyhow::Result<Value> {
+    async fn wait_until_pool_is_full(&self, isolation: Isolation) -> anyhow::Result<Value> {
         for _ in 0..6000 {
             let about = self.client.get(format!("{}/api/about", self.address)).send().await?;
             let about: Value = serde_json::from_str(&about.text().await?)?;
@@ -82,7 +83,7 @@ impl Server {
             let pool = pools.into_iter().find(|pool| pool["isolation"] == isolation.name());
             match pool {
                 Some(pool) if pool["low_memory"] == true => {
-                    bail!("too little memory for the warm pool")
+                    bail!("the machine has too little memory for the warm pool")
                 }
                 Some(pool) if pool["idle"] == pool["size"] => return Ok(pool),
                 _ => tokio::time::sleep(Duration::from_millis(10)).await,
@@ -105,7 +106,10 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
         }
         None => None,
     };
-    println!("POST /api/exec of print(1), one after the other in turns, {} each", args.iterations);
+    println!(
+        "POST /api/exec of print(1), sequential requests in turns, {} requests each",
+        args.iterations
+    );
     println!("{}", row(["", "p50 ms", "p95 ms", "p99 ms", "done"].map(str::to_owned)));
     let mut ratios = Vec::new();
     for isolation in Isolation::ALL {
@@ -120,7 +124,7 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
         if docker_exec.is_some() {
             println!("{}", peer.row("docker exec in turns"));
         }
-        let pool = warm.full(isolation).await?;
+        let pool = warm.wait_until_pool_is_full(isolation).await?;
         ratios.push((isolation, measured, pool));
     }
     println!("\nRatios");
@@ -138,7 +142,7 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
             }
         }
         println!(
-            "  {isolation}: {} hits, {} misses, pool of {}, refill {:.0} ms",
+            "  warm pool of {isolation}: {} hits, {} misses, size {}, refill {:.0} ms",
             pool["hits"],
             pool["misses"],
             pool["size"],
@@ -160,9 +164,9 @@ async fn measure(
     // The first request also probes the backend, so it is not measured.
     cold.exec(isolation).await.1.map_err(anyhow::Error::msg)?;
     for _ in 0..args.iterations {
-        warm.full(isolation).await?;
+        warm.wait_until_pool_is_full(isolation).await?;
         from_pool.add(warm.exec(isolation).await);
-        warm.full(isolation).await?;
+        warm.wait_until_pool_is_full(isolation).await?;
         without_pool.add(cold.exec(isolation).await);
         if let Some(docker_exec) = docker_exec {
             peer.add(docker_exec.run().await);

@@ -1,11 +1,11 @@
-//! Benchmark of a call through the gateway against a bare HTTP client, in one run.
+//! Compares a model call through the gateway with the same call by a bare HTTP client.
 //!
 //! Both clients call the same server on loopback, a separate process that answers at once with the same 600 characters.
 //! The bare client posts prepared bytes and discards the answer. The gateway encodes and sends the request, reserves
-//! budget, applies rate limits, parses the answer and accounts for its cost. Rounds of the two alternate, so that other
-//! load on the machine affects both. Absolute times depend on the machine: compare the ratios and the CPU time.
+//! budget, applies rate limits, parses the answer and accounts for its cost. The two clients take turns, so that other
+//! load on the machine affects both clients. Absolute times depend on the machine: compare the ratios and the CPU time.
 
-mod machine;
+mod process_stats;
 mod server;
 
 use std::sync::Arc;
@@ -79,8 +79,8 @@ async fn main() -> anyhow::Result<()> {
 /// Prints the peak memory during 256 concurrent calls, and the memory before the calls.
 async fn memory(bare: &Arc<Bare>, ours: &Arc<Ours>) -> anyhow::Result<()> {
     for (name, before, peak) in [
-        ("bare", machine::resident_kb()?, peak_of(bare).await?),
-        ("gateway", machine::resident_kb()?, peak_of(ours).await?),
+        ("bare", process_stats::resident_kb()?, peak_of(bare).await?),
+        ("gateway", process_stats::resident_kb()?, peak_of(ours).await?),
     ] {
         println!(
             "memory at 256 concurrent calls, {name}: peak {:.1} MB ({:.1} MB before)",
@@ -92,9 +92,9 @@ async fn memory(bare: &Arc<Bare>, ours: &Arc<Ours>) -> anyhow::Result<()> {
 }
 
 async fn peak_of<C: Client>(client: &Arc<C>) -> anyhow::Result<u64> {
-    machine::reset_peak()?;
+    process_stats::reset_peak()?;
     round(client, 256, 2560, &mut Timings::default()).await?;
-    machine::peak_kb()
+    process_stats::peak_kb()
 }
 
 /// Client whose calls are measured.
@@ -134,7 +134,7 @@ async fn round<C: Client>(
     calls: usize,
     took: &mut Timings,
 ) -> anyhow::Result<()> {
-    let cpu = machine::cpu_time()?;
+    let cpu = process_stats::cpu_time()?;
     let mut workers = JoinSet::new();
     for worker in 0..at_once {
         let client = Arc::clone(client);
@@ -152,7 +152,7 @@ async fn round<C: Client>(
     while let Some(each) = workers.join_next().await {
         took.each.extend(each??);
     }
-    took.cpu += machine::cpu_time()?.saturating_sub(cpu);
+    took.cpu += process_stats::cpu_time()?.saturating_sub(cpu);
     Ok(())
 }
 
@@ -182,7 +182,7 @@ impl Ours {
             ..Endpoint::new(Provider::Anthropic)
         };
         let pacer = RateLimiter::new(RateLimits { concurrency: 256, ..RateLimits::default() });
-        let options = GatewayOptions { pacer, ..GatewayOptions::default() };
+        let options = GatewayOptions { rate_limiter: pacer, ..GatewayOptions::default() };
         let gateway = Gateway::to_provider(&HttpClient::new(), endpoint, options);
         Ok(Ours { gateway, request: request() })
     }

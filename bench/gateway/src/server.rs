@@ -20,7 +20,8 @@ impl PeerServer {
             .stdout(Stdio::piped())
             .spawn()?;
         let mut address = String::new();
-        let stdout = child.stdout.take().context("the server has no output")?;
+        let stdout =
+            child.stdout.take().context("the standard output of the server is not captured")?;
         BufReader::new(stdout).read_line(&mut address)?;
         Ok(PeerServer { child, address: address.trim().to_owned() })
     }

@@ -1,14 +1,14 @@
-//! Benchmark of the graph, with and without durability, against LangGraph in the same run.
+//! Compares the graph engine of assize with LangGraph, with and without durability.
 //!
-//! Both sides run the same three cases with a model that answers at once, with the same answers of 600 characters: (a)
-//! one debate of 61 calls, (b) fifteen branches of one call each and a reduce step, (c) fifteen parallel debates. Each
-//! case runs without durability, and with every finished call durable in SQLite; LangGraph uses its `sync` mode. Each
-//! case of each side is a separate process, and the two sides alternate, so that other load on the machine affects
-//! both. Absolute times depend on the machine: compare the ratios.
+//! Both engines run the same three cases with a model that answers at once, with the same answers of 600 characters:
+//! (a) one debate of 61 calls, (b) fifteen branches of one call each and a reduce step, (c) fifteen parallel debates.
+//! Each case runs without durability, and with every finished call durable in SQLite; LangGraph uses its `sync` mode.
+//! Each case of each engine is a separate process, and the two engines alternate, so that other load on the machine
+//! affects both. Absolute times depend on the machine: compare the ratios.
 //!
 //! `scripts/bench-graph` creates the virtual environment of LangGraph and runs this benchmark.
 
-mod ours;
+mod assize_side;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,13 +25,13 @@ struct Args {
     /// Python interpreter with LangGraph
     #[arg(long, value_name = "FILE", required_unless_present = "ours")]
     python: Option<PathBuf>,
-    /// Number of runs of each case in each turn
+    /// Number of runs of a case in each process
     #[arg(long, default_value_t = 5)]
     repeats: usize,
-    /// Number of times that the two sides take turns
+    /// Number of processes per case and engine; assize and LangGraph alternate
     #[arg(long, default_value_t = 3)]
     turns: usize,
-    /// Run one case on the graph of assize: CASE MODE
+    /// Run one case on the graph engine of assize: CASE MODE
     #[arg(long, hide = true, num_args = 2)]
     ours: Option<Vec<String>>,
 }
@@ -39,7 +39,7 @@ struct Args {
 /// Cases of the benchmark: name, description, and number of model calls.
 const CASES: [(&str, &str, usize); 3] = [
     ("a", "one debate, 61 calls", 61),
-    ("b", "15 branches and a reduce", 15),
+    ("b", "15 branches, reduce step", 15),
     ("c", "15 debates, 915 calls", 915),
 ];
 
@@ -47,7 +47,7 @@ const CASES: [(&str, &str, usize); 3] = [
 const MODES: [(&str, &str); 3] =
     [("none", "not durable"), ("NORMAL", "SQLite, NORMAL"), ("FULL", "SQLite, FULL")];
 
-/// Measurements of one side for one case.
+/// Measurements of one engine (assize or LangGraph) for one case.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Measurements {
     seconds: Vec<f64>,
@@ -70,7 +70,7 @@ impl Measurements {
     }
 }
 
-/// Answers of the model, the same for both sides.
+/// Answers of the model, the same for assize and LangGraph.
 #[derive(Debug, Serialize, Deserialize)]
 struct Answers {
     prose: Vec<String>,
@@ -80,7 +80,7 @@ struct Answers {
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     if let Some(ours) = &args.ours {
-        let took = ours::run(&ours[0], &ours[1], args.repeats, answers())?;
+        let took = assize_side::run(&ours[0], &ours[1], args.repeats, answers())?;
         println!("{}", serde_json::to_string(&took)?);
         return Ok(());
     }
@@ -92,7 +92,7 @@ fn main() -> anyhow::Result<()> {
         if cfg!(debug_assertions) { "debug" } else { "release" },
         version(&python)?
     );
-    let empty = ours::empty_store_bytes()?;
+    let empty = assize_side::empty_store_bytes()?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("answers.json");
     std::fs::write(&file, serde_json::to_string(&answers())?)?;
@@ -143,7 +143,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Generates answers of which no two are equal.
+/// Generates the answers of the model. No two answers are equal.
 fn answers() -> Answers {
     const WORDS: [&str; 48] = [
         "margin", "the", "plan", "a", "risk", "of", "station", "and", "loan", "which", "customer",

@@ -1,6 +1,6 @@
-//! Benchmark of the whole loop of `assize run`, with a model that answers at once and a program that succeeds at the
-//! first attempt. It measures the time of the whole loop, and the overhead apart from model and program. For
-//! comparison, `docker exec` runs the same program in a running container.
+//! Benchmark of a whole `assize run`, with a model that answers at once and a program that succeeds at the first
+//! attempt. It measures the time of the whole run (*the whole loop* in the output), and the overhead, which is this
+//! time without the time of the program. For comparison, `docker exec` runs the same program in a running container.
 //!
 //! Gateway, graph, SQLite journal and warm pool of jails are real. Times on a shared machine are noisy: compare the
 //! ratios.
@@ -41,7 +41,7 @@ struct Args {
     python: PathBuf,
 }
 
-/// Measurements of one run: total time, time of the program, and code of the program.
+/// Measurements of one run: total time, time of the program, and source code of the program.
 struct Took {
     all: Duration,
     program: Duration,
@@ -64,10 +64,10 @@ impl Bench {
             parent: None,
             input: serde_json::Value::Null,
             artifacts: Vec::new(),
-            once: None,
+            idempotency_key: None,
         };
         let (_, claim) = self.store.create_run(new, "bench").await?;
-        let journal = Arc::new(RunJournal::fresh(self.store.clone(), claim));
+        let journal = Arc::new(RunJournal::new(self.store.clone(), claim));
         let options = RunOptions::with_journal(journal.clone());
         let state = self.graph.run(CodeState::new(CodeTask::new(TASK)), options).await?;
         let verdict = CodeVerdict::from(&state);
@@ -94,7 +94,7 @@ async fn main() -> anyhow::Result<()> {
     let pool_options = PoolOptions { size: args.pool, ..PoolOptions::default() };
     let pool = Arc::new(manager.pool(SandboxSpec::default(), pool_options));
     let options = assize_gateway::GatewayOptions {
-        script: Some(Arc::new(|request| {
+        prepared_answers: Some(Arc::new(|request| {
             assize_code::rehearsal::answer(request).map(|known| known.map(Into::into))
         })),
         ..assize_gateway::GatewayOptions::default()
@@ -121,10 +121,10 @@ async fn main() -> anyhow::Result<()> {
             beside.push(peer.run().await?);
         }
     }
-    println!("One after the other, {} each, with an idle sandbox", args.iterations);
+    println!("Sequential runs, {} each, with an idle sandbox", args.iterations);
     println!("{:<34} {:>8} {:>8}", "", "p50 ms", "p95 ms");
     row("the whole loop", &mut all);
-    row("  neither model nor program", &mut rest);
+    row("  without model and program", &mut rest);
     match &peer {
         Ok(_) => row("docker exec of the same program", &mut beside),
         Err(why) => println!("docker exec of the same program: skipped: {why}"),
@@ -138,16 +138,16 @@ async fn main() -> anyhow::Result<()> {
     for run in runs {
         done.push(run?.all);
     }
-    println!("\nAll {} at once, {} of them with an idle sandbox", args.at_once, args.pool);
+    println!("\nAll {} runs at once, {} of the runs with an idle sandbox", args.at_once, args.pool);
     row("the whole loop", &mut done);
-    println!("{} of {} done in {seconds:.2} s", done.len(), args.at_once);
+    println!("{} of {} runs done in {seconds:.2} s", done.len(), args.at_once);
 
     println!();
     let overhead = percentile(&mut rest, 50);
-    println!("own overhead: {overhead:.1} ms (target: less than 10)");
+    println!("overhead of assize: {overhead:.1} ms (target: less than 10)");
     if peer.is_ok() {
         let ratio = percentile(&mut beside, 50) / percentile(&mut all, 50);
-        println!("the whole loop is {ratio:.1}× as fast as docker exec of its program alone");
+        println!("the whole run is {ratio:.1}× as fast as docker exec of its program alone");
     }
     bench.pool.close().await;
     if let Ok(peer) = peer {

@@ -1,4 +1,5 @@
-//! Runs the attack: each probe runs on the host as a control and, if it succeeds there, in a sandbox.
+//! Runs the probes of `assize attack`. Each probe first runs on the host without isolation; this run is its *control*.
+//! If the control succeeds, the probe also runs in a sandbox, where success is an escape.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,14 +13,14 @@ use tokio::sync::Mutex;
 
 use crate::catalog::{self, Probe, ProbeLimits, SuccessCriterion};
 use crate::fixtures::Fixtures;
-use crate::host::{HostTarget, NONCE};
-use crate::inside::{SandboxTarget, TIGHT_WALL};
+use crate::host_target::{HostTarget, NONCE};
 use crate::judge::{ProbeVerdict, judge};
-use crate::marked;
-use crate::place::{AttackTarget, ProbeRun};
+use crate::marked_processes;
+use crate::sandbox_target::{SandboxTarget, TIGHT_WALL};
 use crate::score::{AttackScorecard, ControlOutcome, ProbeFinding, ProbeOutcome};
+use crate::target::{AttackTarget, ProbeRun};
 
-/// Maximum time to wait for the mark that a probe sends to the host.
+/// Maximum time to wait until the mark of a probe, a random text that the probe sends, arrives on the host.
 const MARK_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Error that prevents an attack on the sandboxes.
@@ -30,20 +31,21 @@ pub enum AttackError {
     #[error("cannot create the fixtures of the probes: {0}")]
     Fixtures(String),
     #[error("no probe name contains `{0}`")]
-    NoneCalled(String),
+    NoMatchingProbe(String),
 }
 
 #[derive(Debug, Clone)]
 pub struct AttackOptions {
-    /// Python interpreter of this machine, which runs the controls.
+    /// Python interpreter of the host. It lists the probes and runs them on the host, without isolation.
     pub interpreter: PathBuf,
     /// If set, only the probes whose name contains this text run.
     pub only: Option<String>,
     /// Maximum number of probes that run concurrently.
-    pub at_once: usize,
+    pub concurrency: usize,
 }
 
-/// Probes with their fixtures on the host. Each control runs only once, even if several backends are attacked.
+/// Probes of `assize attack`, with their fixtures on the host. The control of a probe, its run on the host without
+/// isolation, runs only once, even if several backends are attacked.
 #[derive(Debug)]
 pub struct Attack {
     probes: Vec<Probe>,
@@ -60,28 +62,32 @@ impl Attack {
         if let Some(only) = &options.only {
             probes.retain(|probe| probe.name.contains(only.as_str()));
             if probes.is_empty() {
-                return Err(AttackError::NoneCalled(only.clone()));
+                return Err(AttackError::NoMatchingProbe(only.clone()));
             }
         }
         // The slow probes start first.
         probes.sort_by_key(|probe| {
-            (probe.room == ProbeLimits::Usual, probe.judge != SuccessCriterion::Late)
+            (probe.limits == ProbeLimits::Usual, probe.judge != SuccessCriterion::Late)
         });
         let interpreter = options.interpreter.clone();
         let made = tokio::task::spawn_blocking(move || Fixtures::make(&interpreter)).await;
         let mut fixtures = made.map_err(|error| AttackError::Fixtures(error.to_string()))??;
         let inherited = new_nonce();
         fixtures.nonces.insert("inherited".to_owned(), inherited.clone());
-        let home = fixtures.given.get("home").and_then(Value::as_str).unwrap_or("/").to_owned();
+        let home =
+            fixtures.probe_input.get("home").and_then(Value::as_str).unwrap_or("/").to_owned();
         let (interpreter, work) = (options.interpreter, fixtures.work());
         let host = HostTarget { interpreter, work, home, inherited };
-        let at_once = options.at_once.max(1);
+        let at_once = options.concurrency.max(1);
         Ok(Attack { probes, fixtures, host, controls: Mutex::default(), at_once })
     }
 
     /// Number of probes that apply to a backend.
     pub fn probes(&self, isolation: Isolation) -> usize {
-        self.probes.iter().filter(|probe| fits(probe, isolation == Isolation::Microvm)).count()
+        self.probes
+            .iter()
+            .filter(|probe| applies_to(probe, isolation == Isolation::Microvm))
+            .count()
     }
 
     /// The folder on the host that contains the fixtures.
@@ -89,7 +95,8 @@ impl Attack {
         self.fixtures.folder()
     }
 
-    /// Attacks the sandboxes of a manager. Calls `report` with each finding as soon as its probe has finished.
+    /// Runs the probes in sandboxes that `manager` creates. Calls `report` with each finding as soon as its probe has
+    /// finished.
     pub async fn run(
         &self,
         manager: &SandboxManager,
@@ -98,9 +105,12 @@ impl Attack {
         self.run_in(&SandboxTarget(manager), report).await
     }
 
-    /// Runs the probes on the host as if the host were a sandbox. Every probe whose control succeeds must be reported
-    /// as an escape. This shows that the probes detect missing isolation.
-    pub async fn run_without_walls(&self, report: impl FnMut(&ProbeFinding)) -> AttackScorecard {
+    /// Runs the probes on the host as if the host were a sandbox. Every probe that succeeds without isolation must be
+    /// reported as an escape. This shows that the probes detect missing isolation.
+    pub async fn run_without_isolation(
+        &self,
+        report: impl FnMut(&ProbeFinding),
+    ) -> AttackScorecard {
         self.run_in(&self.host, report).await
     }
 
@@ -111,7 +121,7 @@ impl Attack {
     ) -> AttackScorecard {
         let began = Instant::now();
         let mut findings = Vec::with_capacity(self.probes.len());
-        let fitting = self.probes.iter().filter(|probe| fits(probe, place.is_machine()));
+        let fitting = self.probes.iter().filter(|probe| applies_to(probe, place.is_microvm()));
         let mut running = futures_util::stream::iter(fitting)
             .map(|probe| self.run_probe(probe, place))
             .buffer_unordered(self.at_once);
@@ -132,12 +142,13 @@ impl Attack {
                 match self.verdict(probe, place).await {
                     ProbeVerdict::Stopped(detail) => (ProbeOutcome::Blocked, detail),
                     ProbeVerdict::Broke(detail) => (ProbeOutcome::Broke, detail),
-                    ProbeVerdict::Reached(detail) => {
+                    ProbeVerdict::Succeeded(detail) => {
                         match probe.promise.and_then(|promise| place.best_effort(promise)) {
                             None => (ProbeOutcome::Escaped, detail),
                             Some(by) => {
-                                let detail =
-                                    format!("the backend does not guarantee the limit: {by}");
+                                let detail = format!(
+                                    "the backend does not guarantee the limit that the probe exceeded: {by}"
+                                );
                                 (ProbeOutcome::NotApplicable, detail)
                             }
                         }
@@ -157,13 +168,14 @@ impl Attack {
         }
     }
 
-    /// Returns the result of a probe on the host. The control runs only on the first call for that probe.
+    /// Returns the outcome of a probe's control: the same probe on the host, without isolation. The first call for a
+    /// probe runs the control. Later calls return the stored outcome.
     async fn control(&self, probe: &Probe) -> ControlOutcome {
         if let Some(known) = self.controls.lock().await.get(&probe.name) {
             return known.clone();
         }
         let control = match self.verdict(probe, &self.host).await {
-            ProbeVerdict::Reached(_) => ControlOutcome::Reached,
+            ProbeVerdict::Succeeded(_) => ControlOutcome::Reached,
             ProbeVerdict::Stopped(why) | ProbeVerdict::Broke(why) => {
                 ControlOutcome::NotReached { why }
             }
@@ -181,11 +193,11 @@ impl Attack {
         for step in 1..=probe.steps {
             // Only the first step receives the mark that later steps have to find.
             let mark = if step == 1 { first_mark.clone() } else { new_nonce() };
-            let given = self.given(place, &mark, &tag, step).to_string();
+            let given = self.probe_input(place, &mark, &tag, step).to_string();
             let run = ProbeRun {
                 probe,
                 code: probe.group.code(),
-                given,
+                input: given,
                 mark: mark.clone(),
                 tag: tag.clone(),
             };
@@ -198,21 +210,21 @@ impl Attack {
                 None => None,
             };
             last = judge(probe, &ran, proof, arrived);
-            if !matches!(last, ProbeVerdict::Reached(_)) {
+            if !matches!(last, ProbeVerdict::Succeeded(_)) {
                 break;
             }
         }
-        if place.guest().is_none() {
-            marked::end(&first_mark);
+        if place.guest_pid().is_none() {
+            marked_processes::kill_all(&first_mark);
             remove_leftovers(&tag);
         }
         last
     }
 
-    /// Returns the input of a probe as JSON.
-    fn given(&self, place: &dyn AttackTarget, mark: &str, tag: &str, step: u8) -> Value {
-        let mut given = self.fixtures.given.clone();
-        let (guest, spare) = match place.guest() {
+    /// Returns the input that a probe receives for one of its steps, as JSON.
+    fn probe_input(&self, place: &dyn AttackTarget, mark: &str, tag: &str, step: u8) -> Value {
+        let mut given = self.fixtures.probe_input.clone();
+        let (guest, spare) = match place.guest_pid() {
             Some(guest) => (Value::from(guest), Value::from(vec![guest; 5])),
             None => (self.fixtures.victim().into(), self.fixtures.spares().into()),
         };
@@ -223,7 +235,10 @@ impl Attack {
             ("tag", tag.into()),
             ("step", step.into()),
             // Number of seconds after which a program in a sandbox with tight limits must have timed out.
-            ("past", (TIGHT_WALL * place.slower() + Duration::from_secs(1)).as_secs().into()),
+            (
+                "past",
+                (TIGHT_WALL * place.timeout_factor() + Duration::from_secs(1)).as_secs().into(),
+            ),
         ] {
             given.insert(name.to_owned(), value);
         }
@@ -233,7 +248,7 @@ impl Attack {
     async fn mark_arrives(&self, mark: &str) -> bool {
         let began = Instant::now();
         loop {
-            if self.fixtures.heard(mark) {
+            if self.fixtures.mark_arrived(mark) {
                 return true;
             }
             if began.elapsed() > MARK_TIMEOUT {
@@ -245,18 +260,18 @@ impl Attack {
 }
 
 /// Whether a probe applies to a backend. Some probes apply only to microVMs.
-fn fits(probe: &Probe, machine: bool) -> bool {
+fn applies_to(probe: &Probe, machine: bool) -> bool {
     machine || !probe.machine
 }
 
-/// Removes the files that a control left on the host because its last step did not run.
+/// Removes the files that a probe left on the host because the last step of the probe, which removes them, did not run.
 fn remove_leftovers(tag: &str) {
     for folder in ["/tmp", "/var/tmp", "/dev/shm"] {
         let _ = std::fs::remove_file(format!("{folder}/assize-left-{tag}"));
     }
 }
 
-/// Returns a random text that occurs nowhere else.
+/// Returns a random text of 32 hexadecimal digits, which is practically unique.
 fn new_nonce() -> String {
     format!("{:0width$x}", fastrand::u128(..), width = NONCE)
 }

@@ -78,32 +78,35 @@ impl ProbeGroup {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SuccessCriterion {
-    /// The probe reports its success, with a proof if one is required.
+    /// The probe succeeds if it reports success and, if a proof is required, also reports the proof (the secret of a
+    /// fixture).
     #[default]
     Itself,
-    /// The mark of the probe, a random text, arrived on the host.
+    /// The probe succeeds if its mark, a random text that the probe sends, arrives on the host.
     Heard,
-    /// A process of the probe outlives the run.
+    /// The probe succeeds if one of its processes outlives the run.
     Survives,
-    /// The output of the probe exceeds the output limit.
+    /// The probe succeeds if its output exceeds the output limit of the sandbox.
     Output,
-    /// The run ended long after its timeout.
+    /// The probe succeeds if its run ends more than 1.5 s after the timeout of the run.
     Late,
-    /// The reported exit code differs from the real exit code.
+    /// The probe succeeds if the sandbox reports another exit code than the real one.
     Forged,
-    /// The probe reports its success, or the guest agent no longer runs.
+    /// The probe succeeds if it reports success, or if it stops the guest agent.
     Guest,
-    /// The files that the host collects contain the proof.
+    /// The probe succeeds if the files that the host collects from the sandbox contain the proof (the secret of a
+    /// fixture).
     Collected,
 }
 
-/// Action of the host on the working folder of a probe.
+/// Action that the host performs on the working folder of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum HostAction {
-    /// The host collects the files repeatedly while the probe runs, and once more afterwards.
+    /// The host collects the files of the working folder repeatedly while the probe runs, and once more afterwards.
     Collect,
-    /// The host writes the mark to the file `given-<tag>` after the run, as an input for the next program.
+    /// After the run, the host writes the mark of the probe, a random text, to the file `given-<tag>` in the working
+    /// folder. The probe tries to redirect this write to another file.
     Give,
 }
 
@@ -113,9 +116,9 @@ pub(crate) enum HostAction {
 pub(crate) enum ProbeLimits {
     #[default]
     Usual,
-    /// Limits that are so low that a control can exceed them without harm to the host.
+    /// Limits that are so low that a probe can exceed them on the host, without isolation, and do no harm.
     Tight,
-    /// The tight limits, but with a quarter of a CPU and a longer timeout.
+    /// The same limits as `Tight`, but with a quarter of a CPU and a longer timeout.
     Share,
 }
 
@@ -137,12 +140,14 @@ pub(crate) struct Probe {
     #[serde(default)]
     pub(crate) judge: SuccessCriterion,
     #[serde(default, rename = "limits")]
-    pub(crate) room: ProbeLimits,
-    /// Limit that the probe tries to exceed. If the backend does not guarantee the limit, success is not an escape.
+    pub(crate) limits: ProbeLimits,
+    /// Limit that the probe tries to exceed. If the backend does not guarantee this limit, a successful probe is not an
+    /// escape.
     pub(crate) promise: Option<GuaranteedLimit>,
-    /// Name of the nonce that the probe has to report as proof. `mark` stands for the mark of the first step.
+    /// Name of the nonce (secret random value) that the probe must report as proof of its success. The name `mark`
+    /// stands for the random text that only the first step of the probe receives.
     pub(crate) proof: Option<String>,
-    /// Number of programs that the probe runs, one after the other, each in a new sandbox.
+    /// Number of steps of the probe. The steps are programs that run one after the other, each in a new sandbox.
     #[serde(default = "one")]
     pub(crate) steps: u8,
     /// Whether the probe runs only in microVMs.
@@ -151,9 +156,9 @@ pub(crate) struct Probe {
     /// Whether the probe makes a single system call, which the sandbox should reject.
     #[serde(default)]
     pub(crate) syscall: bool,
-    /// Action of the host during or after the run.
+    /// Action that the host performs on the working folder during or after the run; `None` if there is none.
     pub(crate) host: Option<HostAction>,
-    /// Exit code with which the probe really exits.
+    /// Real exit code of the probe. A probe that forges exit codes succeeds if another exit code is reported.
     #[serde(default)]
     pub(crate) exit: i32,
     #[serde(skip)]

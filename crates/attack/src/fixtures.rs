@@ -18,14 +18,15 @@ const HELPER: &str = include_str!("../probes/helper.py");
 /// Prefix of the fixture folder's name.
 const PREFIX: &str = "assize-attack-";
 
-/// Candidates for a host file that is also visible in every jail. Probes try to observe when the host reads the file.
+/// Paths of host files that are also visible in every jail. The first file that exists is used as a fixture: probes try
+/// to observe when the host reads this file.
 const SHARED: [&str; 2] = ["/usr/bin/env", "/bin/sh"];
 
 /// Maximum time that the helper process may need to remove the fixtures and exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Fixtures of one attack. Dropping this value removes the fixtures. If this process is killed, the helper process
-/// removes them.
+/// Fixtures of one attack. Dropping this value removes the fixtures. If the current process is killed, the helper
+/// process removes them.
 #[derive(Debug)]
 pub(crate) struct Fixtures {
     helper: Child,
@@ -33,7 +34,7 @@ pub(crate) struct Fixtures {
     /// Secret random values in the fixtures, by name. Probes do not receive them as input.
     pub(crate) nonces: BTreeMap<String, String>,
     /// Input of every probe: paths, addresses and process ids of the fixtures.
-    pub(crate) given: Map<String, Value>,
+    pub(crate) probe_input: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -43,7 +44,7 @@ struct HelperOutput {
 }
 
 impl Fixtures {
-    /// Starts the helper process, which creates the fixtures. Blocks until it has created them.
+    /// Starts the helper process, and blocks until the helper process has created the fixtures.
     pub(crate) fn make(interpreter: &Path) -> Result<Fixtures, AttackError> {
         let failed = |error: std::io::Error| AttackError::Fixtures(error.to_string());
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir().map_err(failed)?;
@@ -73,7 +74,7 @@ impl Fixtures {
             finish(&mut helper);
             return Err(AttackError::Fixtures(format!("the helper process failed: {error}")));
         };
-        Ok(Fixtures { helper, folder, nonces: output.nonces, given: output.given })
+        Ok(Fixtures { helper, folder, nonces: output.nonces, probe_input: output.given })
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -86,25 +87,26 @@ impl Fixtures {
         name.trim_start_matches(PREFIX).to_owned()
     }
 
-    /// Folder that contains the working folders of the controls.
+    /// Parent folder of the working folders of probes that run on the host, without isolation.
     pub(crate) fn work(&self) -> PathBuf {
         self.folder.path().join("work")
     }
 
-    /// Process id of the host process that a control attacks instead of a guest agent.
+    /// Id of a host process that stands in for the guest agent when a probe runs on the host, where there is no guest
+    /// agent.
     pub(crate) fn victim(&self) -> Option<i64> {
-        self.given.get("victim")?.get("pid")?.as_i64()
+        self.probe_input.get("victim")?.get("pid")?.as_i64()
     }
 
     /// Process ids of the host processes that probes may kill.
     pub(crate) fn spares(&self) -> Vec<Value> {
-        let spares = self.given.get("spares").and_then(Value::as_array).into_iter().flatten();
+        let spares = self.probe_input.get("spares").and_then(Value::as_array).into_iter().flatten();
         // The first two processes are for probes that change a process without killing it.
         spares.skip(2).cloned().collect()
     }
 
-    /// Whether a mark has arrived on the host, as the name of a file or in received data.
-    pub(crate) fn heard(&self, mark: &str) -> bool {
+    /// Whether the mark of a probe, a random text, has arrived on the host, as the name of a file or in received data.
+    pub(crate) fn mark_arrived(&self, mark: &str) -> bool {
         let Ok(entries) = std::fs::read_dir(self.folder.path().join("watched")) else {
             return false;
         };

@@ -3,16 +3,16 @@
 use serde::Deserialize;
 
 use crate::catalog::{Probe, SuccessCriterion};
-use crate::inside::TIGHT_OUTPUT;
-use crate::place::{ProbeEnd, ProbeResult, ProbeRunError};
+use crate::sandbox_target::TIGHT_OUTPUT;
+use crate::target::{ProbeEnd, ProbeResult, ProbeRunError};
 
-/// Maximum time after its timeout at which a run may end.
+/// Maximum delay between the timeout of a run and its end. If the delay is longer, the probe has evaded the timeout.
 const LATE: std::time::Duration = std::time::Duration::from_millis(1500);
 
 /// Verdict on one run of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProbeVerdict {
-    Reached(String),
+    Succeeded(String),
     Stopped(String),
     Broke(String),
 }
@@ -27,7 +27,7 @@ struct Answer {
     broke: Option<String>,
 }
 
-/// Byte offset of the last line of the output that may be the probe's answer.
+/// Byte offset of the line break before the last output line that may be the probe's answer.
 fn answer_at(stdout: &[u8]) -> Option<usize> {
     let start = b"\n{\"";
     stdout.windows(start.len()).rposition(|piece| piece == start)
@@ -46,8 +46,8 @@ pub(crate) fn before_answer(stdout: &[u8]) -> &[u8] {
     }
 }
 
-/// Decides whether a run succeeded. `proof` is the nonce that the probe has to report; `arrived` is whether the mark of
-/// the probe arrived on the host.
+/// Decides whether a probe succeeded in a run. `proof` is the secret that the probe must report, if any. `arrived` is
+/// whether the mark of the probe, a random text, arrived on the host.
 pub(crate) fn judge(
     probe: &Probe,
     ran: &Result<ProbeResult, ProbeRunError>,
@@ -56,37 +56,37 @@ pub(crate) fn judge(
 ) -> ProbeVerdict {
     let ran = match ran {
         Ok(ran) => ran,
-        Err(ProbeRunError::Gone(why))
+        Err(ProbeRunError::SandboxFailed(why))
             if matches!(probe.judge, SuccessCriterion::Guest | SuccessCriterion::Forged) =>
         {
-            return ProbeVerdict::Reached(format!("the guest agent no longer runs: {why}"));
+            return ProbeVerdict::Succeeded(format!("the guest agent no longer runs: {why}"));
         }
-        Err(ProbeRunError::Start(why) | ProbeRunError::Gone(why)) => {
+        Err(ProbeRunError::Start(why) | ProbeRunError::SandboxFailed(why)) => {
             return ProbeVerdict::Broke(why.clone());
         }
     };
     let verdict = |reached: bool, detail: String| {
-        if reached { ProbeVerdict::Reached(detail) } else { ProbeVerdict::Stopped(detail) }
+        if reached { ProbeVerdict::Succeeded(detail) } else { ProbeVerdict::Stopped(detail) }
     };
     let own = by_answer(ran, proof.filter(|_| probe.judge != SuccessCriterion::Collected));
     match probe.judge {
         SuccessCriterion::Itself | SuccessCriterion::Guest => own,
         SuccessCriterion::Heard => match own {
             ProbeVerdict::Broke(why) => ProbeVerdict::Broke(why),
-            _ if arrived => {
-                ProbeVerdict::Reached("the mark of the probe arrived on the host".to_owned())
-            }
-            ProbeVerdict::Reached(_) => {
-                ProbeVerdict::Stopped("the mark of the probe did not arrive on the host".to_owned())
-            }
+            _ if arrived => ProbeVerdict::Succeeded(
+                "the random text that the probe sent arrived on the host".to_owned(),
+            ),
+            ProbeVerdict::Succeeded(_) => ProbeVerdict::Stopped(
+                "the random text that the probe sent did not arrive on the host".to_owned(),
+            ),
             ProbeVerdict::Stopped(detail) => ProbeVerdict::Stopped(detail),
         },
         SuccessCriterion::Collected => match (own, proof) {
-            (ProbeVerdict::Reached(_), Some(proof)) => {
+            (ProbeVerdict::Succeeded(_), Some(proof)) => {
                 let mut pieces = ran.collected.windows(proof.len().max(1));
                 let collected = ran.collected.len();
                 match pieces.any(|piece| piece == proof.as_bytes()) {
-                    true => ProbeVerdict::Reached(
+                    true => ProbeVerdict::Succeeded(
                         "the collected files contain data of a host file".to_owned(),
                     ),
                     false => ProbeVerdict::Stopped(format!(
@@ -99,7 +99,7 @@ pub(crate) fn judge(
         SuccessCriterion::Survives => match own {
             ProbeVerdict::Broke(why) => ProbeVerdict::Broke(why),
             _ if ran.survived => {
-                ProbeVerdict::Reached("a process of the probe outlived the run".to_owned())
+                ProbeVerdict::Succeeded("a process of the probe outlived the run".to_owned())
             }
             _ => ProbeVerdict::Stopped("no process of the probe outlived the run".to_owned()),
         },
@@ -109,19 +109,20 @@ pub(crate) fn judge(
             verdict(size as u64 > TIGHT_OUTPUT, detail)
         }
         SuccessCriterion::Late => {
-            let late = ran.took > ran.wall + LATE;
+            let late = ran.took > ran.timeout + LATE;
             verdict(late, format!("the run ended after {:.1} s", ran.took.as_secs_f64()))
         }
         SuccessCriterion::Forged => {
-            let reported = ran.told.map_or("none".to_owned(), |code| code.to_string());
-            let forged = ran.told != Some(probe.exit);
+            let reported =
+                ran.reported_exit_code.map_or("none".to_owned(), |code| code.to_string());
+            let forged = ran.reported_exit_code != Some(probe.exit);
             let detail = format!("real exit code: {}, reported exit code: {reported}", probe.exit);
             verdict(forged, detail)
         }
     }
 }
 
-/// Decides by the answer that the probe printed, and by its proof if one is required.
+/// Decides by the answer that the probe printed. If a proof is required, the answer must contain that proof.
 fn by_answer(ran: &ProbeResult, proof: Option<&str>) -> ProbeVerdict {
     let Some(answer) = answer(&ran.stdout) else {
         return match ran.end {
@@ -144,10 +145,13 @@ fn by_answer(ran: &ProbeResult, proof: Option<&str>) -> ProbeVerdict {
     match (answer.broke, proof) {
         (Some(why), _) => ProbeVerdict::Broke(why),
         (None, Some(proof)) if answer.reached && answer.nonce.as_deref() != Some(proof) => {
-            let detail = format!("the probe found data without the proof: {}", answer.detail);
+            let detail = format!(
+                "the probe reported success without the expected secret: {}",
+                answer.detail
+            );
             ProbeVerdict::Stopped(detail)
         }
-        (None, _) if answer.reached => ProbeVerdict::Reached(answer.detail),
+        (None, _) if answer.reached => ProbeVerdict::Succeeded(answer.detail),
         (None, _) => ProbeVerdict::Stopped(answer.detail),
     }
 }
@@ -168,8 +172,8 @@ mod tests {
             stdout: stdout.as_bytes().to_vec(),
             stderr: Vec::new(),
             end,
-            told: Some(7),
-            wall: Duration::from_secs(2),
+            reported_exit_code: Some(7),
+            timeout: Duration::from_secs(2),
             took: Duration::from_millis(100),
             survived: false,
             collected: Vec::new(),
@@ -179,9 +183,10 @@ mod tests {
     const REACHED: &str = "noise\n{\"reached\": true, \"detail\": \"d\", \"nonce\": \"n\"}\n";
 
     #[test]
-    fn verdict_on_a_probe_follows_from_its_criterion_and_the_observed_run() {
+    fn probe_verdict_depends_on_the_success_criterion_and_the_observed_run() {
         let broken = "\n{\"broke\": \"KeyError\"}\n";
-        let reported = |code| ProbeResult { told: code, ..ran("", ProbeEnd::Exit(7)) };
+        let reported =
+            |code| ProbeResult { reported_exit_code: code, ..ran("", ProbeEnd::Exit(7)) };
         let late = ProbeResult { took: Duration::from_secs(4), ..ran("", ProbeEnd::Exit(0)) };
         let collected = |bytes: &[u8]| ProbeResult {
             collected: bytes.to_vec(),
@@ -196,7 +201,7 @@ mod tests {
                 ran(REACHED, ProbeEnd::Exit(0)),
                 Some("m"),
                 false,
-                "stopped: the probe found data without the proof",
+                "stopped: the probe reported success without the expected secret",
             ),
             // A run without an answer counts as stopped only if the program was killed.
             ("itself", ran("", ProbeEnd::TimedOut), None, false, "stopped: "),
@@ -247,7 +252,7 @@ mod tests {
 
     #[test]
     fn lost_guest_agent_is_an_escape_only_for_probes_that_attack_the_agent() {
-        let gone = Err(ProbeRunError::Gone("connection lost".to_owned()));
+        let gone = Err(ProbeRunError::SandboxFailed("connection lost".to_owned()));
         for (kind, expected) in [("guest", "reached: "), ("itself", "broke: ")] {
             let verdict = to_text(judge(&probe(kind), &gone, None, false));
             assert!(verdict.starts_with(expected), "{kind}: {verdict}");
@@ -257,7 +262,7 @@ mod tests {
     /// Formats a verdict as text.
     fn to_text(verdict: ProbeVerdict) -> String {
         match verdict {
-            ProbeVerdict::Reached(detail) => format!("reached: {detail}"),
+            ProbeVerdict::Succeeded(detail) => format!("reached: {detail}"),
             ProbeVerdict::Stopped(detail) => format!("stopped: {detail}"),
             ProbeVerdict::Broke(why) => format!("broke: {why}"),
         }

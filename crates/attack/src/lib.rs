@@ -13,12 +13,12 @@ mod attack;
 mod catalog;
 mod fixtures;
 mod gate;
-mod host;
-mod inside;
+mod host_target;
 mod judge;
-mod marked;
-mod place;
+mod marked_processes;
+mod sandbox_target;
 mod score;
+mod target;
 
 pub use attack::{Attack, AttackError, AttackOptions};
 pub use catalog::ProbeGroup;

@@ -15,7 +15,8 @@ pub enum ProbeOutcome {
     Blocked,
     /// The probe succeeded, so the sandbox failed to stop it.
     Escaped,
-    /// The probe also fails on the host, or the backend does not guarantee the limit that the probe exceeded.
+    /// The probe does not succeed on the host either, or the backend does not guarantee the limit that the probe
+    /// exceeded.
     NotApplicable,
     /// The probe or the sandbox failed with an error. The result shows nothing about the isolation and does not count.
     Broke,
@@ -25,11 +26,11 @@ pub enum ProbeOutcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlOutcome {
-    /// The control succeeded, so the probe can detect missing isolation.
+    /// The probe succeeded on the host, so the probe can detect missing isolation.
     Reached,
-    /// The control failed, so the probe does not apply on this machine.
+    /// The probe failed on the host, so it cannot show on this machine whether a sandbox isolates.
     NotReached { why: String },
-    /// The probe has no control, because its target exists only in a sandbox.
+    /// The probe does not run on the host, because the target that it attacks exists only in a sandbox.
     OnlyInside,
 }
 
@@ -68,7 +69,7 @@ impl ProbeCount {
         }
     }
 
-    /// Number of findings that count for the score: blocked and escaped.
+    /// Number of findings that count for the score: those with the outcome blocked or escaped.
     pub fn applicable(&self) -> usize {
         self.blocked + self.escaped
     }

@@ -20,7 +20,7 @@ fn python() -> Interpreter {
 }
 
 fn options(only: Option<&str>) -> AttackOptions {
-    AttackOptions { interpreter: python().program, only: only.map(str::to_owned), at_once: 4 }
+    AttackOptions { interpreter: python().program, only: only.map(str::to_owned), concurrency: 4 }
 }
 
 /// Formats the findings with this outcome, one per line, for assertion messages.
@@ -95,7 +95,7 @@ async fn assert_sampled_probes_blocked(backend: Arc<dyn Backend>, sample: &[&str
     let manager = SandboxManager::open(folder.path().to_owned(), backend, &[]).await.unwrap();
     for only in sample {
         let attack =
-            Attack::new(AttackOptions { at_once: 2, ..options(Some(only)) }).await.unwrap();
+            Attack::new(AttackOptions { concurrency: 2, ..options(Some(only)) }).await.unwrap();
         let card = attack.run(&manager, |_| ()).await;
         assert_eq!(lines(&card, ProbeOutcome::Escaped), "");
         assert_eq!(lines(&card, ProbeOutcome::Broke), "");
@@ -131,7 +131,8 @@ async fn assert_all_probes_blocked(backend: Arc<dyn Backend>) {
     assert!(card.count().applicable() >= minimum, "{:?}\n{not_applicable}", card.count());
 }
 
-/// Uses only probes that do not disturb the host, because they run on the host twice. CI runs a sample of them.
+/// Uses only probes that do not disturb the host, because each probe runs on the host twice: once as its control, and
+/// once instead of in a sandbox. CI runs a sample of these probes.
 #[tokio::test(flavor = "multi_thread")]
 async fn probes_without_isolation_are_reported_as_escapes() {
     let sample = ["files/write-outside", "network/tcp", "exhaustion/output-flood", "channel/forge"];
@@ -146,7 +147,7 @@ async fn probes_without_isolation_are_reported_as_escapes() {
     let full = std::env::var_os("ASSIZE_TEST_FULL").is_some();
     for only in sample.into_iter().chain(more.into_iter().filter(|_| full)) {
         let attack = Attack::new(options(Some(only))).await.unwrap();
-        let card = attack.run_without_walls(|_| ()).await;
+        let card = attack.run_without_isolation(|_| ()).await;
         assert!(
             card.count().applicable() > 0,
             "{only}: {}",
@@ -173,7 +174,7 @@ async fn dropped_attack_removes_its_files_from_the_host() {
     let folder = attack.folder().to_owned();
     let name = folder.to_string_lossy().rsplit('-').next().unwrap().to_owned();
     assert!(folder.join("secret").exists());
-    let card = attack.run_without_walls(|_| ()).await;
+    let card = attack.run_without_isolation(|_| ()).await;
     assert!(card.count().escaped > 10, "{:?}", card.count());
     drop(attack);
     assert!(!folder.exists());

@@ -76,9 +76,9 @@ pub(crate) struct LogArgs {
 }
 
 impl Cli {
-    /// Settings that the flags shared by all commands set.
+    /// Returns the settings that were given as flags that all commands have, such as `--log-level`.
     pub(crate) fn global_settings(&self) -> Vec<FlagSetting> {
-        given([
+        settings_from_flags([
             (SettingKey::LogLevel, "--log-level", &self.log.log_level),
             (SettingKey::LogFormat, "--log-format", &self.log.log_format),
             (SettingKey::ClusterServers, "--cluster", &self.cluster),
@@ -87,7 +87,7 @@ impl Cli {
 }
 
 impl CliCommand {
-    /// Whether the command prints an answer of a model, which may cost money.
+    /// Whether the command calls a model and prints its answer. Such a call may cost money.
     pub(crate) fn prints_answer(&self) -> bool {
         matches!(
             self,
@@ -253,7 +253,7 @@ pub(crate) struct ExecArgs {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Add Python packages from the allowed list, such as numpy,pandas
+    /// Add Python packages that `packages.allow` lists, such as numpy,pandas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) packages: Vec<String>,
 
@@ -323,7 +323,7 @@ const MAX_PERSONA_MIB: u64 = 1;
 
 impl ForkArgs {
     /// Returns the run to fork and the requested changes; `None` without `--fork`.
-    pub(crate) fn fork_of(&self) -> Result<Option<(String, ForkRequest)>, Failure> {
+    pub(crate) fn fork_request(&self) -> Result<Option<(String, ForkRequest)>, Failure> {
         let usage = |message: String| Failure::new(FailureKind::Usage, message);
         // Flags that have no effect without `--fork` are rejected, not ignored.
         let Some(run) = self.fork.clone() else {
@@ -347,15 +347,15 @@ impl ForkArgs {
                 return Err(usage(format!("`--set` is given twice for the role `{role}`")));
             }
         }
-        Ok(Some((run, ForkRequest { at: self.at.clone(), told: personas })))
+        Ok(Some((run, ForkRequest { at: self.at.clone(), new_personas: personas })))
     }
 }
 
 /// A setting that a command-line flag sets: key of the setting, name of the flag, value.
 pub(crate) type FlagSetting = (SettingKey, &'static str, String);
 
-/// Converts those of the flags that were given on the command line to settings.
-fn given<const N: usize>(
+/// Converts flags to settings. Flags that were not given on the command line are left out.
+fn settings_from_flags<const N: usize>(
     flags: [(SettingKey, &'static str, &Option<String>); N],
 ) -> Vec<FlagSetting> {
     flags.into_iter().filter_map(|(key, flag, value)| Some((key, flag, value.clone()?))).collect()
@@ -416,7 +416,7 @@ pub(crate) enum ConfigCommand {
         /// Print the settings as JSON
         #[arg(long)]
         json: bool,
-        /// Show only these settings
+        /// Select which settings to show
         #[arg(long, value_enum, default_value_t = SettingsFilter::All)]
         only: SettingsFilter,
     },

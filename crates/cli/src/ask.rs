@@ -12,8 +12,8 @@ use assize_service::ask::{AskAnswer, Delta, PreparedQuestion, Question};
 use assize_types::{Cancel, Cost, Failure, FailureKind};
 use serde_json::{Value, json};
 
-use crate::account::{account, tokens};
 use crate::args::AskArgs;
+use crate::cost_format::{format_spending, tokens};
 use crate::input;
 use crate::terminal::{
     self, DIM, WARN, grouped, note, out_json, out_line, out_untrusted, paint, try_out_untrusted,
@@ -28,7 +28,7 @@ pub(crate) async fn run(
     cancel: Cancel,
 ) -> Result<(), Failure> {
     let question = question(&args, &cancel).await?;
-    services.tape = args.model.tape();
+    services.cassette = args.model.cassette();
     let question = services.prepare(question).await?;
     if args.estimate {
         return show_estimate(&question, args.json);
@@ -36,12 +36,12 @@ pub(crate) async fn run(
     let (provider, model) = question.name();
     let shows_progress = std::io::stderr().is_terminal() && !question.is_rehearsal();
     if shows_progress && args.model.replay.is_none() && !args.quiet {
-        note(&paint(DIM, terminal::harmless(&format!("asking {provider} {model} …"))));
+        note(&paint(DIM, terminal::replace_control_chars(&format!("asking {provider} {model} …"))));
     }
     match send(&args, &question, cancel).await {
         Ok((answered, write_error)) => {
             if let Some(error) = write_error {
-                terminal::written(Err(error))?;
+                terminal::check_write(Err(error))?;
             }
             show(&args, &answered, &question)?;
             question.check(&answered)
@@ -50,15 +50,15 @@ pub(crate) async fn run(
             // The cost of failed calls is also reported.
             let totals = question.totals();
             if !args.quiet && (totals.calls > 0 || totals.lost_calls > 0) {
-                note(&paint(DIM, format!("spent: {}", account(&totals))));
+                note(&paint(DIM, format!("spent: {}", format_spending(&totals))));
             }
             Err(failure)
         }
     }
 }
 
-/// Sends the question. If the answer is streamed, prints it as it arrives. Returns the answer, and the error if
-/// printing failed.
+/// Sends the question. If the answer is streamed, prints the answer as it arrives. Returns the answer, and the write
+/// error if printing failed.
 async fn send(
     args: &AskArgs,
     question: &PreparedQuestion,
@@ -112,11 +112,11 @@ fn read_schema(path: &Path) -> Result<(String, Value), Failure> {
     };
     let meta = fs::metadata(path).map_err(|error| failed(error.to_string()))?;
     if !meta.is_file() || meta.len() > 1024 * 1024 {
-        return Err(failed("not a regular file of at most 1 MiB".to_owned()));
+        return Err(failed("expected a regular file of at most 1 MiB".to_owned()));
     }
     let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-    let value: Value =
-        serde_json::from_str(&text).map_err(|error| failed(format!("not JSON: {error}")))?;
+    let value: Value = serde_json::from_str(&text)
+        .map_err(|error| failed(format!("the file is not valid JSON: {error}")))?;
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("answer");
     let name: String =
         stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(60).collect();
@@ -133,7 +133,7 @@ fn show_estimate(question: &PreparedQuestion, json: bool) -> Result<(), Failure>
             "input_tokens": estimate.input_tokens,
             "output_tokens": estimate.output_tokens,
             "cost_usd": estimate.cost.dollars(),
-            "at_most_usd": estimate.at_most.dollars(),
+            "at_most_usd": estimate.max_cost.dollars(),
         });
         if let Some(note) = estimate.cost.note() {
             shown["cost_note"] = json!(note);
@@ -142,7 +142,7 @@ fn show_estimate(question: &PreparedQuestion, json: bool) -> Result<(), Failure>
         return question.check_price(estimate.cost);
     }
     let at_most = match estimate.cost {
-        Cost::Known(_) => format!(", at most {}", estimate.at_most),
+        Cost::Known(_) => format!(", at most {}", estimate.max_cost),
         Cost::Local | Cost::Unknown => String::new(),
     };
     out_line(&format!(
@@ -226,14 +226,14 @@ fn summary(answered: &AskAnswer, question: &PreparedQuestion) -> String {
     let totals = question.totals();
     // The totals of the ledger contain the calls that were paid for. Replayed calls are not among them.
     let spent = if totals.calls + totals.lost_calls > 0 {
-        account(&totals)
+        format_spending(&totals)
     } else {
         match usage {
             Some(usage) => format!("{} · {cost}", tokens(usage)),
             None => cost.to_string(),
         }
     };
-    terminal::harmless(&format!(
+    terminal::replace_control_chars(&format!(
         "{model_name} · {spent} · {:.1} s{attempts}",
         *milliseconds as f64 / 1000.0
     ))

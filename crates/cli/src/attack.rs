@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::args::AttackArgs;
 use crate::terminal::{
-    self, BAD, BOLD, DIM, GOOD, WARN, harmless, out_json, out_line, paint, warn,
+    self, BAD, BOLD, DIM, GOOD, WARN, out_json, out_line, paint, replace_control_chars, warn,
 };
 use crate::until_cancelled;
 
@@ -20,7 +20,7 @@ pub(crate) async fn run(
     services: Services,
     cancel: Cancel,
 ) -> Result<(), Failure> {
-    services.settings.refuse_withheld()?;
+    services.settings.reject_untrusted_values()?;
     if args.gate {
         return gate::run(&args, &services, cancel).await;
     }
@@ -44,7 +44,7 @@ pub(crate) async fn run(
         }
         // Only scorecards of complete attacks are stored, not those of attacks with `--only`.
         if args.only.is_none()
-            && let Err(failure) = scorecards::keep(&services.environment, (&card).into())
+            && let Err(failure) = scorecards::save(&services.environment, (&card).into())
         {
             warn(failure.message());
         }
@@ -54,7 +54,7 @@ pub(crate) async fn run(
         out_json(&as_json(&cards, &attack.skipped))?;
     } else {
         for (isolation, reason) in &attack.skipped {
-            out_line(&format!("{isolation} skipped: {}", harmless(reason)))?;
+            out_line(&format!("{isolation} skipped: {}", replace_control_chars(reason)))?;
         }
     }
     verdict(&cards)
@@ -131,7 +131,7 @@ fn as_text(card: &AttackScorecard, verbose: bool) -> String {
         };
         let text =
             format!("  {outcome:<14} {}: {} ({})", finding.name, finding.what, finding.detail);
-        lines.push(paint(style, harmless(&text)));
+        lines.push(paint(style, replace_control_chars(&text)));
     }
     let verdict = match count.escaped {
         0 => paint(GOOD.bold(), format!("no probe escaped: {} blocked", count.blocked)),
@@ -163,7 +163,8 @@ fn verdict(cards: &[AttackScorecard]) -> Result<(), Failure> {
     let sum = |count: fn(&AttackScorecard) -> usize| cards.iter().map(count).sum::<usize>();
     if cards.is_empty() {
         let message = "no sandbox is available here, so none was attacked";
-        return Err(Failure::new(FailureKind::Sandbox, message).hint("`assize doctor` shows why"));
+        return Err(Failure::new(FailureKind::Sandbox, message)
+            .hint("`assize doctor` shows why no sandbox works"));
     }
     let (escaped, broke) = (sum(|card| card.count().escaped), sum(|card| card.count().broke));
     if escaped > 0 {

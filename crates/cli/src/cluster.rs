@@ -1,7 +1,9 @@
 //! `assize cluster`: shows the nodes, queue, streams and stuck runs of a cluster.
 
 use assize_service::Services;
-use assize_service::status::{ClusterNode, ClusterStatus, DeadLetter, NodeRole, VERSION, needs};
+use assize_service::status::{
+    ClusterNode, ClusterStatus, DeadLetter, NodeRole, VERSION, format_requirements,
+};
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
@@ -10,7 +12,7 @@ use crate::terminal::{self, DIM, note, out_json, out_line, out_table, paint};
 
 pub(crate) async fn run(command: ClusterCommand, services: &Services) -> Result<(), Failure> {
     let ClusterCommand::Status { json } = command;
-    services.settings.refuse_withheld()?;
+    services.settings.reject_untrusted_values()?;
     if services.settings.cluster.servers.is_none() {
         let message = "no cluster configured";
         return Err(Failure::new(FailureKind::Usage, message).hint(
@@ -55,7 +57,7 @@ fn show(status: &ClusterStatus) -> Result<(), Failure> {
         rows.extend(lines.iter().map(|one| {
             let counts = [one.line.waiting, one.line.under_way, one.line.again, one.workers as u64];
             let [waits, under_way, again, workers] = counts.map(|count| count.to_string());
-            [needs(one), waits, under_way, again, workers]
+            [format_requirements(one), waits, under_way, again, workers]
         }));
         out_table(&rows)?;
     }
@@ -67,7 +69,7 @@ fn show(status: &ClusterStatus) -> Result<(), Failure> {
             stream.copies.iter().map(|copy| match (copy.offline, copy.current, copy.behind) {
                 (true, ..) => format!("{} offline", copy.server),
                 (false, true, 0) => format!("{} current", copy.server),
-                (false, _, behind) => format!("{} {behind} behind", copy.server),
+                (false, _, behind) => format!("{} {behind} operations behind", copy.server),
             });
         let copies: Vec<String> = copies.collect();
         let copies = if copies.is_empty() { "none".to_owned() } else { copies.join(", ") };
@@ -90,7 +92,7 @@ fn show(status: &ClusterStatus) -> Result<(), Failure> {
             let DeadLetter { subject, reason, payload, payload_bytes, deliveries, .. } = letter;
             let counts = [deliveries.to_string(), payload_bytes.to_string()];
             let [deliveries, bytes] = counts;
-            let payload = terminal::harmless(payload).replace('\n', " ");
+            let payload = terminal::replace_control_chars(payload).replace('\n', " ");
             let payload = payload.chars().take(SHOWN_PAYLOAD).collect();
             [subject.clone(), deliveries, bytes, reason.clone(), payload]
         }));
@@ -99,7 +101,7 @@ fn show(status: &ClusterStatus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Maximum number of characters of a dead letter's payload that the table shows. `--json` prints more.
+/// Maximum length of a dead letter's payload in the table, in characters. `--json` prints more.
 const SHOWN_PAYLOAD: usize = 60;
 
 /// Formats the table row of a node.

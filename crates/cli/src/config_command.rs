@@ -8,7 +8,7 @@ use assize_types::{Failure, FailureKind};
 use serde_json::{Map, Value as Json, json};
 
 use crate::args::{ConfigCommand, SettingsFilter};
-use crate::terminal::{DIM, WARN, harmless, note, out_json, out_line, paint};
+use crate::terminal::{DIM, WARN, note, out_json, out_line, paint, replace_control_chars};
 
 pub(crate) fn run(
     command: ConfigCommand,
@@ -21,7 +21,7 @@ pub(crate) fn run(
             if json { show_json(config, &rows) } else { show_text(config, &rows) }
         }
         ConfigCommand::Set { .. } | ConfigCommand::Unset { .. } => {
-            unreachable!("handled before the settings are loaded")
+            unreachable!("`config set` and `config unset` run before the settings are loaded")
         }
         ConfigCommand::Trust { folder } => {
             let inside =
@@ -29,12 +29,12 @@ pub(crate) fn run(
             // The files are read once, so that exactly the settings shown here are trusted.
             let trusted = Settings::load(&inside, &[])?;
             for (key, value) in &trusted.origin.sensitive {
-                note(&harmless(&format!("  {key} = {value}")));
+                note(&replace_control_chars(&format!("  {key} = {value}")));
             }
             let folder = &trusted.origin.project_folder;
             TrustStore::open(&environment.state_folder)?
-                .give(folder, &trusted.origin.fingerprint)?;
-            note(&harmless(&format!("trusted: {}", folder.display())));
+                .trust(folder, &trusted.origin.fingerprint)?;
+            note(&replace_control_chars(&format!("trusted: {}", folder.display())));
             note(&paint(
                 DIM,
                 "trust applies to the current assize.toml and .env; after a change, trust the folder again",
@@ -43,9 +43,13 @@ pub(crate) fn run(
         }
         ConfigCommand::Distrust { folder } => {
             let folder = resolve(folder, config)?;
-            let was = TrustStore::open(&environment.state_folder)?.take(&folder)?;
-            let state = if was { "no longer trusted" } else { "was not trusted" };
-            note(&harmless(&format!("{state}: {}", folder.display())));
+            let was = TrustStore::open(&environment.state_folder)?.revoke(&folder)?;
+            let state = if was {
+                "this folder is no longer trusted"
+            } else {
+                "this folder was not trusted"
+            };
+            note(&replace_control_chars(&format!("{state}: {}", folder.display())));
             Ok(())
         }
     }
@@ -72,13 +76,13 @@ struct Row {
 fn rows(config: &Settings, only: SettingsFilter) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for setting in assize_config::all() {
-        let written = config.written(setting.key);
+        let written = config.text_of(setting.key);
         let written = written.filter(|w| w.is_set() || !is_set_by_server(config, setting.key));
         rows.push(Row {
             key: setting.key.to_string(),
             value: written.map(|written| written.to_string()),
             source: written.map(|written| written.source().clone()),
-            about: setting.about,
+            about: setting.description,
         });
         if let SettingKey::ProviderKeyEnv(provider) = setting.key {
             let (key, source) = config.key(provider);
@@ -90,7 +94,7 @@ fn rows(config: &Settings, only: SettingsFilter) -> Vec<Row> {
             });
         }
     }
-    rows.extend(config.extra().map(|(key, written)| Row {
+    rows.extend(config.model_prices().map(|(key, written)| Row {
         key: key.clone(),
         value: Some(written.to_string()),
         source: Some(written.source().clone()),
@@ -117,21 +121,21 @@ fn show_text(config: &Settings, rows: &[Row]) -> Result<(), Failure> {
                 format!(
                     "{:<width$}  {}  {}",
                     row.key,
-                    harmless(value),
-                    paint(DIM, harmless(&format!("({source})")))
+                    replace_control_chars(value),
+                    paint(DIM, replace_control_chars(&format!("({source})")))
                 )
             }
             _ => paint(DIM, format!("{:<width$}  not set: {}", row.key, row.about)),
         };
         out_line(&line)?;
     }
-    for withheld in &config.origin.withheld {
+    for withheld in &config.origin.untrusted_values {
         let effect = if withheld.ignored { "ignored" } else { "no effect" };
-        let why = config.origin.trust.why_not();
+        let why = config.origin.trust.explanation();
         out_line(&paint(
             WARN,
             format!(
-                "{:<width$}  {effect}: {why}; `assize config trust` allows it  ({})",
+                "{:<width$}  {effect}: {why}; `assize config trust` allows the setting  ({})",
                 withheld.key, withheld.source
             ),
         ))?;
@@ -149,12 +153,12 @@ fn show_json(config: &Settings, rows: &[Row]) -> Result<(), Failure> {
         .collect();
     let withheld: Vec<Json> = config
         .origin
-        .withheld
+        .untrusted_values
         .iter()
         .map(|withheld| {
             json!({
                 "key": withheld.key, "source": withheld.source.to_string(), "ignored": withheld.ignored,
-                "why": config.origin.trust.why_not(),
+                "why": config.origin.trust.explanation(),
             })
         })
         .collect();

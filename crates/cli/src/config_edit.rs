@@ -4,33 +4,35 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use assize_config::file::{names_a_key, parse, read_text};
+use assize_config::file::{is_secret_name, parse, read_text};
 use assize_config::{
-    Environment, PRICE_FIELDS, Setting, SettingKind, SettingSource, Settings, looks_like_a_key,
-    nearest,
+    Environment, PRICE_FIELDS, Setting, SettingKind, SettingSource, Settings, looks_like_api_key,
+    most_similar,
 };
 use assize_types::{Failure, FailureKind};
 use rustix::fs::{FlockOperation, flock};
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
-use crate::terminal::{harmless, note, warn};
+use crate::terminal::{note, replace_control_chars, warn};
 
 /// Sets a setting in the user's settings file.
 pub(crate) fn set(key: &str, text: &str, environment: &Environment) -> Result<(), Failure> {
     let (names, kind) = find(key)?;
-    if looks_like_a_key(text) {
-        return Err(holds_a_key(key));
+    if looks_like_api_key(text) {
+        return Err(secret_key_error(key));
     }
-    if let Some(complaint) = kind.complaint(text) {
+    if let Some(complaint) = kind.validation_error(text) {
         return Err(kind.did_you_mean(text, usage(format!("`{key}` {complaint}"))));
     }
     let value = as_toml(key, &kind, text)?;
     edit(environment, |document| {
         insert(document.as_table_mut(), &names, value).then_some(true).ok_or_else(|| {
-            usage(format!("cannot set `{key}`: the file has a value where a table is needed"))
+            usage(format!(
+                "cannot set `{key}`: the settings file has a value where a table is needed"
+            ))
         })
     })?;
-    note(&harmless(&format!("set `{key}` in `{}`", environment.user_file.display())));
+    note(&replace_control_chars(&format!("set `{key}` in `{}`", environment.user_file.display())));
     // A source with a higher precedence, such as an environment variable, may override the settings file.
     let config = match Settings::load(environment, &[]) {
         Ok(config) => config,
@@ -65,7 +67,7 @@ pub(crate) fn unset(key: &str, environment: &Environment) -> Result<(), Failure>
         known?;
     }
     let path = environment.user_file.display();
-    note(&harmless(&match removed {
+    note(&replace_control_chars(&match removed {
         true => format!("removed `{key}` from `{path}`"),
         false => format!("`{key}` is not set in `{path}`"),
     }));
@@ -77,8 +79,8 @@ fn usage(message: String) -> Failure {
 }
 
 /// Error for a setting whose name or value is a secret key.
-fn holds_a_key(key: &str) -> Failure {
-    let shown = if key.split('.').any(looks_like_a_key) { "…" } else { key };
+fn secret_key_error(key: &str) -> Failure {
+    let shown = if key.split('.').any(looks_like_api_key) { "…" } else { key };
     let message =
         format!("`{shown}` would contain a secret key, which is not allowed in a settings file");
     usage(message).hint(
@@ -87,10 +89,11 @@ fn holds_a_key(key: &str) -> Failure {
     )
 }
 
-/// Returns the names of the tables and of the field that contain a setting in the file, and the kind of its value.
+/// Returns where a setting is stored in the settings file (names of the tables, then of the field), and the kind of its
+/// value.
 fn find(key: &str) -> Result<(Vec<String>, SettingKind), Failure> {
-    if key.split('.').any(|name| names_a_key(name) || looks_like_a_key(name)) {
-        return Err(holds_a_key(key));
+    if key.split('.').any(|name| is_secret_name(name) || looks_like_api_key(name)) {
+        return Err(secret_key_error(key));
     }
     if let Some(setting) = Setting::named(key) {
         return Ok((key.split('.').map(str::to_owned).collect(), setting.kind));
@@ -114,7 +117,7 @@ fn find(key: &str) -> Result<(Vec<String>, SettingKind), Failure> {
         };
     }
     let failure = usage(format!("unknown setting `{key}`"));
-    Err(match nearest(key, assize_config::all().iter().map(|setting| setting.key.name())) {
+    Err(match most_similar(key, assize_config::all().iter().map(|setting| setting.key.name())) {
         Some(near) => failure.hint(format!("the nearest setting is `{near}`")),
         None => failure.hint("`assize config show` lists all settings"),
     })
@@ -131,7 +134,10 @@ fn as_toml(key: &str, kind: &SettingKind, text: &str) -> Result<Value, Failure> 
     Ok(match kind {
         SettingKind::Whole(..) => {
             let number: i64 = text.parse().map_err(|_| {
-                usage(format!("`{key}` must be a whole number of at most {} in a file", i64::MAX))
+                usage(format!(
+                    "`{key}` must be a whole number of at most {} in a settings file",
+                    i64::MAX
+                ))
             })?;
             number.into()
         }
@@ -144,7 +150,8 @@ fn as_toml(key: &str, kind: &SettingKind, text: &str) -> Result<Value, Failure> 
     })
 }
 
-/// Sets the value at a path of names in a table. Returns false if a name before the last one is not a table.
+/// Sets a value in nested tables. `names` contains the names of the tables, from the outermost to the innermost, and
+/// then of the field. Returns false if the value of a table's name is not a table.
 fn insert(table: &mut dyn TableLike, names: &[String], value: Value) -> bool {
     match names {
         [] => false,
@@ -172,7 +179,8 @@ fn insert(table: &mut dyn TableLike, names: &[String], value: Value) -> bool {
     }
 }
 
-/// Removes the value at a path of names in a table. Returns false if the value does not exist.
+/// Removes a value from nested tables. `names` contains the names of the tables, from the outermost to the innermost,
+/// and then of the field. Returns false if the value does not exist.
 fn remove(table: &mut dyn TableLike, names: &[String]) -> bool {
     match names {
         [] => false,
@@ -196,7 +204,7 @@ fn edit(
     let failed = |error: std::io::Error| {
         let message = format!("cannot write `{}`: {error}", path.display());
         Failure::new(FailureKind::Environment, message)
-            .hint("make the file and its folder writable for you")
+            .hint("make the settings file and its folder writable for you")
     };
     fs::create_dir_all(&folder).map_err(failed)?;
     // The lock serializes concurrent edits, so that each edit reads the result of the previous one.

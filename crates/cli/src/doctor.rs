@@ -11,7 +11,9 @@ use assize_types::Failure;
 use serde_json::json;
 
 use crate::args::DoctorArgs;
-use crate::terminal::{BAD, BOLD, DIM, GOOD, WARN, grouped, harmless, out_json, out_line, paint};
+use crate::terminal::{
+    BAD, BOLD, DIM, GOOD, WARN, grouped, out_json, out_line, paint, replace_control_chars,
+};
 
 pub(crate) async fn run(args: DoctorArgs, services: &Services) -> Result<(), Failure> {
     let report = services.examine(args.offline).await?;
@@ -20,7 +22,7 @@ pub(crate) async fn run(args: DoctorArgs, services: &Services) -> Result<(), Fai
     } else {
         out_line(&as_text(&services.settings, &report).join("\n"))?;
     }
-    report.complain(&services.settings)
+    report.check(&services.settings)
 }
 
 fn as_text(config: &Settings, report: &DoctorReport) -> Vec<String> {
@@ -39,7 +41,10 @@ fn as_text(config: &Settings, report: &DoctorReport) -> Vec<String> {
         Some(model) => format!("{} {used} {}", paint(BOLD, "In use:"), of_model(model, why)),
         None => format!("{} {} ({why})", paint(BOLD, "In use:"), paint(WARN, REHEARSAL_LABEL)),
     });
-    lines.push(paint(DIM, format!("  selected by the first of: {}", order.join(", "))));
+    lines.push(paint(
+        DIM,
+        format!("  the provider is selected by the first of: {}", order.join(", ")),
+    ));
     lines.push(String::new());
     lines.extend(of_sandboxes(&report.sandboxes));
     lines.push(String::new());
@@ -60,9 +65,9 @@ fn as_text(config: &Settings, report: &DoctorReport) -> Vec<String> {
     for withheld in &report.withheld {
         let effect = if withheld.ignored { "is ignored" } else { "has no effect" };
         lines.push(format!(
-            "  {} `{}` ({}) {effect}: {}; `assize config trust` allows it",
+            "  {} `{}` ({}) {effect}: {}; `assize config trust` allows the setting",
             paint(WARN, "!"),
-            harmless(&withheld.key),
+            replace_control_chars(&withheld.key),
             withheld.from,
             withheld.why
         ));
@@ -87,13 +92,16 @@ fn of_provider(report: &ProviderReport, is_used: bool, width: usize) -> Vec<Stri
     let mut lines = vec![format!(
         "  {mark} {:<11} {:<width$}  {}{}{}",
         report.provider,
-        harmless(&report.model),
-        harmless(&words),
+        replace_control_chars(&report.model),
+        replace_control_chars(&words),
         key.unwrap_or_default(),
         used_mark(is_used),
     )];
     if !report.is_official {
-        lines.push(paint(DIM, format!("    {:<11} at {}", "", harmless(&report.base_url))));
+        lines.push(paint(
+            DIM,
+            format!("    {:<11} at {}", "", replace_control_chars(&report.base_url)),
+        ));
     }
     lines
 }
@@ -108,7 +116,7 @@ fn of_model(model: &ModelInUse, why: &str) -> String {
         ),
         None => "price unknown".to_owned(),
     };
-    let (name, window) = (harmless(&model.name), grouped(model.context_window));
+    let (name, window) = (replace_control_chars(&model.name), grouped(model.context_window));
     let concurrency = model.concurrency;
     let calls = if concurrency == 1 { "call" } else { "calls" };
     format!(
@@ -121,15 +129,17 @@ fn of_sandboxes(report: &SandboxesReport) -> Vec<String> {
     for backend in &report.backends {
         let name = backend.isolation.name();
         let Some(millis) = backend.made_in_ms else {
-            let why = harmless(backend.why_not.as_deref().unwrap_or_default());
+            let why = replace_control_chars(backend.why_not.as_deref().unwrap_or_default());
             lines.push(format!("  {} {name:<8} {why}", paint(BAD, "✗")));
             let hints = backend.hint.as_deref().into_iter().flat_map(str::lines);
-            lines.extend(hints.map(|hint| format!("      {}", harmless(hint))));
+            lines.extend(hints.map(|hint| format!("      {}", replace_control_chars(hint))));
             continue;
         };
         let used = used_mark(report.used == Some(backend.isolation));
         lines.push(format!("  {} {name:<8} created in {millis:.0} ms{used}", paint(GOOD, "✓")));
-        lines.extend(backend.how.as_ref().map(|how| format!("      {}", harmless(how))));
+        lines.extend(
+            backend.how.as_ref().map(|how| format!("      {}", replace_control_chars(how))),
+        );
         let limits = backend.limits();
         lines.extend(limits.map(|(limit, by)| paint(DIM, format!("      {limit:<12} {by}"))));
     }
@@ -141,15 +151,17 @@ fn of_sandboxes(report: &SandboxesReport) -> Vec<String> {
                 (paint(DIM, "–"), why.map_or("", String::as_str))
             }
         };
-        lines.push(format!("  {mark} {name:<10} {}", harmless(words)));
+        lines.push(format!("  {mark} {name:<10} {}", replace_control_chars(words)));
     }
     let in_use = [
         ("In use for code:", report.used, &report.why),
         ("In use for debates:", report.used_for_debates, &report.why_for_debates),
     ];
     lines.extend(in_use.map(|(what, used, why)| match used {
-        Some(isolation) => format!("{} {isolation} ({})", paint(BOLD, what), harmless(why)),
-        None => format!("{} no sandbox: {}", paint(BAD, what), harmless(why)),
+        Some(isolation) => {
+            format!("{} {isolation} ({})", paint(BOLD, what), replace_control_chars(why))
+        }
+        None => format!("{} no sandbox: {}", paint(BAD, what), replace_control_chars(why)),
     }));
     lines
 }
@@ -165,5 +177,9 @@ fn of_cluster(report: &ClusterReport) -> String {
         (ClusterReportState::Fails, _) => (paint(BAD, "✗"), detail.to_owned()),
         (ClusterReportState::NotTried, _) => (paint(DIM, "?"), "not checked".to_owned()),
     };
-    format!("  {mark} {}  {}", harmless(&report.servers), harmless(&words))
+    format!(
+        "  {mark} {}  {}",
+        replace_control_chars(&report.servers),
+        replace_control_chars(&words)
+    )
 }

@@ -13,12 +13,12 @@ use assize_types::text::counted;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::{Value, json};
 
-use crate::account::account;
 use crate::args::EvalArgs;
+use crate::cost_format::format_spending;
 use crate::exit::exit_code;
 use crate::kind::StoredRun;
+use crate::run_messages::report_failure;
 use crate::terminal::{self, BAD, DIM, GOOD, note, out_json, out_line, paint};
-use crate::voice::tell_failure;
 use crate::{hints, input};
 
 /// Maximum size of the problems file, in MiB.
@@ -43,12 +43,13 @@ pub(crate) async fn run(
         }
         return reference(&args, &problems, &services, cancel).await;
     }
-    services.tape = args.model.tape();
+    services.cassette = args.model.cassette();
     let store = services.open_store(false).await?;
     let runner = services.runner(&store)?;
-    let (plan, origin) = match args.again.resume {
+    let (plan, origin) = match args.resume_flags.resume {
         Some(_) => {
-            let (run, origin) = runner.resumable(&args.again.request(), RunKind::Eval).await?;
+            let (run, origin) =
+                runner.resumable(&args.resume_flags.request(), RunKind::Eval).await?;
             (EvalPlan::restored(&run, &*store, args.parallel).await?, origin)
         }
         None => {
@@ -68,13 +69,13 @@ pub(crate) async fn run(
     let progress = Progress { all, done: AtomicUsize::new(0), quiet: args.quiet };
     if !args.quiet {
         let (run, why) = (&trial.run, &trial.job.why);
-        note(&terminal::harmless(&format!("{} · {} · {why}", run.id, run.title)));
+        note(&terminal::replace_control_chars(&format!("{} · {} · {why}", run.id, run.title)));
     }
     let started = Instant::now();
-    let see = move |signal: &Signal<'_>| progress.see(signal);
+    let see = move |signal: &Signal<'_>| progress.on_signal(signal);
     let finished = trial.execute(Some(Arc::new(see)), cancel).await;
     terminal::draw(&[]);
-    let finished = finished.map_err(|failed| tell_failure(failed, &trial, args.quiet))?;
+    let finished = finished.map_err(|failed| report_failure(failed, &trial, args.quiet))?;
     show(&args, &trial.run, &finished.report, &trial.totals(), started.elapsed().as_secs_f64())?;
     finished.stored?;
     Ok(0)
@@ -102,7 +103,7 @@ async fn reference(
         out_json(&json!({"problems": problems.len(), "passed": passed, "failed": failed}))?;
     } else {
         for (id, why) in &failed {
-            out_line(&terminal::harmless(&format!("{id}: {why}")))?;
+            out_line(&terminal::replace_control_chars(&format!("{id}: {why}")))?;
         }
         let style = if failed.is_empty() { GOOD } else { BAD };
         let line =
@@ -120,7 +121,7 @@ struct Progress {
 }
 
 impl Progress {
-    fn see(&self, signal: &Signal<'_>) {
+    fn on_signal(&self, signal: &Signal<'_>) {
         let Signal::NodeFinished { node: "solve" } = signal else { return };
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         let all = counted(self.all, "sample", "samples");
@@ -152,7 +153,7 @@ fn show(
     }
     lines(report).iter().try_for_each(|line| out_line(line))?;
     if !args.quiet {
-        note(&paint(DIM, format!("{} · {seconds:.1} s · {}", run.id, account(totals))));
+        note(&paint(DIM, format!("{} · {seconds:.1} s · {}", run.id, format_spending(totals))));
         let how = hints::runs(&format!("show {}", run.id));
         note(&paint(DIM, format!("results by problem: {how}")));
     }
@@ -175,7 +176,7 @@ fn lines(report: &EvalReport) -> Vec<String> {
     if !report.unsolved.is_empty() {
         lines.push(format!("unsolved: {}", report.unsolved.join(", ")));
     }
-    lines.iter().map(|line| terminal::harmless(line)).collect()
+    lines.iter().map(|line| terminal::replace_control_chars(line)).collect()
 }
 
 /// Formats a line for each sample of each problem.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use assize_code::exec::{CodeExecRequest, PreparedExec, ProgramOutcome};
 use assize_code::{InputFile, Language};
-use assize_config::{SandboxLimits, show_size};
+use assize_config::{SandboxLimits, format_size};
 use assize_service::Services;
 use assize_service::files::{self, CopiedOut};
 use assize_types::{Cancel, Failure, FailureKind};
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use crate::args::{Cli, ExecArgs};
 use crate::exit::ExitStatus;
-use crate::own_name::SourceNameFilter;
-use crate::passing::{OutputMode, ProgramOutput};
+use crate::program_output::{OutputMode, ProgramOutput};
+use crate::source_name_filter::SourceNameFilter;
 use crate::terminal::{self, DIM, paint};
 use crate::{input, until_cancelled};
 
@@ -65,19 +65,21 @@ pub(crate) async fn run(args: ExecArgs, services: Services, cancel: Cancel) -> R
     let prepared = until_cancelled(&cancel, PreparedExec::new(ask, &sandboxes)).await?;
     let enforcement = prepared.enforcement();
     if let Some(enforcement) = enforcement.as_ref().filter(|_| !args.quiet) {
-        sandboxes.loose(enforcement).iter().for_each(|loose| terminal::warn(loose));
+        sandboxes.best_effort_warnings(enforcement).iter().for_each(|loose| terminal::warn(loose));
     }
     let show = match args {
-        ExecArgs { json: true, .. } => OutputMode::Keep,
+        ExecArgs { json: true, .. } => OutputMode::Capture,
         ExecArgs { raw: true, .. } => OutputMode::Raw,
-        _ => OutputMode::Harmless,
+        _ => OutputMode::Sanitize,
     };
     let mut screen = ProgramOutput::new(show, SourceNameFilter::of(file, language));
     // If the code was read from standard input, the program gets no input.
     let done = async {
-        let outcome = follow(&prepared, &mut screen, !is_standard_input).await?;
+        let outcome = run_and_print(&prepared, &mut screen, !is_standard_input).await?;
         let taken = match &args.out {
-            Some(folder) => files::keep(prepared.harvest().await?, folder, &services.environment)?,
+            Some(folder) => {
+                files::write_collected(prepared.harvest().await?, folder, &services.environment)?
+            }
             None => CopiedOut::default(),
         };
         Ok((outcome, taken))
@@ -92,8 +94,8 @@ pub(crate) async fn run(args: ExecArgs, services: Services, cancel: Cancel) -> R
             "exit_code": outcome.exit_code, "signal": outcome.signal, "timed_out": outcome.timed_out,
             "out_of_memory": outcome.out_of_memory, "output_cut": outcome.output_cut, "disk_full": outcome.disk_full,
             "duration_ms": json!(outcome)["duration_ms"], "peak_memory_bytes": outcome.peak_memory,
-            "stdout": String::from_utf8_lossy(&screen.kept_stdout),
-            "stderr": String::from_utf8_lossy(&screen.kept_stderr),
+            "stdout": String::from_utf8_lossy(&screen.captured_stdout),
+            "stderr": String::from_utf8_lossy(&screen.captured_stderr),
             "language": language.name(), "isolation": isolation, "why": why, "warm": outcome.warm,
             "limits": limits.as_json(), "enforcement": enforcement,
             "artifacts": taken.as_json(),
@@ -108,7 +110,7 @@ pub(crate) async fn run(args: ExecArgs, services: Services, cancel: Cancel) -> R
 }
 
 /// Runs the program and prints its output.
-async fn follow(
+async fn run_and_print(
     prepared: &PreparedExec,
     screen: &mut ProgramOutput,
     has_stdin: bool,
@@ -117,7 +119,7 @@ async fn follow(
     if has_stdin {
         running.feed(tokio::io::stdin());
     }
-    let outcome = running.follow(async |output, bytes| screen.pass(output, bytes).await).await?;
+    let outcome = running.follow(async |output, bytes| screen.handle(output, bytes).await).await?;
     screen.finish().await?;
     Ok(outcome)
 }
@@ -152,12 +154,12 @@ impl AsJson for CopiedOut {
     fn as_json(&self) -> Value {
         let files: Vec<Value> =
             self.files.iter().map(|(name, size)| json!({"name": name, "bytes": size})).collect();
-        json!({"files": files, "left": self.left})
+        json!({"files": files, "left": self.not_copied})
     }
 }
 
 /// Parses the name of a language, or a usual alias such as `js`.
-pub(crate) fn language_named(name: &str) -> Result<Language, Failure> {
+pub(crate) fn parse_language(name: &str) -> Result<Language, Failure> {
     let lower = name.to_ascii_lowercase();
     let canonical = match lower.as_str() {
         "py" | "python3" => "python",
@@ -189,8 +191,8 @@ fn code(args: &ExecArgs) -> Result<(&Path, &[String]), Failure> {
     }
 }
 
-/// Returns the first argument of the program that is also the name of an option of `assize exec`. Returns `None` if a
-/// `--` before the file shows that the user passed the option to the program on purpose.
+/// Returns the first program argument that is also an option of `assize exec`, because the user may have misplaced it.
+/// Returns `None` if there is a `--` before the file: then the option is meant for the program.
 fn misplaced_option<'a>(file: &Path, arguments: &'a [String]) -> Option<&'a str> {
     let before_file = std::env::args_os().take_while(|word| word != file.as_os_str());
     if before_file.into_iter().any(|word| word == "--") {
@@ -211,12 +213,12 @@ fn misplaced_option<'a>(file: &Path, arguments: &'a [String]) -> Option<&'a str>
 fn language(args: &ExecArgs, file: &Path) -> Result<Language, Failure> {
     let usage = |message: String| Failure::new(FailureKind::Usage, message);
     match &args.language {
-        Some(name) => language_named(name),
+        Some(name) => parse_language(name),
         None if file == Path::new("-") => Ok(Language::Python),
         None => Language::of_file(file).ok_or_else(|| {
             let message = format!("cannot tell the language of `{}` from its name", file.display());
             usage(message).hint(
-                "set it with `--language python`, `--language bash` or `--language javascript`",
+                "set the language with `--language python`, `--language bash` or `--language javascript`",
             )
         }),
     }
@@ -230,7 +232,7 @@ pub(crate) fn inputs(files: &[String], services: &Services) -> Result<Vec<InputF
     for given in files {
         let (path, name) = match given.rsplit_once('=') {
             // If a file with the whole name exists, the `=` is part of its name.
-            Some((path, name)) if !services.environment.typed(given.as_ref()).exists() => {
+            Some((path, name)) if !services.environment.resolve_path(given.as_ref()).exists() => {
                 (path, name.to_owned())
             }
             _ => {
@@ -250,7 +252,8 @@ pub(crate) fn inputs(files: &[String], services: &Services) -> Result<Vec<InputF
             return Err(usage(message));
         }
         if inputs.iter().any(|input| input.name == name) {
-            let hint = format!("give one of them another name, as in `--file {path}=other-{name}`");
+            let hint =
+                format!("give one of the files another name, as in `--file {path}=other-{name}`");
             return Err(
                 usage(format!("two files would have the name `{name}` in the sandbox")).hint(hint)
             );
@@ -271,8 +274,8 @@ pub(crate) fn print_summary(
     out: Option<&Path>,
     about: &str,
 ) {
-    tell_limits(outcome, limits, true);
-    for left in &taken.left {
+    warn_of_reached_limits(outcome, limits, true);
+    for left in &taken.not_copied {
         terminal::warn(left);
     }
     if let Some(folder) = out {
@@ -288,46 +291,53 @@ pub(crate) fn print_summary(
 
 /// Prints a warning for each limit that the program reached. If `has_options` is true, the warning names the flag of
 /// the command that raises the limit.
-pub(crate) fn tell_limits(outcome: &ProgramOutcome, limits: &SandboxLimits, has_options: bool) {
+pub(crate) fn warn_of_reached_limits(
+    outcome: &ProgramOutcome,
+    limits: &SandboxLimits,
+    has_options: bool,
+) {
     let how_to_raise = |option: &str| match has_options {
-        true => format!("raise it with `{option}`"),
+        true => format!("raise the limit with `{option}`"),
         false => "create a sandbox with a higher limit".to_owned(),
     };
     let seconds = limits.wall.as_secs_f64();
     let limits_reached = [
         (
             outcome.timed_out,
-            format!("stopped: time limit of {seconds} s reached ({})", how_to_raise("--timeout")),
+            format!(
+                "the program was stopped: time limit of {seconds} s reached ({})",
+                how_to_raise("--timeout")
+            ),
         ),
         (
             outcome.out_of_memory && outcome.signal != Some(9),
             format!(
                 "a process ran out of memory: limit of {} reached ({})",
-                show_size(limits.memory),
+                format_size(limits.memory),
                 how_to_raise("--memory")
             ),
         ),
         (
             outcome.out_of_memory && outcome.signal == Some(9),
             format!(
-                "stopped: memory limit of {} reached ({})",
-                show_size(limits.memory),
+                "the program was stopped: memory limit of {} reached ({})",
+                format_size(limits.memory),
                 how_to_raise("--memory")
             ),
         ),
         (
             outcome.output_cut,
             format!(
-                "output was cut: limit of {} for each stream reached ({})",
-                show_size(limits.output),
+                "the output was cut: limit of {} for each stream reached ({})",
+                format_size(limits.output),
                 how_to_raise("--output")
             ),
         ),
         (
             outcome.disk_full,
             format!(
-                "the disk is full: limit of {} for files reached ({})",
-                show_size(limits.disk),
+                "the disk of the sandbox is full: limit of {} for files reached ({})",
+                format_size(limits.disk),
                 how_to_raise("--disk")
             ),
         ),

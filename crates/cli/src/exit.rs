@@ -105,7 +105,7 @@ pub(crate) fn help() -> String {
     table(&ExitStatus::ALL)
 }
 
-/// Text at the end of `assize exec --help`: the exit codes of that command, and the files of the program.
+/// Text at the end of `assize exec --help`: the exit codes of that command, and the folders that the program can use.
 pub(crate) fn help_of_exec() -> String {
     format!(
         "{}\n  otherwise the exit code of the program, or 128 plus the number of the signal that killed it\n\

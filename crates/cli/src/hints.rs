@@ -11,9 +11,9 @@ use crate::terminal::{DIM, paint};
 static CLUSTER: OnceLock<String> = OnceLock::new();
 
 /// Stores the `--cluster` flag of the command line, because suggested commands need the same flag to find the run.
-pub(crate) fn remember_cluster(config: &Settings) {
+pub(crate) fn store_cluster_flag(config: &Settings) {
     let servers =
-        config.written(SettingKey::ClusterServers).and_then(|servers| servers.requested());
+        config.text_of(SettingKey::ClusterServers).and_then(|servers| servers.requested());
     if let Some(servers) = servers {
         let _ = CLUSTER.set(format!(" --cluster {servers}"));
     }
@@ -23,7 +23,7 @@ fn cluster() -> &'static str {
     CLUSTER.get().map_or("", String::as_str)
 }
 
-/// Formats the command `assize runs` with these arguments in backticks, with the flag `--cluster` if it was given.
+/// Formats a command, in backticks: `assize runs`, these arguments, and the flag `--cluster` if it was given.
 pub(crate) fn runs(arguments: &str) -> String {
     format!("`assize runs {arguments}{}`", cluster())
 }

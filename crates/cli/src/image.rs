@@ -8,7 +8,7 @@ use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::{ImageCommand, ImageKind};
-use crate::terminal::{BOLD, DIM, harmless, note, out_json, out_line, paint};
+use crate::terminal::{BOLD, DIM, note, out_json, out_line, paint, replace_control_chars};
 
 pub(crate) async fn run(command: ImageCommand, services: &Services) -> Result<(), Failure> {
     let images = services.images()?;
@@ -21,7 +21,8 @@ pub(crate) async fn run(command: ImageCommand, services: &Services) -> Result<()
             rootfs,
             quiet,
         } => {
-            let typed = |path: Option<PathBuf>| path.map(|path| services.environment.typed(&path));
+            let typed =
+                |path: Option<PathBuf>| path.map(|path| services.environment.resolve_path(&path));
             let (kernel, modules, rootfs) = (typed(kernel), typed(modules), typed(rootfs));
             build_microvm(&images, MicrovmSources { kernel, modules, rootfs }, quiet).await
         }
@@ -58,7 +59,7 @@ pub(crate) async fn run(command: ImageCommand, services: &Services) -> Result<()
 fn progress_printer(quiet: bool) -> impl FnMut(&str) + Send {
     move |line: &str| {
         if !quiet {
-            note(&paint(DIM, harmless(line)));
+            note(&paint(DIM, replace_control_chars(line)));
         }
     }
 }
@@ -74,10 +75,10 @@ async fn build_microvm(
             "built an image of {} MB (kernel {}); `assize exec --isolation microvm` uses it; the first use boots a \
              microVM and creates its snapshot",
             image.bytes >> 20,
-            harmless(&image.kernel)
+            replace_control_chars(&image.kernel)
         ));
         if let Some(missing) = images.missing_for_microvm() {
-            let hint = missing.advice().map(|hint| format!(" ({hint})")).unwrap_or_default();
+            let hint = missing.hint_text().map(|hint| format!(" ({hint})")).unwrap_or_default();
             note(&format!("microVMs cannot be started yet: {}{hint}", missing.message()));
         }
     }
@@ -104,8 +105,8 @@ async fn show(images: &Images, json: bool) -> Result<(), Failure> {
         let megabytes = format!("{} MB", image.bytes >> 20);
         out_line(&format!(
             "{:<width$}  {megabytes:>7}  {}{used}",
-            harmless(&image.name),
-            harmless(from)
+            replace_control_chars(&image.name),
+            replace_control_chars(from)
         ))?;
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use assize_types::text::checked;
+use assize_types::text::validated_text;
 use assize_types::{Cancel, Failure, FailureKind};
 
 use assize_service::files::open_regular;
@@ -50,7 +50,7 @@ fn read(what: &str, mebibytes: u64, from: &mut impl Read, shown: &str) -> Result
         return refused(format!("is longer than {mebibytes} MiB"));
     }
     match String::from_utf8(bytes) {
-        Ok(text) => checked(what, mebibytes, &text),
+        Ok(text) => validated_text(what, mebibytes, &text),
         Err(_) => refused("is not UTF-8 text".to_owned()),
     }
 }

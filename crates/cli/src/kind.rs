@@ -24,7 +24,7 @@ pub(crate) struct StoredRun<'a> {
 
 /// Options of `assize runs resume` or `assize runs fork`, for any kind of run.
 struct EarlierArgs {
-    again: ResumeFlags,
+    resume_flags: ResumeFlags,
     fork: ForkArgs,
     out: Option<PathBuf>,
     yes: bool,
@@ -33,26 +33,34 @@ struct EarlierArgs {
     model: ModelArgs,
 }
 
-/// Executes the command for this kind of run with the given options.
+/// Resumes or forks a run: executes the command that belongs to this kind of run, with the given options.
 async fn start(
     kind: RunKind,
     args: EarlierArgs,
     services: Services,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
-    let EarlierArgs { again, fork, out, yes, json, quiet, model } = args;
+    let EarlierArgs { resume_flags: again, fork, out, yes, json, quiet, model } = args;
     match kind {
         RunKind::Code => {
-            let args = RunArgs { again, out, json, quiet, model, ..RunArgs::default() };
+            let args =
+                RunArgs { resume_flags: again, out, json, quiet, model, ..RunArgs::default() };
             run::run(args, services, cancel).await
         }
         RunKind::Eval => {
             let parallel = PARALLEL;
-            let args = EvalArgs { again, json, quiet, model, parallel, ..EvalArgs::default() };
+            let args = EvalArgs {
+                resume_flags: again,
+                json,
+                quiet,
+                model,
+                parallel,
+                ..EvalArgs::default()
+            };
             eval::run(args, services, cancel).await
         }
         RunKind::Work => {
-            let args = WorkArgs { again, json, quiet, model, ..WorkArgs::default() };
+            let args = WorkArgs { resume_flags: again, json, quiet, model, ..WorkArgs::default() };
             work::run(args, services, cancel).await
         }
         RunKind::Debate => {
@@ -62,8 +70,16 @@ async fn start(
             debate::run(args, services, cancel).await.map(|()| 0)
         }
         RunKind::Consult => {
-            let args =
-                ConsultArgs { again, fork, out, yes, json, quiet, model, ..Default::default() };
+            let args = ConsultArgs {
+                resume_flags: again,
+                fork,
+                out,
+                yes,
+                json,
+                quiet,
+                model,
+                ..Default::default()
+            };
             consult::run(args, services, cancel).await.map(|()| 0)
         }
     }
@@ -123,8 +139,12 @@ pub(crate) async fn files(
     }
 }
 
-/// Finds a run by its name. Also returns services with the settings that the run was started with.
-async fn earlier(name: &str, services: Services) -> Result<(Run, Services), Failure> {
+/// Finds a run by its id, a prefix of the id, or `latest`. Also returns services with the settings that the run was
+/// started with.
+async fn find_run_with_settings(
+    name: &str,
+    services: Services,
+) -> Result<(Run, Services), Failure> {
     let store = services.open_store_to_read().await?.ok_or_else(|| no_such_run(name))?;
     let run = find(&*store, name).await?;
     let settings = settings_of_run(&services.settings, &run)?;
@@ -137,7 +157,7 @@ pub(crate) async fn resume(
     services: Services,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
-    let (earlier, services) = earlier(&args.run, services).await?;
+    let (earlier, services) = find_run_with_settings(&args.run, services).await?;
     let kind = earlier.kind;
     if args.out.is_some() && !matches!(kind, RunKind::Code | RunKind::Consult) {
         let message =
@@ -148,7 +168,7 @@ pub(crate) async fn resume(
     let ResumeArgs { take_over, out, json, quiet, .. } = args;
     let again = ResumeFlags { resume: Some(earlier.id.to_string()), take_over };
     let fork = ForkArgs::default();
-    let args = EarlierArgs { again, fork, out, yes: false, json, quiet, model };
+    let args = EarlierArgs { resume_flags: again, fork, out, yes: false, json, quiet, model };
     start(kind, args, services, cancel).await
 }
 
@@ -158,10 +178,10 @@ pub(crate) async fn fork(
     services: Services,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
-    let (earlier, services) = earlier(&args.run, services).await?;
+    let (earlier, services) = find_run_with_settings(&args.run, services).await?;
     let (id, kind) = (&earlier.id, earlier.kind);
     if !kind.can_be_forked() {
-        let message = format!("`{id}` cannot be forked: its kind is {kind}");
+        let message = format!("the run `{id}` cannot be forked: its kind is {kind}");
         let failure = Failure::new(FailureKind::Usage, message);
         return Err(failure.hint("only debates and consultations can be forked"));
     }
@@ -172,6 +192,7 @@ pub(crate) async fn fork(
     let model = args.model();
     let ForkRunArgs { at, set, out, yes, json, quiet, .. } = args;
     let fork = ForkArgs { fork: Some(id.to_string()), at, set };
-    let args = EarlierArgs { again: ResumeFlags::default(), fork, out, yes, json, quiet, model };
+    let args =
+        EarlierArgs { resume_flags: ResumeFlags::default(), fork, out, yes, json, quiet, model };
     start(kind, args, services, cancel).await
 }

@@ -1,7 +1,6 @@
 //! The `assize` command: parses the command line, loads the settings, runs one command, and turns its result into
 //! output and an exit code. No other crate prints.
 
-mod account;
 mod args;
 mod ask;
 mod attack;
@@ -9,6 +8,7 @@ mod cluster;
 mod config_command;
 mod config_edit;
 mod consult;
+mod cost_format;
 mod debate;
 mod doctor;
 mod drafts;
@@ -20,18 +20,18 @@ mod image;
 mod input;
 mod kind;
 mod logging;
-mod own_name;
 mod parse;
-mod passing;
+mod program_output;
 mod progress;
 mod run;
+mod run_messages;
 mod runs;
 mod sandboxes;
 mod serve;
 mod sessions;
+mod source_name_filter;
 mod terminal;
 mod tokens;
-mod voice;
 mod work;
 mod worker;
 
@@ -50,7 +50,7 @@ use crate::terminal::{DIM, paint};
 fn main() -> ExitCode {
     let cli = parse::command_line();
     // The panic hook has already printed the message.
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| begin(cli)));
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run_command(cli)));
     match outcome {
         Err(_) => ExitCode::from(exit::exit_code(FailureKind::Internal)),
         Ok(Ok(code)) => ExitCode::from(code),
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs one command and returns the exit code.
-fn begin(cli: Cli) -> Result<u8, Failure> {
+fn run_command(cli: Cli) -> Result<u8, Failure> {
     if let CliCommand::Completions { shell } = cli.command {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Cli::command(), "assize", &mut script);
@@ -73,7 +73,7 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
     if cli.command.prints_answer() {
         // Standard output is checked before money is spent on an answer that could not be printed.
         terminal::check_open()?;
-        terminal::keep_outcome();
+        terminal::keep_exit_code();
     }
     let environment = environment(cli.command.is_quiet())?;
     match &cli.command {
@@ -88,8 +88,8 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
     }
     let config = Settings::load(&environment, &flags(&cli)?)?;
     logging::start(&config);
-    hints::remember_cluster(&config);
-    let services = voice::services(config, environment, cli.command.is_quiet());
+    hints::store_cluster_flag(&config);
+    let services = run_messages::services(config, environment, cli.command.is_quiet());
     let clamped = services.sandboxes().clamped_cpus();
     for warning in services.settings.origin.warnings.iter().chain(&clamped) {
         terminal::warn(warning);
@@ -100,7 +100,7 @@ fn begin(cli: Cli) -> Result<u8, Failure> {
         .map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
     let outcome = runtime.block_on(async {
         let cancel = Cancel::new();
-        tokio::spawn(interrupt(cancel.clone()));
+        tokio::spawn(handle_signals(cancel.clone()));
         let done = match cli.command {
             CliCommand::Exec(args) => return exec::run(*args, services, cancel).await,
             CliCommand::Run(args) => return run::run(*args, services, cancel).await,
@@ -171,7 +171,7 @@ pub(crate) async fn until_cancelled<T>(
 }
 
 /// Handles SIGINT, SIGTERM and SIGHUP: the first signal cancels the command, the second exits at once.
-async fn interrupt(cancel: Cancel) {
+async fn handle_signals(cancel: Cancel) {
     use tokio::signal::unix::{SignalKind, signal};
     let listen = |kind| signal(kind).ok();
     let mut terminate = listen(SignalKind::terminate());
@@ -221,7 +221,7 @@ fn flags(cli: &Cli) -> Result<Vec<FlagSetting>, Failure> {
     let has_roles =
         matches!(cli.command, CliCommand::Consult(_) | CliCommand::Runs(RunsCommand::Fork(_)));
     flags.extend(model_args.iter().flat_map(ModelArgs::settings));
-    if let Some(wrong) = model_args.as_ref().and_then(ModelArgs::no_role) {
+    if let Some(wrong) = model_args.as_ref().and_then(ModelArgs::first_invalid_role) {
         let message =
             format!("invalid `--model {wrong}`: unknown role, missing model, or role given twice");
         let hint = "roles are critic, D1, D2, …, analyst_1, analyst_2, …, financial, trend and synthesizer";
@@ -245,7 +245,7 @@ fn environment(quiet: bool) -> Result<Environment, Failure> {
     let state_folder = strategy.state_dir().unwrap_or_else(|| strategy.data_dir()).join("assize");
     Ok(Environment {
         // Variables that are not valid UTF-8 are ignored, because no setting can have them as its value.
-        environment: std::env::vars_os()
+        variables: std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect(),
         working_folder: std::env::current_dir()
@@ -255,6 +255,6 @@ fn environment(quiet: bool) -> Result<Environment, Failure> {
         user_file: config_folder.join("config.toml"),
         cache_folder: strategy.cache_dir().join("assize"),
         state_folder,
-        say: if quiet { |_| {} } else { |what| terminal::note(&paint(DIM, what)) },
+        show_message: if quiet { |_| {} } else { |what| terminal::note(&paint(DIM, what)) },
     })
 }

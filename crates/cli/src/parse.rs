@@ -2,14 +2,14 @@
 
 use std::ffi::OsString;
 
-use assize_config::nearest;
+use assize_config::most_similar;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Command, CommandFactory, Error, FromArgMatches};
 
 use crate::args::Cli;
 
-/// Flags that users may know from other programs: command (empty for all commands), flags, and a hint which flag of
-/// assize to use instead.
+/// Flags that users may know from other programs. Each entry has a command of assize (empty for all commands), flags
+/// that the command does not have, and a hint that names what to use instead.
 const FOREIGN_FLAGS: &[(&str, &[&str], &str)] = &[
     (
         "run",
@@ -53,7 +53,7 @@ pub(crate) fn command_line() -> Cli {
 fn parse(words: Vec<OsString>) -> Result<Cli, Error> {
     let mut command = with_negative_numbers(Cli::command());
     command.build();
-    let explained = |error: Error, command: &Command| explain(error, command, &words);
+    let explained = |error: Error, command: &Command| add_suggestion(error, command, &words);
     let matches =
         command.try_get_matches_from_mut(&words).map_err(|error| explained(error, &command))?;
     Cli::from_arg_matches(&matches).map_err(|error| explained(error.format(&mut command), &command))
@@ -71,8 +71,8 @@ fn with_negative_numbers(command: Command) -> Command {
         .mut_subcommands(with_negative_numbers)
 }
 
-/// Returns the subcommand that the words of the command line before `wrong` select.
-fn named<'c>(command: &'c Command, words: &[OsString], wrong: &str) -> &'c Command {
+/// Returns the subcommand that the user selected with the words before `wrong`, the invalid word of the command line.
+fn selected_subcommand<'c>(command: &'c Command, words: &[OsString], wrong: &str) -> &'c Command {
     let words = words.iter().skip(1).filter_map(|word| word.to_str());
     words
         .take_while(|word| *word != wrong)
@@ -80,7 +80,7 @@ fn named<'c>(command: &'c Command, words: &[OsString], wrong: &str) -> &'c Comma
 }
 
 /// Adds a suggestion to an error about an unknown subcommand or option: the most similar name, or a hint.
-fn explain(mut error: Error, command: &Command, words: &[OsString]) -> Error {
+fn add_suggestion(mut error: Error, command: &Command, words: &[OsString]) -> Error {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         _ => None,
@@ -88,16 +88,16 @@ fn explain(mut error: Error, command: &Command, words: &[OsString]) -> Error {
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let Some(wrong) = text(ContextKind::InvalidSubcommand) else { return error };
-            let known = named(command, words, &wrong).get_subcommands();
+            let known = selected_subcommand(command, words, &wrong).get_subcommands();
             let names = known
                 .filter(|one| !one.is_hide_set())
                 .flat_map(|one| std::iter::once(one.get_name()).chain(one.get_visible_aliases()));
-            let near = nearest(&wrong, names).map(str::to_owned);
+            let near = most_similar(&wrong, names).map(str::to_owned);
             replace(&mut error, ContextKind::SuggestedSubcommand, near);
         }
         ErrorKind::UnknownArgument => {
             let Some(wrong) = text(ContextKind::InvalidArg) else { return error };
-            let command = named(command, words, &wrong);
+            let command = selected_subcommand(command, words, &wrong);
             if let Some(instead) = foreign_flag_hint(command.get_name(), &wrong) {
                 replace(&mut error, ContextKind::SuggestedArg, None);
                 let tip = vec![instead.to_owned().into()];
@@ -108,7 +108,8 @@ fn explain(mut error: Error, command: &Command, words: &[OsString]) -> Error {
                     .get_arguments()
                     .filter_map(|arg| Some(format!("--{}", arg.get_long()?)))
                     .collect();
-                let near = nearest(&wrong, longs.iter().map(String::as_str)).map(str::to_owned);
+                let near =
+                    most_similar(&wrong, longs.iter().map(String::as_str)).map(str::to_owned);
                 error.remove(ContextKind::Suggested);
                 replace(&mut error, ContextKind::SuggestedArg, near);
             }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use assize_run::BudgetLedger;
 
-use crate::account::account;
+use crate::cost_format::format_spending;
 use crate::terminal::{self, DIM, paint};
 
 /// Interval at which progress lines on a terminal are redrawn, if they have changed.
@@ -68,9 +68,10 @@ impl<V: ProgressView> Progress<V> {
         self.mode == Mode::Live
     }
 
-    /// Updates the view with `change`. In the mode that appends lines, also prints the line that `change` returns.
+    /// Updates the view with `change`. If progress is shown as appended lines, also prints the line that `change`
+    /// returns.
     pub(crate) fn update(&self, change: impl FnOnce(&mut V, &RunUsage) -> Option<String>) {
-        let line = change(&mut self.view(), &self.consumption());
+        let line = change(&mut self.view(), &self.usage_so_far());
         if let (Mode::Lines, Some(line)) = (self.mode, line) {
             terminal::note(&line);
         }
@@ -91,15 +92,15 @@ impl<V: ProgressView> Progress<V> {
         loop {
             if self.is_live() {
                 let mut lines = vec![self.heading.clone()];
-                lines.extend(self.view().lines(&self.consumption()));
+                lines.extend(self.view().lines(&self.usage_so_far()));
                 terminal::draw(&lines);
             }
             tokio::time::sleep(INTERVAL).await;
         }
     }
 
-    fn consumption(&self) -> RunUsage {
-        let spent = account(&self.ledger.totals());
+    fn usage_so_far(&self) -> RunUsage {
+        let spent = format_spending(&self.ledger.totals());
         RunUsage { seconds: self.started.elapsed().as_secs(), spent }
     }
 
@@ -125,7 +126,7 @@ impl ProgressView for Activity {
 
 impl Progress<Activity> {
     /// Shows a new current activity.
-    pub(crate) fn say(&self, activity: String) {
+    pub(crate) fn set_activity(&self, activity: String) {
         self.update(|view, _| {
             let line = paint(DIM, &activity);
             *view = Activity(activity);

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::args::{CreateArgs, SandboxCommand};
-use crate::exec::{exit_code, tell_limits};
-use crate::passing::{OutputMode, ProgramOutput};
+use crate::exec::{exit_code, warn_of_reached_limits};
+use crate::program_output::{OutputMode, ProgramOutput};
 use crate::terminal::{note, out_json, out_line, out_table, warn};
 use crate::until_cancelled;
 
@@ -41,12 +41,12 @@ pub(crate) async fn run(
             let (running, limits) = named.exec(run.id(), &name, program).await?;
             running.feed(tokio::io::stdin());
             let mut screen =
-                ProgramOutput::new(if raw { OutputMode::Raw } else { OutputMode::Harmless }, None);
-            let pass = async |output, bytes: &[u8]| screen.pass(output, bytes).await;
+                ProgramOutput::new(if raw { OutputMode::Raw } else { OutputMode::Sanitize }, None);
+            let pass = async |output, bytes: &[u8]| screen.handle(output, bytes).await;
             // On cancellation, the future is dropped, which kills the program. The sandbox remains.
             let outcome = until_cancelled(&cancel, running.follow(pass)).await?;
             screen.finish().await?;
-            tell_limits(&outcome, &limits, false);
+            warn_of_reached_limits(&outcome, &limits, false);
             Ok(exit_code(&outcome))
         }
         SandboxCommand::Cp { run, from, to } => {
@@ -75,7 +75,7 @@ fn new_sandbox(args: &CreateArgs) -> NewSandbox {
 
 /// Starts a background process that creates the sandbox and keeps it running.
 async fn create(args: &CreateArgs, services: &Services) -> Result<(), Failure> {
-    let prospect = services.look_at(&new_sandbox(args)).await?;
+    let prospect = services.preview_sandbox(&new_sandbox(args)).await?;
     if prospect.exists {
         note(&format!("the sandbox `{}` already exists and is not changed", args.name));
         return out_line(&args.name);
@@ -119,7 +119,7 @@ async fn create(args: &CreateArgs, services: &Services) -> Result<(), Failure> {
 async fn hold(args: &CreateArgs, services: &Services, cancel: Cancel) -> Result<(), Failure> {
     // The process gets its own session, so that it does not end when the terminal is closed.
     let _ = rustix::process::setsid();
-    let sandbox = services.hold(new_sandbox(args)).await?;
+    let sandbox = services.create_owned_sandbox(new_sandbox(args)).await?;
     out_line(&args.name)?;
     detach();
     tokio::select! {
@@ -156,15 +156,15 @@ async fn copy(
     match (in_sandbox(from), in_sandbox(to)) {
         (None, Some(to)) => {
             let copied = named.copy_in(run, Path::new(from), to).await?;
-            copied.left.iter().for_each(|left| warn(left));
+            copied.not_copied.iter().for_each(|left| warn(left));
             if copied.files == 0 {
                 warn("there were no files to copy");
             }
         }
         (Some(from), None) => {
-            let to = services.environment.typed(to.as_ref());
+            let to = services.environment.resolve_path(to.as_ref());
             let copied = named.copy_out(run, from, &to).await?;
-            copied.left.iter().for_each(|left| warn(left));
+            copied.not_copied.iter().for_each(|left| warn(left));
         }
         _ => {
             let message = "exactly one of the two paths must be in a sandbox";

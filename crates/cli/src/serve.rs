@@ -20,8 +20,8 @@ pub(crate) async fn run(
     mut services: Services,
     cancel: Cancel,
 ) -> Result<(), Failure> {
-    services.settings.refuse_withheld()?;
-    allow_many_files();
+    services.settings.reject_untrusted_values()?;
+    raise_open_file_limit();
     let exposure = exposure(&args)?;
     let roots = roots(&args, &services.environment)?;
     let token_file =
@@ -51,13 +51,14 @@ pub(crate) async fn run(
 
 /// Raises the limit on open files of this process to the maximum, because every event subscriber has an open
 /// connection.
-fn allow_many_files() {
+fn raise_open_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Returns how clients can reach the server: locally, over TLS or through a proxy. Fails if the flags would be unsafe.
+/// Returns how clients can reach the server: locally, over TLS or through a proxy. Fails if the flags would make the
+/// server unsafe, for example reachable from other machines without encryption.
 fn exposure(args: &ServeArgs) -> Result<Exposure, Failure> {
     let usage = |message: &str| Failure::new(FailureKind::Usage, message);
     let local = args.listen.ip().is_loopback();
@@ -67,8 +68,9 @@ fn exposure(args: &ServeArgs) -> Result<Exposure, Failure> {
     }
     let encrypted = args.tls_cert.is_some() || args.behind_proxy;
     if encrypted && args.hosts.is_empty() && args.listen.ip().is_unspecified() {
-        return Err(usage("the host name of the server is unknown")
-            .hint("set it with `--host NAME`, or listen on one address"));
+        return Err(usage("the host name of the server is unknown").hint(
+            "set the host name with `--host NAME`, or listen on one address instead of all",
+        ));
     }
     match (&args.tls_cert, &args.tls_key) {
         (Some(certificate), Some(key)) => {
@@ -85,22 +87,22 @@ fn exposure(args: &ServeArgs) -> Result<Exposure, Failure> {
     }
 }
 
-/// Resolves the folders of `--root`, by name, and warns of very large ones.
+/// Returns the folders given with `--root`, by name. Warns if a folder is the home folder or the whole file system.
 fn roots(
     args: &ServeArgs,
     environment: &Environment,
 ) -> Result<BTreeMap<String, PathBuf>, Failure> {
     let mut roots = BTreeMap::new();
     for (name, folder) in &args.roots {
-        let folder = environment.typed(folder);
+        let folder = environment.resolve_path(folder);
         let resolved = folder.canonicalize().ok().filter(|folder| folder.is_dir());
         let Some(resolved) = resolved else {
             let message = format!("there is no folder `{}`", folder.display());
             return Err(Failure::new(FailureKind::Usage, message));
         };
         if resolved == environment.home || resolved.parent().is_none() {
-            let what = "gives access to your whole home folder or file system";
-            terminal::warn(&format!("`--root {name}=…` {what}; choose a smaller folder"));
+            let what = "this folder is your whole home folder or file system";
+            terminal::warn(&format!("`--root {name}=…`: {what}; choose a smaller folder"));
         }
         if roots.insert(name.clone(), resolved).is_some() {
             let message = format!("`--root` is given twice for the name `{name}`");
@@ -114,7 +116,7 @@ fn roots(
 pub(crate) fn token_file(named: Option<&Path>, environment: &Environment) -> PathBuf {
     named.map_or_else(
         || environment.state_folder.join("serve.token"),
-        |path| environment.typed(path),
+        |path| environment.resolve_path(path),
     )
 }
 
@@ -129,13 +131,13 @@ fn token(path: &Path) -> Result<Token, Failure> {
     let failed = |error: std::io::Error| {
         let message = format!("cannot read or write the token file `{}`: {error}", path.display());
         Failure::new(FailureKind::Environment, message).hint(
-            "make the file and its folder writable for you, or name another file: `--token-file FILE`",
+            "make the token file and its folder writable for you, or name another file: `--token-file FILE`",
         )
     };
     let refused = |why: &str| {
-        let message = format!("the token in `{}` {why}", path.display());
+        let message = format!("cannot use the token file `{}`: {why}", path.display());
         Failure::new(FailureKind::Settings, message)
-            .hint("remove the file, and a new token is created")
+            .hint("remove the token file; `assize serve` then creates a new token")
     };
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
@@ -151,10 +153,11 @@ fn token(path: &Path) -> Result<Token, Failure> {
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             if std::fs::metadata(path).map_err(failed)?.mode() & 0o077 != 0 {
-                return Err(refused("can be read by other users"));
+                return Err(refused("other users can read the token file"));
             }
             let text = std::fs::read_to_string(path).map_err(failed)?;
-            let invalid = || refused("is invalid: expected 32 to 256 letters, digits and `-_.~`");
+            let invalid =
+                || refused("the token is invalid: expected 32 to 256 letters, digits and `-_.~`");
             Token::chosen(text.trim()).ok_or_else(invalid)
         }
         Err(error) => Err(failed(error)),

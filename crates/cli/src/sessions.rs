@@ -13,13 +13,13 @@ pub(crate) fn run(command: SessionsCommand, environment: &Environment) -> Result
     match command {
         SessionsCommand::List { json } => list(&root, json),
         SessionsCommand::Show { name, json } => {
-            let files = Session::look(&root, &name)?.ok_or_else(|| no_such(&name))?;
+            let files = Session::list_files(&root, &name)?.ok_or_else(|| no_such(&name))?;
             show(&root.join(&name).join("files"), &files, json)
         }
         SessionsCommand::Rm { names } => {
             // All names are checked before the first session is removed.
             for name in &names {
-                Session::look(&root, name)?.ok_or_else(|| no_such(name))?;
+                Session::list_files(&root, name)?.ok_or_else(|| no_such(name))?;
             }
             for name in &names {
                 Session::open(&root, name)?.remove()?;
@@ -31,14 +31,14 @@ pub(crate) fn run(command: SessionsCommand, environment: &Environment) -> Result
 }
 
 fn no_such(name: &str) -> Failure {
-    let message = format!("there is no session `{}`", terminal::harmless(name));
+    let message = format!("there is no session `{}`", terminal::replace_control_chars(name));
     Failure::new(FailureKind::Usage, message).hint("`assize sessions list` lists all sessions")
 }
 
 fn list(root: &std::path::Path, json: bool) -> Result<(), Failure> {
     let mut sessions = Vec::new();
     for name in Session::names(root)? {
-        sessions.extend(Session::look(root, &name)?.map(|files| (name, files)));
+        sessions.extend(Session::list_files(root, &name)?.map(|files| (name, files)));
     }
     let bytes = |files: &[(String, u64)]| files.iter().map(|(_, bytes)| bytes).sum::<u64>();
     if json {
@@ -73,7 +73,7 @@ fn show(folder: &std::path::Path, files: &[(String, u64)], json: bool) -> Result
 /// Formats a line for each file: its size in bytes and its name.
 pub(crate) fn lines(files: &[(String, u64)]) -> Vec<String> {
     let line = |(name, bytes): &(String, u64)| {
-        terminal::harmless(&format!("{:>13}  {name}", grouped(*bytes)))
+        terminal::replace_control_chars(&format!("{:>13}  {name}", grouped(*bytes)))
     };
     files.iter().map(line).collect()
 }

@@ -7,12 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anstyle::{AnsiColor, Style};
-use assize_types::text::is_obeyed;
+use assize_types::text::is_terminal_control;
 use assize_types::{Failure, FailureKind};
 use console::{Term, truncate_str};
 use serde_json::Value;
 
-pub(crate) use assize_types::text::{grouped, harmless};
+pub(crate) use assize_types::text::{grouped, replace_control_chars};
 
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
@@ -27,26 +27,27 @@ pub(crate) fn paint(style: Style, text: impl std::fmt::Display) -> String {
 }
 
 /// Whether standard output was closed when the process started.
-static CLOSED: AtomicBool = AtomicBool::new(false);
+static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the command reports its result also by its exit code, and not only by its output.
-static HAS_OUTCOME: AtomicBool = AtomicBool::new(false);
+static REPORTS_BY_EXIT_CODE: AtomicBool = AtomicBool::new(false);
 
 /// Makes the command exit with the code of its result even if the reader of its output closes the pipe.
-pub(crate) fn keep_outcome() {
-    HAS_OUTCOME.store(true, Ordering::Relaxed);
+pub(crate) fn keep_exit_code() {
+    REPORTS_BY_EXIT_CODE.store(true, Ordering::Relaxed);
 }
 
 /// Checks whether standard output is open, before the Rust runtime starts. The runtime would replace a closed standard
 /// output with `/dev/null`, and all output would be lost without an error.
 #[ctor::ctor(unsafe)]
 fn note_closed_standard_output() {
-    CLOSED.store(rustix::io::fcntl_getfd(rustix::stdio::stdout()).is_err(), Ordering::Relaxed);
+    STDOUT_WAS_CLOSED
+        .store(rustix::io::fcntl_getfd(rustix::stdio::stdout()).is_err(), Ordering::Relaxed);
 }
 
 /// Fails if standard output was closed when the process started.
 pub(crate) fn check_open() -> Result<(), Failure> {
-    match CLOSED.load(Ordering::Relaxed) {
+    match STDOUT_WAS_CLOSED.load(Ordering::Relaxed) {
         false => Ok(()),
         true => {
             let message = "cannot write to standard output: it is closed";
@@ -60,7 +61,7 @@ pub(crate) fn check_open() -> Result<(), Failure> {
 pub(crate) fn out(text: &str) -> Result<(), Failure> {
     check_open()?;
     let mut stdout = anstream::stdout();
-    written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+    check_write(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
 /// Writes a line to standard output.
@@ -73,7 +74,7 @@ pub(crate) fn out_line(text: &str) -> Result<(), Failure> {
 pub(crate) fn try_out_untrusted(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout();
     if stdout.is_terminal() {
-        stdout.write_all(harmless(text).as_bytes())?;
+        stdout.write_all(replace_control_chars(text).as_bytes())?;
     } else {
         stdout.write_all(text.as_bytes())?;
     }
@@ -83,7 +84,7 @@ pub(crate) fn try_out_untrusted(text: &str) -> io::Result<()> {
 /// Like [`try_out_untrusted`], but converts errors to failures.
 pub(crate) fn out_untrusted(text: &str) -> Result<(), Failure> {
     check_open()?;
-    written(try_out_untrusted(text))
+    check_write(try_out_untrusted(text))
 }
 
 pub(crate) fn out_json(value: &Value) -> Result<(), Failure> {
@@ -91,7 +92,7 @@ pub(crate) fn out_json(value: &Value) -> Result<(), Failure> {
         .map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
     // `serde_json` does not escape all control characters. They occur only in strings, where an escape is equivalent.
     let escaped = text.chars().fold(String::with_capacity(text.len()), |mut safe, c| {
-        if is_obeyed(c) {
+        if is_terminal_control(c) {
             let _ = write!(safe, "\\u{:04x}", u32::from(c));
         } else {
             safe.push(c);
@@ -123,9 +124,9 @@ fn drawn() -> MutexGuard<'static, Vec<String>> {
     DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether lines can be redrawn in place: standard error is a terminal that supports it.
+/// Whether lines can be redrawn in place: standard error must be a terminal that supports redrawing.
 pub(crate) fn can_draw() -> bool {
-    /// Minimum number of rows of the terminal.
+    /// Minimum height of a terminal on which lines are redrawn in place, in rows.
     const ROWS: u16 = 8;
     let dumb = std::env::var_os("TERM").is_none_or(|name| name == "dumb");
     !dumb && Term::stderr().size_checked().is_some_and(|(rows, _)| rows >= ROWS)
@@ -164,7 +165,7 @@ pub(crate) fn table(rows: &[impl AsRef<[String]>]) -> Vec<String> {
         (0..rows.first().map_or(0, |row| row.len())).filter_map(width).collect();
     let lines = rows.iter().enumerate().map(|(index, row)| {
         let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
-        let line = harmless(cells.collect::<Vec<_>>().join("  ").trim_end());
+        let line = replace_control_chars(cells.collect::<Vec<_>>().join("  ").trim_end());
         if index == 0 { paint(BOLD, line) } else { line }
     });
     lines.collect()
@@ -175,19 +176,19 @@ pub(crate) fn out_table(rows: &[impl AsRef<[String]>]) -> Result<(), Failure> {
 }
 
 pub(crate) fn warn(text: &str) {
-    note(&format!("{} {}", paint(WARN.bold(), "warning:"), harmless(text)));
+    note(&format!("{} {}", paint(WARN.bold(), "warning:"), replace_control_chars(text)));
 }
 
 pub(crate) fn fail(failure: &Failure) {
-    note(&format!("{} {}", paint(BAD.bold(), "error:"), harmless(&failure.render())));
+    note(&format!("{} {}", paint(BAD.bold(), "error:"), replace_control_chars(&failure.render())));
 }
 
-/// Converts the result of a write to standard output. A closed pipe is not an error. If the exit code of the command
-/// also reports its result, the command continues; otherwise the process exits with code 0.
-pub(crate) fn written(result: io::Result<()>) -> Result<(), Failure> {
+/// Converts the result of a write to standard output. A closed pipe is not an error: a command that also reports its
+/// result by its exit code continues, and any other command exits with code 0.
+pub(crate) fn check_write(result: io::Result<()>) -> Result<(), Failure> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-            if !HAS_OUTCOME.load(Ordering::Relaxed) {
+            if !REPORTS_BY_EXIT_CODE.load(Ordering::Relaxed) {
                 std::process::exit(0);
             }
             Ok(())

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::args::TokensCommand;
 use crate::serve::{token_file, tokens};
-use crate::terminal::{harmless, note, out_json, out_line, when};
+use crate::terminal::{note, out_json, out_line, replace_control_chars, when};
 
 /// Runs a command on the scoped tokens, which are stored beside the file with the owner's token.
 pub(crate) fn run(command: TokensCommand, environment: &Environment) -> Result<(), Failure> {
@@ -50,7 +50,7 @@ pub(crate) fn run(command: TokensCommand, environment: &Environment) -> Result<(
             for id in ids {
                 match tokens.revoke(&id).map_err(failed)? {
                     true => note(&format!("revoked {id}")),
-                    false => unknown.push(harmless(&id)),
+                    false => unknown.push(replace_control_chars(&id)),
                 }
             }
             match unknown.is_empty() {

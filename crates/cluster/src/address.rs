@@ -9,8 +9,8 @@ pub struct ClusterCredentials {
     pub credentials: Option<PathBuf>,
     pub user: Option<(String, String)>,
     pub token: Option<String>,
-    /// Path of the CA certificates that the NATS servers are verified with, in PEM, in addition to those that the
-    /// system trusts.
+    /// Path of a PEM file with CA certificates. The node trusts these CAs, in addition to those of the system, when it
+    /// verifies the certificates of the NATS servers.
     pub authority: Option<PathBuf>,
     /// Paths of the client certificate and of its private key, in PEM.
     pub certificate: Option<(PathBuf, PathBuf)>,

@@ -14,7 +14,7 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::link::{NatsConnection, ReadFlow, ReadSelection};
+use crate::connection::{NatsConnection, ReadFlow, ReadSelection};
 
 const DEAD: &str = "dead";
 
@@ -100,7 +100,7 @@ impl DeadLetters {
         self.link
             .read(reading, |found| {
                 letters.extend(serde_json::from_slice::<DeadLetter>(&found.payload));
-                Ok(ReadFlow::Wanted)
+                Ok(ReadFlow::Continue)
             })
             .await?;
         letters.reverse();

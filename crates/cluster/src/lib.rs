@@ -1,20 +1,20 @@
 //! Execution of runs on a cluster of machines that communicate over NATS `JetStream`.
 //!
 //! A [`Cluster`] is a connection to the NATS servers. [`ClusterStore`] stores runs on these servers; it implements the
-//! same trait as the SQLite store. The [`Queue`] contains the jobs for the workers. Each [`ClusterNode`] replies to
-//! status requests.
+//! same trait as the SQLite store. The [`Queue`] contains the jobs for the workers. Each server and worker process of
+//! the cluster replies to status requests with a [`ClusterNode`].
 //!
 //! A request fails with a [`StoreError`] if the servers refuse it, or if they do not reply for longer than
 //! [`ClusterOptions::patience`].
 
 mod address;
-mod asking;
+mod client;
+mod connection;
 mod dead_letters;
 mod error;
-mod link;
-mod member;
 mod nodes;
 mod queue;
+mod rpc;
 mod store;
 mod streams;
 mod times;
@@ -25,18 +25,18 @@ use std::time::Duration;
 use assize_run::StoreError;
 
 pub use address::ClusterCredentials;
-pub use asking::{RpcError, RpcHandler};
-pub use dead_letters::DeadLetter;
-pub use link::ClusterOptions;
-pub use member::{
-    ClusterClient, DEBATE, LIMITS, RUN, RunJobBody, in_a_sandbox, isolation_of, labels,
-    needed_labels, needs_of, options, patience,
+pub use client::{
+    ClusterClient, DEBATE, LIMITS, RUN, RunJobBody, command_timeout, isolation_of, labels,
+    needed_labels, options, requirements_of, with_sandbox_requirements,
 };
+pub use connection::ClusterOptions;
+pub use dead_letters::DeadLetter;
 pub use nodes::{ClusterNode, NodeRole};
 pub use queue::{
-    Capabilities, Delivery, JobLease, MOST_TRIES, Queue, QueueCounts, QueuedJob, Requirements,
+    Capabilities, Delivery, JobLease, MAX_DELIVERIES, Queue, QueueCounts, QueuedJob, Requirements,
     SlotKind,
 };
+pub use rpc::{RpcError, RpcHandler};
 pub use store::ClusterStore;
 pub use streams::{StreamReplica, StreamStatus};
 pub use times::{ClusterTimes, DEFAULT_LEASE};
@@ -47,13 +47,13 @@ pub const VERSION: u32 = 1;
 /// Connection to the NATS servers of a cluster.
 #[derive(Debug, Clone)]
 pub struct Cluster {
-    link: Arc<link::NatsConnection>,
+    link: Arc<connection::NatsConnection>,
 }
 
 impl Cluster {
     /// Starts to connect to the NATS servers in the background. The first request waits until the servers reply.
     pub async fn connect(options: ClusterOptions) -> Result<Cluster, StoreError> {
-        Ok(Cluster { link: Arc::new(link::NatsConnection::open(options).await?) })
+        Ok(Cluster { link: Arc::new(connection::NatsConnection::open(options).await?) })
     }
 
     /// Name of the cluster. It distinguishes clusters that share the same NATS servers.
@@ -71,7 +71,7 @@ impl Cluster {
         self.link.options.times
     }
 
-    /// Total duration of all outages since this process joined, during which the NATS servers did not reply.
+    /// Total time during which the NATS servers did not reply, since this process joined the cluster.
     pub fn away(&self) -> Duration {
         self.link.away()
     }

@@ -11,12 +11,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::connection::{NatsConnection, random_id};
 use crate::error::NatsError;
-use crate::link::{NatsConnection, mark};
 use crate::{Capabilities, Cluster};
 
-/// Time for which replies to a status request to all nodes are collected. A node on the same machine replies within a
-/// few milliseconds.
+/// Time for which replies are collected after a status request was sent to all nodes. A node on the same machine
+/// replies within a few milliseconds.
 const REPLY_WINDOW: Duration = Duration::from_millis(700);
 
 /// Status of a server or worker process of a cluster.
@@ -58,12 +58,12 @@ pub enum NodeRole {
 impl ClusterNode {
     /// Generates a unique node id.
     pub fn new_id() -> String {
-        mark()
+        random_id()
     }
 }
 
 impl Cluster {
-    /// Replies to status requests with the current value of `node`, until the handle is dropped.
+    /// Replies to status requests with the current value of `node`, until the returned handle is dropped.
     pub async fn announce(
         &self,
         node: watch::Receiver<ClusterNode>,
@@ -73,7 +73,7 @@ impl Cluster {
         let mut requests = Vec::new();
         for subject in [self.link.subject("who"), self.link.subject(&format!("who.{id}"))] {
             let subscribed = client.subscribe(subject).await.map_err(NatsError::from);
-            requests.push(subscribed.map_err(|trouble| trouble.told(&self.address()))?);
+            requests.push(subscribed.map_err(|trouble| trouble.into_store_error(&self.address()))?);
         }
         let mut requests = stream::select_all(requests);
         let task = tokio::spawn(async move {
@@ -94,7 +94,7 @@ impl Cluster {
     }
 
     /// Sends a status request to all nodes, and returns the status of each node that replies.
-    pub async fn who(&self) -> Result<Vec<ClusterNode>, StoreError> {
+    pub async fn nodes(&self) -> Result<Vec<ClusterNode>, StoreError> {
         let mut nodes = self.link.retry(|| request_all(&self.link)).await?;
         nodes.sort_by(|a, b| (a.role, &a.host, a.pid).cmp(&(b.role, &b.host, b.pid)));
         Ok(nodes)

@@ -24,16 +24,16 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::connection::NatsConnection;
 use crate::dead_letters::{DeadLetter, DeadLetters};
 use crate::error::NatsError;
-use crate::link::NatsConnection;
 use crate::times::{ClusterTimes, DEFAULT_LEASE};
 
-/// Maximum number of deliveries of a job. A job that no worker could execute by then fails.
-pub const MOST_TRIES: u64 = 5;
+/// Maximum number of times that a job is delivered. If no worker could execute the job by then, the job fails.
+pub const MAX_DELIVERIES: u64 = 5;
 
-/// Text before the lease duration in milliseconds in the description of the queue's stream. The description does not
-/// contain the default duration.
+/// Prefix of the lease duration, in milliseconds, in the description of the queue's stream. If the lease has the
+/// default duration, the description does not contain the prefix and the duration.
 const LEASE_MS: &str = "lease in ms: ";
 
 pub(crate) const WORK: &str = "work";
@@ -42,7 +42,8 @@ pub(crate) const WORK: &str = "work";
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WorkNeeds")]
 pub struct Requirements {
-    /// Kind of slot that the job occupies on the worker. A job never waits for a slot of another kind.
+    /// Kind of slot that the job occupies on the worker. Each kind has its own slots, so a job never waits for a job of
+    /// another kind of slot.
     pub place: SlotKind,
     /// Isolation that the sandbox must have; null if any isolation is sufficient.
     pub isolation: Option<String>,
@@ -60,16 +61,17 @@ pub enum SlotKind {
     /// The job occupies one of the slots for runs that use no sandbox.
     #[default]
     Run,
-    /// The job occupies one of the sandboxes that the worker can use at once.
+    /// The job occupies one of the worker's sandbox slots.
     Sandbox,
-    /// The job enforces rate limits. It has a slot of its own, because other jobs depend on it.
+    /// The job enforces the rate limits of a provider. Such jobs have their own slots, because other jobs depend on
+    /// them.
     Keeper,
 }
 
 impl Requirements {
     /// Name of the consumer for jobs with these requirements. The name contains the version of the data format, so that
     /// workers with another version do not pull from the consumer.
-    fn line(&self) -> String {
+    fn consumer_name(&self) -> String {
         let text = serde_json::to_string(self).unwrap_or_default();
         format!("v{}-{}", crate::VERSION, &Fingerprint::of(text).to_string()[..16])
     }
@@ -103,8 +105,8 @@ pub struct QueuedJob {
     pub kind: String,
     /// Name of the object that the job is about, such as the id of a run: letters, digits and `-`.
     pub about: String,
-    /// Number that distinguishes jobs of the same kind about the same object. A job with the same number is queued only
-    /// once.
+    /// Number that distinguishes jobs with the same `kind` and `about`, such as the epoch of a run. Adding a job again
+    /// with the same number has no effect.
     pub turn: u64,
     pub body: Value,
 }
@@ -115,13 +117,13 @@ impl std::fmt::Display for QueuedJob {
     }
 }
 
-/// Numbers of queued jobs with the same requirements.
+/// How many jobs with the same requirements are in the queue, by their state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct QueueCounts {
     pub needs: Requirements,
     /// Number of jobs that were never delivered to a worker.
     pub waiting: u64,
-    /// Number of jobs that were delivered to a worker and are not done.
+    /// Number of jobs that were delivered to a worker and are not acknowledged yet.
     pub under_way: u64,
     /// Number of jobs in `under_way` that were redelivered at least once.
     pub again: u64,
@@ -139,10 +141,10 @@ pub struct Queue {
 pub struct Delivery {
     pub work: QueuedJob,
     /// Number of deliveries of the job so far, including this one.
-    pub tries: u64,
+    pub deliveries: u64,
     message: Arc<Received>,
-    /// Why the message cannot be decoded; `None` if it was decoded. If it is set, the fields `kind` and `about` of
-    /// `work` come from the NATS subject of the message.
+    /// Why the message cannot be decoded; `None` if it was decoded. For a message that cannot be decoded, the fields
+    /// `kind` and `about` of `work` come from the NATS subject of the message.
     undecodable: Option<String>,
     dead_letters: DeadLetters,
     acker: Arc<Acker>,
@@ -163,7 +165,7 @@ struct Received {
 #[derive(Debug, Clone)]
 pub struct JobLease {
     times: ClusterTimes,
-    /// Time at which the last successful renewal was sent.
+    /// Time at which the last successful renewal of the lease was sent.
     renewed: Arc<Mutex<Instant>>,
 }
 
@@ -173,13 +175,13 @@ impl JobLease {
     }
 
     /// Whether the lease is valid, so that no other worker has the job. An expired lease cannot be renewed.
-    pub fn holds(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         self.renewed.lock().elapsed() < self.times.lease()
     }
 
     /// Waits until the lease expires. After that, another worker may have the job.
-    pub async fn lost(&self) {
-        while self.holds() {
+    pub async fn expired(&self) {
+        while self.is_valid() {
             let since = *self.renewed.lock();
             tokio::time::sleep_until(since + self.times.lease()).await;
         }
@@ -195,7 +197,10 @@ impl JobLease {
 
 impl std::fmt::Debug for Delivery {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Delivery").field("work", &self.work).field("tries", &self.tries).finish()
+        f.debug_struct("Delivery")
+            .field("work", &self.work)
+            .field("tries", &self.deliveries)
+            .finish()
     }
 }
 
@@ -214,7 +219,8 @@ impl Queue {
         let found = lease_of(&link.set_up(config).await?);
         if found != lease {
             let (found, lease) = (found.as_secs_f64(), lease.as_secs_f64());
-            let reason = format!("the cluster's lease is {found} s, but {lease} s is configured");
+            let reason =
+                format!("leases of the cluster last {found} s, but {lease} s is configured");
             return Err(link.unopened(reason));
         }
         let dead_letters = DeadLetters::open(Arc::clone(&link)).await?;
@@ -227,7 +233,7 @@ impl Queue {
     }
 
     /// Adds a job to the queue.
-    pub async fn put(&self, needs: &Requirements, work: &QueuedJob) -> Result<(), StoreError> {
+    pub async fn add(&self, needs: &Requirements, work: &QueuedJob) -> Result<(), StoreError> {
         let (subject, payload) = self.prepare(needs, work).await?;
         self.link.add_once(&subject, HeaderMap::new(), payload, &work.to_string()).await?;
         self.wake().await;
@@ -251,7 +257,7 @@ impl Queue {
 
     /// Adds a job, unless a job of the same kind about the same object with the same requirements is waiting or being
     /// executed.
-    pub async fn put_alone(
+    pub async fn add_if_absent(
         &self,
         needs: &Requirements,
         work: &QueuedJob,
@@ -268,13 +274,14 @@ impl Queue {
         needs: &Requirements,
         work: &QueuedJob,
     ) -> Result<(String, Vec<u8>), StoreError> {
-        let line = needs.line();
+        let line = needs.consumer_name();
         self.link.retry(|| self.create_consumer(&line, needs)).await?;
         let payload = serde_json::to_vec(work).map_err(|error| self.link.failed(error))?;
         Ok((self.link.subject(&format!("work.{line}.{}.{}", work.kind, work.about)), payload))
     }
 
-    /// Wakes the waiting workers. A worker that does not receive the message finds the job at its next poll.
+    /// Sends a message that wakes the waiting workers. A worker that does not receive the message finds new jobs at its
+    /// next poll.
     async fn wake(&self) {
         let client = self.link.context.client();
         let _ = client.publish(self.link.subject("wake"), Vec::new().into()).await;
@@ -295,13 +302,13 @@ impl Queue {
         Ok(())
     }
 
-    /// Returns the numbers of queued jobs for each set of requirements.
+    /// Returns, for each set of requirements, how many jobs with these requirements are in the queue.
     pub async fn lines(&self) -> Result<Vec<QueueCounts>, StoreError> {
         let lines = self.link.retry(|| self.fetch_lines()).await?;
         Ok(lines.into_iter().map(|(_, line)| line).collect())
     }
 
-    /// Reads the consumers of the queue: the name of each, and the numbers of its jobs.
+    /// Reads all consumers of the queue. Returns the name of each consumer, and how many jobs it has in each state.
     async fn fetch_lines(&self) -> Result<Vec<(String, QueueCounts)>, NatsError> {
         let stream = self.link.stream(WORK).await?;
         let all = stream.consumers().try_collect::<Vec<_>>().await?;
@@ -315,20 +322,20 @@ impl Queue {
         Ok(all.into_iter().filter_map(line).collect())
     }
 
-    /// Waits for the next job that occupies this kind of slot and whose requirements these capabilities meet.
-    pub async fn take(
+    /// Waits for the next job that occupies this kind of slot and that a worker with these capabilities can execute.
+    pub async fn next_delivery(
         &self,
         abilities: &Capabilities,
         place: SlotKind,
     ) -> Result<Delivery, StoreError> {
         let client = self.link.context.client();
-        let mut patience = self.link.patience();
+        let mut patience = self.link.retry_loop();
         loop {
             // Subscribe before polling, so that a job that is published in between wakes this worker.
             let mut wake = client.subscribe(self.link.subject("wake")).await.ok();
             loop {
                 let taken = self.try_take(abilities, place).await;
-                if let Some(Some(taken)) = patience.heed(taken).await? {
+                if let Some(Some(taken)) = patience.check(taken).await? {
                     return Ok(taken);
                 }
                 let woken = async {
@@ -391,7 +398,7 @@ impl Queue {
             let dead_letters = self.dead_letters.clone();
             return Ok(Some(Delivery {
                 work,
-                tries,
+                deliveries: tries,
                 message,
                 undecodable,
                 dead_letters,
@@ -411,8 +418,8 @@ fn lease_of(queue: &Config) -> Duration {
     millis.map_or(DEFAULT_LEASE, Duration::from_millis)
 }
 
-/// Builds a job without a body for a message that cannot be decoded. Its kind and the object that it is about are the
-/// last two parts of the NATS subject.
+/// Builds a job without a body for a message that cannot be decoded. The fields `kind` and `about` are the last two
+/// parts of the NATS subject.
 fn work_of(subject: &str) -> QueuedJob {
     let mut parts = subject.rsplitn(3, '.');
     let mut next = || parts.next().unwrap_or_default().to_owned();
@@ -441,13 +448,13 @@ async fn move_to_dead_letters(
     }
 }
 
-/// Renews the lease on a job until the lease expires. After that, a renewal would apply to the delivery to the next
-/// worker.
+/// Renews the lease on a job until the lease expires. A later renewal would extend the lease of the worker that
+/// receives the job next.
 async fn renew_lease(acker: Arc<Acker>, lease: JobLease) {
     loop {
         tokio::time::sleep(lease.times.renewal()).await;
         let sent = Instant::now();
-        if !lease.holds() {
+        if !lease.is_valid() {
             return;
         }
         let renewal = acker.double_ack_with(AckKind::Progress);
@@ -473,20 +480,20 @@ impl Delivery {
     }
 
     /// Acknowledges the job, which removes it from the queue.
-    pub async fn done(self) {
+    pub async fn ack(self) {
         self.end(AckKind::Ack).await;
     }
 
-    /// Returns the job to the queue (nack). It is redelivered after about `after`. The delay is randomized, so that it
-    /// does not always coincide with the next poll of the same worker.
-    pub async fn give_back(self, after: Duration) {
+    /// Returns the job to the queue (nack). The job is redelivered after a delay of about `after`. The delay is
+    /// randomized, so that it does not always coincide with the next poll of the same worker.
+    pub async fn nack(self, after: Duration) {
         let after = after.mul_f64(0.75 + fastrand::f64() / 2.0);
         self.end(AckKind::Nak(Some(after))).await;
     }
 
     /// Moves the message to the dead-letter list, because no worker can execute the job.
     pub async fn dead_letter(self, reason: &str) {
-        let Delivery { dead_letters, message, acker, tries, .. } = &self;
+        let Delivery { dead_letters, message, acker, deliveries: tries, .. } = &self;
         move_to_dead_letters(dead_letters, message, acker, reason, *tries).await;
     }
 

@@ -25,7 +25,7 @@ pub struct StreamStatus {
     pub oldest: Option<u64>,
 }
 
-/// Replica of a stream on another NATS server than the leader.
+/// Replica of a stream, on a NATS server that is not the leader of the stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "StreamCopy")]
 pub struct StreamReplica {

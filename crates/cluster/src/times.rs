@@ -39,7 +39,7 @@ impl ClusterTimes {
         self.lease / 2
     }
 
-    /// Time after which an RPC peer replies that it is still handling a request.
+    /// Time after which an RPC peer that is still handling a request tells the caller so in a reply.
     pub(crate) fn progress(self) -> Duration {
         self.lease / 3
     }
@@ -49,8 +49,8 @@ impl ClusterTimes {
         self.lease / 3
     }
 
-    /// Interval at which a worker polls the queue. Polling is needed because nothing wakes a worker for redelivered
-    /// jobs.
+    /// Interval at which a worker polls the queue. Polling is needed because no message wakes the workers when a job is
+    /// redelivered.
     pub(crate) fn poll(self) -> Duration {
         self.lease / 6
     }
@@ -65,8 +65,8 @@ impl ClusterTimes {
         self.lease / 4
     }
 
-    /// If storing a model call takes longer than this, the lease of the run must be checked again before the call is
-    /// sent.
+    /// Time after which storing a model call counts as slow. The lease of the run must then be checked again before the
+    /// call is sent.
     pub(crate) fn noting(self) -> Duration {
         self.lease / 3
     }

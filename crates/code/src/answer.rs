@@ -1,4 +1,4 @@
-//! Schemas of the model's answers in the code loop, and extraction of code from answers.
+//! Schemas of the model's answers when it writes or reviews a program, and extraction of code from answers.
 //!
 //! The doc comments of [`GeneratedCode`] and [`Critique`] are part of the schemas, so the model reads them.
 

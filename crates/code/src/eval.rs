@@ -9,8 +9,8 @@ use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::court::{CodeProgram, CodeRunner, CodeRunnerError};
 use crate::execution::CodeFailure;
+use crate::runner::{CodeProgram, CodeRunner, CodeRunnerError};
 use crate::state::CodeState;
 use crate::task::CodeTask;
 
@@ -18,13 +18,13 @@ use crate::task::CodeTask;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvalProblem {
     pub task_id: String,
-    /// Start of a function: imports, signature and docstring.
+    /// Start of the function that the model must complete: imports, signature and docstring.
     pub prompt: String,
-    /// Name of the function.
+    /// Name of the function that the model must complete.
     pub entry_point: String,
     /// Code that defines the test function `check(candidate)`.
     pub test: String,
-    /// Body of the function that solves the problem; needed only to run reference solutions.
+    /// Correct body of the function; needed only to run reference solutions.
     #[serde(default)]
     pub canonical_solution: String,
 }
@@ -43,7 +43,8 @@ pub struct InvalidProblem {
 /// At the first invalid line, or when the file contains no problems.
 pub fn read(text: &str) -> Result<Vec<EvalProblem>, InvalidProblem> {
     if text.trim_start().starts_with('[') {
-        let reason = "the file is a JSON array; write one object per line".to_owned();
+        let reason =
+            "the problem file is a JSON array; write one JSON object per line instead".to_owned();
         return Err(InvalidProblem { line: 1, reason });
     }
     let mut problems: Vec<EvalProblem> = Vec::new();
@@ -62,7 +63,7 @@ pub fn read(text: &str) -> Result<Vec<EvalProblem>, InvalidProblem> {
         problems.push(problem);
     }
     if problems.is_empty() {
-        return Err(InvalidProblem { line: 1, reason: "the file is empty".to_owned() });
+        return Err(InvalidProblem { line: 1, reason: "the problem file is empty".to_owned() });
     }
     Ok(problems)
 }
@@ -93,12 +94,12 @@ impl EvalProblem {
     }
 }
 
-/// Result of one sample: one run of the code loop on one problem.
+/// Result of one sample. A sample is one try to solve a problem, with several attempts if programs fail.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EvalSample {
     /// Whether the first attempt passed.
     pub first: bool,
-    /// Whether any attempt passed.
+    /// Whether one of the attempts passed.
     pub success: bool,
     /// Number of attempts.
     pub attempts: u32,
@@ -106,7 +107,7 @@ pub struct EvalSample {
     pub error: Option<CodeFailure>,
 }
 
-/// State of the evaluation graph.
+/// State of the graph that executes an evaluation.
 #[derive(Debug, Clone)]
 pub struct EvalState {
     pub problems: Arc<Vec<EvalProblem>>,
@@ -148,8 +149,8 @@ impl State for EvalState {
     }
 }
 
-/// Builds the graph of an evaluation: it runs the code loop for each sample of each problem, at most `at_once` in
-/// parallel.
+/// Builds the graph of an evaluation: for each sample of each problem, the model writes programs, which run in
+/// sandboxes, until one passes. At most `at_once` samples are processed in parallel.
 pub fn graph(court: Arc<CodeRunner>, at_once: usize) -> Result<Graph<EvalState>, InvalidGraph> {
     let code_loop = crate::graph(court)?;
     let enter = |state: &EvalState, item: Option<&(usize, u32)>| {
@@ -172,7 +173,7 @@ pub fn graph(court: Arc<CodeRunner>, at_once: usize) -> Result<Graph<EvalState>,
         .node("count", nothing)
         .start("open")
         .fan_out("open", ["solve"], "count", move |state: &EvalState| {
-            FanOut::from(state.tasks()).at_once(at_once)
+            FanOut::from(state.tasks()).max_concurrency(at_once)
         })
         .edge("solve", "count")
         .edge("count", END)
@@ -207,7 +208,7 @@ pub async fn reference(
 /// Report of an evaluation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EvalReport {
-    /// Names of the provider and of the model.
+    /// Name of the provider and name of the model, separated by a space.
     #[serde(default)]
     pub model: String,
     /// Number of problems.
@@ -216,9 +217,10 @@ pub struct EvalReport {
     pub samples: u32,
     /// Maximum number of attempts per sample.
     pub max_attempts: u32,
-    /// Probabilities from 0 to 1 that one sample passes.
+    /// Estimated probabilities, from 0 to 1, that one sample of a problem passes: without and with retries.
     pub pass_at_1: PassRates,
-    /// Probabilities from 0 to 1 that at least one of all samples of a problem passes; null with one sample.
+    /// Estimated probabilities, from 0 to 1, that at least one of the samples of a problem passes: without and with
+    /// retries; null if each problem has only one sample.
     pub pass_at_k: Option<PassRates>,
     /// Ids of the problems that no sample solved.
     pub unsolved: Vec<String>,
@@ -256,7 +258,10 @@ impl EvalReport {
                 pass_at(k, solved.len(), correct)
             };
             let sum: f64 = by_problem.iter().map(estimate).sum();
-            #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 problems")]
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "the number of problems is far below 2^52"
+            )]
             let share = sum / by_problem.len().max(1) as f64;
             share
         };
@@ -291,7 +296,7 @@ fn pass_at(k: u32, all: usize, correct: usize) -> f64 {
     if all < k || correct + k > all {
         return if correct > 0 { 1.0 } else { 0.0 };
     }
-    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 samples")]
+    #[expect(clippy::cast_precision_loss, reason = "the number of samples is far below 2^52")]
     let wrong = ((all - correct + 1)..=all).map(|n| 1.0 - k as f64 / n as f64).product::<f64>();
     1.0 - wrong
 }

@@ -42,22 +42,22 @@ pub struct CodeExecOutput {
     pub not_taken: Vec<String>,
 }
 
-/// A program, and the sandbox that was created for it.
+/// A program that is ready to be started, and the sandbox that was created for it.
 #[derive(Debug)]
 pub struct PreparedExec {
-    ask: CodeExecRequest,
+    request: CodeExecRequest,
     sandbox: Sandbox,
-    maker: Maker,
-    /// Why this backend was chosen.
+    owner: Maker,
+    /// Why the backend of the sandbox was chosen.
     pub why: String,
 }
 
 /// Owner of a sandbox, which removes the sandbox after use.
 #[derive(Debug)]
 enum Maker {
-    /// A manager for this sandbox only.
+    /// A sandbox manager that was created for this sandbox only.
     Own(SandboxManager),
-    /// The backends that all requests to this process share.
+    /// The backends that are shared by all requests to this process.
     Shared(Arc<SharedBackends>),
 }
 
@@ -78,11 +78,12 @@ impl PreparedExec {
                 (sandbox, Maker::Shared(shared.clone()), why)
             }
             None => {
-                let (manager, sandbox, why) = sandboxes.make(&[ask.language], &spec).await?;
+                let (manager, sandbox, why) =
+                    sandboxes.create_sandbox(&[ask.language], &spec).await?;
                 (sandbox, Maker::Own(manager), why)
             }
         };
-        Ok(PreparedExec { ask, sandbox, maker, why })
+        Ok(PreparedExec { request: ask, sandbox, owner: maker, why })
     }
 
     pub fn isolation(&self) -> Isolation {
@@ -95,7 +96,7 @@ impl PreparedExec {
 
     /// How the limits of the sandbox are enforced; `None` for a sandbox from a shared pool.
     pub fn enforcement(&self) -> Option<Enforcement> {
-        match &self.maker {
+        match &self.owner {
             Maker::Own(manager) => Some(manager.backend().enforcement()),
             Maker::Shared(_) => None,
         }
@@ -103,7 +104,7 @@ impl PreparedExec {
 
     /// Writes the input files and starts the program.
     pub async fn start(&self, has_stdin: bool) -> Result<ProgramHandle, SandboxError> {
-        let PreparedExec { ask, sandbox, .. } = self;
+        let PreparedExec { request: ask, sandbox, .. } = self;
         for InputFile { name, bytes } in &ask.inputs {
             sandbox.write_with_mode(&format!("{WORKSPACE}/{name}"), bytes, 0o444).await?;
         }
@@ -119,17 +120,17 @@ impl PreparedExec {
 
     /// Collects the files that the program created.
     pub async fn harvest(&self) -> Result<CollectedFiles, SandboxError> {
-        self.sandbox.harvest(WORKSPACE, &self.given()).await
+        self.sandbox.collect_files(WORKSPACE, &self.given()).await
     }
 
     /// Returns the names of the input files, which are not collected.
     fn given(&self) -> BTreeSet<String> {
-        self.ask.inputs.iter().map(|input| input.name.clone()).collect()
+        self.request.inputs.iter().map(|input| input.name.clone()).collect()
     }
 
     /// Removes the sandbox.
     pub async fn end(self) {
-        match self.maker {
+        match self.owner {
             Maker::Own(_) => self.sandbox.end().await,
             Maker::Shared(shared) => shared.discard(self.sandbox),
         }
@@ -147,12 +148,12 @@ impl PreparedExec {
         let finished = running.finish().await?;
         // Collecting files never fails, so that the output is returned even if the files cannot be read.
         let mut harvest = match keep_files {
-            true => self.sandbox.harvest_at_most(WORKSPACE, &self.given(), MAX_COLLECTED).await,
+            true => self.sandbox.collect_files_up_to(WORKSPACE, &self.given(), MAX_COLLECTED).await,
             false => CollectedFiles::default(),
         };
         let files = std::mem::take(&mut harvest.files);
         let isolation = format!("{} ({})", self.isolation(), self.why);
-        Ok(CodeExecOutput { finished, isolation, files, not_taken: harvest.left() })
+        Ok(CodeExecOutput { finished, isolation, files, not_taken: harvest.skipped_messages() })
     }
 }
 

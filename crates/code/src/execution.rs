@@ -31,7 +31,8 @@ pub struct CodeExecution {
     /// Descriptions of files that were not collected, with reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_taken: Vec<String>,
-    /// Fingerprint of the session's files before the program ran.
+    /// Fingerprint of the session's files before the program ran, to detect changes by other runs; null without a
+    /// session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) found: Option<Fingerprint>,
 }
@@ -60,7 +61,8 @@ pub struct TestReport {
     /// Number of passed tests.
     pub passed: u32,
     pub failed: Vec<FailedTest>,
-    /// Why the tests cannot be run with any program, such as a syntax error in the test file; null if they can.
+    /// Error because of which the tests cannot be run with any program, such as a syntax error in the test file; null
+    /// if there is no such error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
 }
@@ -69,11 +71,11 @@ pub struct TestReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FailedTest {
     pub name: String,
-    /// Error message of the test; of a long message only the end.
+    /// Error message of the test; only the end if the message is long.
     pub error: String,
 }
 
-/// Why an attempt of the code loop failed.
+/// Why an attempt to write a correct program failed.
 // The error messages are also part of the model's next prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -100,7 +102,7 @@ pub enum CodeFailure {
     #[error("the test file contains no tests")]
     NoTests,
     /// The user's tests cannot be run with any program, for example because of a syntax error.
-    #[error("the tests cannot be run: {}", telling_line(reason).unwrap_or("unknown reason"))]
+    #[error("the tests cannot be run: {}", informative_line(reason).unwrap_or("unknown reason"))]
     TestsBroken { reason: String },
     #[error("the program printed {}, but `{expected}` was expected", quoted(printed))]
     NotExpected {
@@ -142,7 +144,7 @@ fn quoted(printed: &str) -> String {
 }
 
 /// Returns the most informative line of an error output. In most languages, this is the last line that names an error.
-pub fn telling_line(text: &str) -> Option<&str> {
+pub fn informative_line(text: &str) -> Option<&str> {
     let lines = || text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
     let names_error = |line: &&str| {
         let head = line.split([':', ' ']).next().unwrap_or_default();
@@ -231,14 +233,14 @@ mod tests {
     #[test]
     fn telling_line_finds_the_error_of_each_language() {
         let python = "Traceback (most recent call last):\n  File \"x\", line 1\nKeyError: 'a'\n";
-        assert_eq!(telling_line(python), Some("KeyError: 'a'"));
+        assert_eq!(informative_line(python), Some("KeyError: 'a'"));
         let node = "/tmp/code.js:1\nx\n^\n\nReferenceError: x is not defined\n    at y (z:1)\n\nNode.js v20\n";
-        assert_eq!(telling_line(node), Some("ReferenceError: x is not defined"));
+        assert_eq!(informative_line(node), Some("ReferenceError: x is not defined"));
         let bash = "/tmp/code.sh: line 3: foo: command not found\n";
-        assert_eq!(telling_line(bash), Some("/tmp/code.sh: line 3: foo: command not found"));
+        assert_eq!(informative_line(bash), Some("/tmp/code.sh: line 3: foo: command not found"));
         let pytest = "def test():\n>   assert 1 == 2\nE   assert 1 == 2\n\nx.py:3: AssertionError";
-        assert_eq!(telling_line(pytest), Some("assert 1 == 2"));
-        assert_eq!(telling_line(" \n"), None);
+        assert_eq!(informative_line(pytest), Some("assert 1 == 2"));
+        assert_eq!(informative_line(" \n"), None);
     }
 
     #[test]

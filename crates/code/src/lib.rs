@@ -13,18 +13,18 @@
 //! can be resumed later.
 
 mod answer;
-mod court;
 pub mod eval;
 pub mod exec;
 mod execution;
-mod extent;
 mod harness;
 mod job;
 mod nodes;
 pub mod packages;
 mod prompt;
+mod prompt_size;
 mod record;
 pub mod rehearsal;
+mod runner;
 mod session;
 mod state;
 mod task;
@@ -37,16 +37,18 @@ use assize_graph::{END, Graph, InvalidGraph};
 pub use assize_sandbox::Language;
 
 pub use answer::{Critique, GeneratedCode};
-pub use court::{
-    CodeOptions, CodeRunner, CodeRunnerError, FileStorage, FileStorageError, SandboxFacts,
+pub use execution::{
+    CodeExecution, CodeFailure, FailedTest, OutputFile, TestReport, informative_line,
 };
-pub use execution::{CodeExecution, CodeFailure, FailedTest, OutputFile, TestReport, telling_line};
 pub use job::{
     CodeInput, CodeJob, CodeJobRequest, CodePlan, CodeRequest, EvalInput, EvalJob, EvalPlan,
     EvalRequest, INPUTS, check_inputs, check_names, package_layers, read_problems, run_reference,
     sessions,
 };
-pub use record::{history, left};
+pub use record::{history, output_files};
+pub use runner::{
+    CodeOptions, CodeRunner, CodeRunnerError, FileStorage, FileStorageError, SandboxFacts,
+};
 pub use session::{Session, SessionError};
 pub use state::{Attempt, CodeState, CodeUpdate};
 pub use task::{CodeTask, ExpectedOutput, InputFile, InvalidExpectation};
@@ -55,7 +57,7 @@ pub use verdict::CodeVerdict;
 /// Default maximum number of attempts.
 pub const MAX_ATTEMPTS: u32 = 3;
 
-/// Builds the graph of the code loop.
+/// Builds the graph of a code run: generate, execute, critique and finalize.
 pub fn graph(court: Arc<CodeRunner>) -> Result<Graph<CodeState>, InvalidGraph> {
     let [generator, executor, critic] = std::array::from_fn(|_| court.clone());
     Graph::builder("run")

@@ -7,28 +7,28 @@ use assize_graph::{Context, EffectError, GraphEvent, NodeError};
 use assize_llm::{AnswerError, CallTotals, ErrorKind, JsonRequest, ModelResponse};
 use assize_run::{JournaledModel, ProgramId, RunEvent};
 use assize_sandbox::Language;
-use assize_types::{Fingerprint, trail};
+use assize_types::{Fingerprint, workflow_log};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::answer::{self, CODE, CRITIQUE, Critique, GeneratedCode};
-use crate::court::{CodeProgram, CodeRunner, CodeRunnerError, SandboxFacts, fingerprint};
 use crate::execution::{CodeExecution, CodeFailure};
 use crate::packages::PythonVersion;
 use crate::prompt::CodePrompts;
+use crate::runner::{CodeProgram, CodeRunner, CodeRunnerError, SandboxFacts, fingerprint};
 use crate::state::{Attempt, CodeState, CodeUpdate};
 
 type Updates = Result<Vec<CodeUpdate>, NodeError>;
 
-/// Message of an error that prevented an effect. Unlike the error itself, it can be serialized for the journal.
+/// Error message of an effect that failed. Unlike the error itself, the message can be stored in the journal.
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
 #[error("{0}")]
 struct NotRun(String);
 
 impl CodeRunner {
-    fn words<'a>(&'a self, state: &'a CodeState, facts: &'a SandboxFacts) -> CodePrompts<'a> {
+    fn prompts<'a>(&'a self, state: &'a CodeState, facts: &'a SandboxFacts) -> CodePrompts<'a> {
         CodePrompts { state, facts, options: &self.options, packages: self.packages.as_ref() }
     }
 
@@ -41,8 +41,8 @@ impl CodeRunner {
         let facts = match &state.facts {
             Some(facts) => Arc::clone(facts),
             None => {
-                let facts = Arc::new(self.look_around(&context).await?);
-                updates.push(CodeUpdate::LookedAround(Arc::clone(&facts)));
+                let facts = Arc::new(self.detect_sandbox(&context).await?);
+                updates.push(CodeUpdate::SandboxDetected(Arc::clone(&facts)));
                 facts
             }
         };
@@ -52,7 +52,7 @@ impl CodeRunner {
                 vec![self.propose(&context, &facts, place).await?]
             }
             several => {
-                let tried = self.race(&context, &facts, number, several).await?;
+                let tried = self.run_candidates(&context, &facts, number, several).await?;
                 if let Some(execution) = tried.last().and_then(|(last, _)| last.execution.as_ref())
                 {
                     self.commit(&context, number, execution).await?;
@@ -85,38 +85,44 @@ impl CodeRunner {
     ) -> Result<(Attempt, CallTotals), NodeError> {
         let asking = JournaledModel::new(context, &*self.model, format!("{place}/generate"));
         let reader = CODE.reader.as_ref().ok_or(AnswerError::Schema)?;
-        let mut request = self.words(context.state(), facts).generation();
+        let mut request = self.prompts(context.state(), facts).generation();
         // The sample number makes the otherwise equal requests of different samples and candidates distinct.
         request.sample = context.state().task.sample * 100 + place.candidate.unwrap_or(0);
         let ask = JsonRequest::<GeneratedCode>::new(request);
-        let attempt = match asking.value(ask.read_by(reader)).await? {
+        let attempt = match asking.request_json(ask.with_reader(reader)).await? {
             Ok(answer) => Attempt::proposed(place.attempt, answer.value),
             Err(
                 AnswerError::Unreadable { responses, .. } | AnswerError::CutOff { responses, .. },
-            ) => self.without_shape(context.state(), facts, place, &responses),
+            ) => self.attempt_from_text(context.state(), facts, place, &responses),
             // The first answer was invalid, and the second request, which includes it, exceeds the context window.
             Err(AnswerError::SecondCall { error, responses, .. })
                 if error.kind() == ErrorKind::ContextOverflow =>
             {
-                self.without_shape(context.state(), facts, place, &responses)
+                self.attempt_from_text(context.state(), facts, place, &responses)
             }
             Err(AnswerError::Refused { .. }) => Attempt {
                 error: Some(CodeFailure::Declined),
-                ..Attempt::without_shape(place.attempt, None, "")
+                ..Attempt::from_text(place.attempt, None, "")
             },
             // A provider error stops the run, and the user can resume it later.
             Err(error) => return Err(error.into()),
         };
-        asking.go_on().await?;
+        asking.record_failure().await?;
         if let Some(code) = &attempt.code {
             let confidence = attempt.confidence.unwrap_or_default();
-            trail::code_generated(&context.state().task.task, code, confidence, &self.provider);
+            workflow_log::code_generated(
+                &context.state().task.task,
+                code,
+                confidence,
+                &self.provider,
+            );
         }
         Ok((Attempt { candidate: place.candidate, ..attempt }, asking.spent()))
     }
 
-    /// Creates an attempt from answers that do not match the schema, with the code block that they contain, if any.
-    fn without_shape(
+    /// Creates an attempt from model answers that do not match the schema. The program is the code block in these
+    /// answers, if there is one.
+    fn attempt_from_text(
         &self,
         state: &CodeState,
         facts: &SandboxFacts,
@@ -133,13 +139,13 @@ impl CodeRunner {
             }
             _ => Vec::new(),
         };
-        Attempt { dependencies: imported, ..Attempt::without_shape(place.attempt, found, text) }
+        Attempt { dependencies: imported, ..Attempt::from_text(place.attempt, found, text) }
     }
 
     /// Generates and runs several candidate programs in parallel. The first candidate that succeeds cancels the others
     /// and is the last one in the result. If no candidate succeeds, the last one is a candidate that was run, because
     /// the critic reviews the last attempt.
-    async fn race(
+    async fn run_candidates(
         &self,
         context: &Context<CodeState>,
         facts: &SandboxFacts,
@@ -157,7 +163,7 @@ impl CodeRunner {
             record(candidate, &attempt, spent);
             if let Some(code) = &attempt.code {
                 let program = CodeProgram { code, dependencies: &attempt.dependencies, facts };
-                let execution = self.try_code(context, program, place).await?;
+                let execution = self.run_program(context, program, place).await?;
                 attempt.error = execution.failure.clone();
                 attempt.execution = Some(execution);
                 record(candidate, &attempt, spent);
@@ -197,13 +203,16 @@ impl CodeRunner {
     }
 
     /// Detects the environment of programs in the sandbox as an effect, so that a resumed run does not repeat it.
-    async fn look_around(&self, context: &Context<CodeState>) -> Result<SandboxFacts, NodeError> {
+    async fn detect_sandbox(
+        &self,
+        context: &Context<CodeState>,
+    ) -> Result<SandboxFacts, NodeError> {
         let language = context.state().task.language;
         let look = async {
             let facts = self.facts(language).await?;
-            Ok(SandboxFacts { files: self.carried()?, ..facts })
+            Ok(SandboxFacts { files: self.session_file_names()?, ..facts })
         };
-        once(context, "sandbox", Fingerprint::NONE, look, |_| Vec::new()).await
+        journaled(context, "sandbox", Fingerprint::NONE, look, |_| Vec::new()).await
     }
 
     /// Graph node: runs the program of the last attempt in a new sandbox.
@@ -215,12 +224,12 @@ impl CodeRunner {
         let code = last.code.as_deref().unwrap_or_default();
         let program = CodeProgram { code, dependencies: &last.dependencies, facts };
         let place = ProgramId { attempt: state.attempt(), candidate: None };
-        let execution = self.try_code(&context, program, place).await?;
+        let execution = self.run_program(&context, program, place).await?;
         self.commit(&context, place.attempt, &execution).await?;
         Ok(vec![CodeUpdate::Executed(Box::new(execution))])
     }
 
-    async fn try_code(
+    async fn run_program(
         &self,
         context: &Context<CodeState>,
         program: CodeProgram<'_>,
@@ -246,7 +255,7 @@ impl CodeRunner {
             vec![complete.into()]
         };
         let run = self.run(task, place, program);
-        once(context, &format!("{place}/execute"), request, run, events).await
+        journaled(context, &format!("{place}/execute"), request, run, events).await
     }
 
     /// Saves the files of an execution to the session as an effect, so that a resumed run does not repeat it.
@@ -261,7 +270,8 @@ impl CodeRunner {
             return Ok(());
         }
         let key = format!("attempt-{number}/commit");
-        once(context, &key, Fingerprint::NONE, self.hand_on(execution), |_| Vec::new()).await
+        journaled(context, &key, Fingerprint::NONE, self.save_to_session(execution), |_| Vec::new())
+            .await
     }
 
     /// Graph node: the critic (a model call) explains why the last attempt failed.
@@ -272,8 +282,8 @@ impl CodeRunner {
         let key = format!("attempt-{number}/critique");
         let asking = JournaledModel::new(&context, &*self.model, key);
         let reader = CRITIQUE.reader.as_ref().ok_or(AnswerError::Schema)?;
-        let ask = JsonRequest::<Critique>::new(self.words(state, facts).criticism());
-        let critique = match asking.value(ask.read_by(reader)).await? {
+        let ask = JsonRequest::<Critique>::new(self.prompts(state, facts).criticism());
+        let critique = match asking.request_json(ask.with_reader(reader)).await? {
             Ok(answer) => Some(answer.value),
             // Continue without a critique, because the next attempt mainly needs the error message.
             Err(
@@ -288,7 +298,7 @@ impl CodeRunner {
             }
             Err(error) => return Err(error.into()),
         };
-        asking.go_on().await?;
+        asking.record_failure().await?;
         context.emit(RunEvent::CodeCriticised {
             attempt: number,
             critique: critique.as_ref().map(|critique| json!(critique)),
@@ -299,7 +309,7 @@ impl CodeRunner {
     }
 }
 
-/// Graph node: emits the event with the result of the code loop.
+/// Graph node: emits the event with the result of the code run.
 pub(crate) async fn finalize(context: Context<CodeState>) -> Updates {
     let state = context.state();
     let (success, attempts) = (state.succeeded(), state.attempt());
@@ -308,7 +318,7 @@ pub(crate) async fn finalize(context: Context<CodeState>) -> Updates {
 }
 
 /// Runs a future as an effect: the journal records its result, and a resumed run replays the result.
-async fn once<T: Serialize + serde::de::DeserializeOwned>(
+async fn journaled<T: Serialize + serde::de::DeserializeOwned>(
     context: &Context<CodeState>,
     key: &str,
     request: Fingerprint,

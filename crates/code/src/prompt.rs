@@ -6,14 +6,14 @@
 use std::fmt::Write as _;
 
 use assize_config::ALLOWED_PACKAGES;
-use assize_llm::{ModelRequest, Prompt, Schema, TranscriptTurn, fenced};
+use assize_llm::{ModelRequest, Prompt, Schema, TranscriptTurn, enclose_untrusted};
 use assize_sandbox::Language;
 
 use crate::answer::{CODE, CRITIQUE};
-use crate::court::{CodeOptions, SandboxFacts};
 use crate::execution::CodeFailure;
-use crate::extent::{EXTENTS, PromptSize, fits};
-use crate::packages::{PackageSource, normal};
+use crate::packages::{PackageSource, normalize_name};
+use crate::prompt_size::{PROMPT_SIZES, PromptSize, fits};
+use crate::runner::{CodeOptions, SandboxFacts};
 use crate::state::{Attempt, CodeState};
 use crate::task::CodeTask;
 
@@ -62,11 +62,11 @@ impl CodePrompts<'_> {
 
     /// Builds the longest request that fits the model's context window, or else the shortest request.
     fn fitted(self, tail: &str, schema: &Schema) -> ModelRequest {
-        let [fullest, .., shortest] = &EXTENTS;
+        let [fullest, .., shortest] = &PROMPT_SIZES;
         let Some(window) = self.options.context_window else {
             return self.request(tail, schema, fullest);
         };
-        let shorter = EXTENTS.iter().map(|extent| self.request(tail, schema, extent));
+        let shorter = PROMPT_SIZES.iter().map(|extent| self.request(tail, schema, extent));
         let fitting = shorter.into_iter().find(|request| fits(request, window));
         fitting.unwrap_or_else(|| self.request(tail, schema, shortest))
     }
@@ -96,7 +96,7 @@ impl CodePrompts<'_> {
     fn installed(self, extent: &PromptSize) -> String {
         let wanted = |installed: &&String| {
             let name = installed.split("==").next().unwrap_or_default();
-            self.packages.is_some_and(|packages| packages.allowed.contains(&normal(name)))
+            self.packages.is_some_and(|packages| packages.allowed.contains(&normalize_name(name)))
         };
         let (likely, others): (Vec<_>, Vec<_>) = self.facts.modules.iter().partition(wanted);
         let shown: Vec<&str> =
@@ -171,7 +171,7 @@ fn listed(shown: &[&str], all: usize) -> String {
 
 /// Describes the task with its files, tests and expected output.
 fn describe(task: &CodeTask, facts: &SandboxFacts, extent: &PromptSize) -> String {
-    let mut text = format!("{}\n", fenced("The task", &task.task));
+    let mut text = format!("{}\n", enclose_untrusted("The task", &task.task));
     if task.inputs.is_empty() {
         text.push_str("No files are given.\n");
     } else {
@@ -182,7 +182,7 @@ fn describe(task: &CodeTask, facts: &SandboxFacts, extent: &PromptSize) -> Strin
                 "- `{}`, {} bytes; {}",
                 input.name,
                 input.bytes.len(),
-                glimpse(&input.bytes, extent.glimpse)
+                glimpse(&input.bytes, extent.input_bytes)
             );
         }
     }
@@ -211,8 +211,11 @@ fn describe(task: &CodeTask, facts: &SandboxFacts, extent: &PromptSize) -> Strin
                  path in $SOLUTION"
             }
         };
-        let _ =
-            writeln!(text, "{how}. All of them must pass.\n{}", fenced("The file of tests", tests));
+        let _ = writeln!(
+            text,
+            "{how}. All of them must pass.\n{}",
+            enclose_untrusted("The file of tests", tests)
+        );
     }
     if let Some(expect) = &task.expect {
         let _ = writeln!(text, "Its output must fit what is expected of it: {expect}");
@@ -243,7 +246,11 @@ fn attempt_turn(attempt: &Attempt, extent: &PromptSize) -> TranscriptTurn {
     }
     match &attempt.code {
         Some(code) => {
-            let _ = writeln!(text, ":\n{}", fenced("The program", &shortened(code, extent.code)));
+            let _ = writeln!(
+                text,
+                ":\n{}",
+                enclose_untrusted("The program", &shortened(code, extent.code))
+            );
         }
         None if attempt.error == Some(CodeFailure::Declined) => {
             text.push_str(": the answer was declined.\n");
@@ -268,7 +275,7 @@ fn attempt_turn(attempt: &Attempt, extent: &PromptSize) -> TranscriptTurn {
                 let _ = writeln!(text, "It wrote nothing to {name}.");
             } else {
                 let output = shortened(output, extent.output);
-                let _ = writeln!(text, "{}", fenced(&format!("Its {name}"), &output));
+                let _ = writeln!(text, "{}", enclose_untrusted(&format!("Its {name}"), &output));
             }
         }
         for (met, words) in [
@@ -282,15 +289,19 @@ fn attempt_turn(attempt: &Attempt, extent: &PromptSize) -> TranscriptTurn {
         for failed in execution.tests.iter().flat_map(|report| &report.failed).take(5) {
             let name = one_line(&assize_types::text::shorten(&failed.name, 100), extent);
             let what = format!("The test `{name}` failed. What it said");
-            let _ = writeln!(text, "{}", fenced(&what, &shortened(&failed.error, extent.output)));
+            let _ = writeln!(
+                text,
+                "{}",
+                enclose_untrusted(&what, &shortened(&failed.error, extent.output))
+            );
         }
     }
     if let Some(critique) = &attempt.critique {
         text.push_str("The critic says:\n");
-        for issue in critique.issues.iter().take(extent.words.0) {
+        for issue in critique.issues.iter().take(extent.critique.0) {
             let _ = writeln!(text, "- issue: {}", one_line(issue, extent));
         }
-        for fix in critique.suggested_fixes.iter().take(extent.words.0) {
+        for fix in critique.suggested_fixes.iter().take(extent.critique.0) {
             let _ = writeln!(text, "- fix: {}", one_line(fix, extent));
         }
     }
@@ -298,7 +309,7 @@ fn attempt_turn(attempt: &Attempt, extent: &PromptSize) -> TranscriptTurn {
 }
 
 fn one_line(text: &str, extent: &PromptSize) -> String {
-    assize_types::text::shorten(&assize_types::text::one_line(text), extent.words.1)
+    assize_types::text::shorten(&assize_types::text::one_line(text), extent.critique.1)
 }
 
 /// Returns a text, or only its start and end if it is longer than `head` and `tail` characters together.
@@ -317,8 +328,8 @@ fn shortened(text: &str, (head, tail): (usize, usize)) -> String {
 mod tests {
     use super::*;
     use crate::execution::CodeExecution;
-    use crate::extent::fits;
     use crate::packages::allowed;
+    use crate::prompt_size::fits;
     use crate::state::CodeUpdate;
     use assize_graph::State;
 
@@ -331,7 +342,7 @@ mod tests {
             let mut execution = CodeExecution::not_run(CodeFailure::Declined);
             execution.stderr = "Traceback: something went wrong here\n".repeat(300);
             execution.failure = Some(CodeFailure::NoCode);
-            let attempt = Attempt::without_shape(number, Some(code), "");
+            let attempt = Attempt::from_text(number, Some(code), "");
             state.apply(CodeUpdate::Generated(Box::new(attempt)));
             state.apply(CodeUpdate::Executed(Box::new(execution)));
         }

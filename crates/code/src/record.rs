@@ -33,7 +33,7 @@ pub fn history(records: &[EffectRecord]) -> Vec<Attempt> {
                     Some(generated) => Attempt::proposed(number, generated),
                     None => {
                         let code = answer::in_fences(&response.text);
-                        Attempt::without_shape(number, code, &response.text)
+                        Attempt::from_text(number, code, &response.text)
                     }
                 };
                 let attempt = Attempt { candidate, ..attempt };
@@ -73,7 +73,7 @@ fn read<T: DeserializeOwned>(shape: &TypedSchema, response: &ModelResponse) -> O
 }
 
 /// Returns the files of the last attempt whose program created files.
-pub fn left(history: &[Attempt]) -> Vec<OutputFile> {
+pub fn output_files(history: &[Attempt]) -> Vec<OutputFile> {
     let executions = history.iter().filter_map(|attempt| attempt.execution.as_ref());
     let left = executions.map(|execution| &execution.files).rfind(|files| !files.is_empty());
     left.cloned().unwrap_or_default()

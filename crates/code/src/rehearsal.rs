@@ -1,5 +1,5 @@
-//! Scripted answers of the rehearsal model for a few code tasks, to demonstrate the whole code loop without a real
-//! model.
+//! Scripted answers of the rehearsal model for a few code tasks, to demonstrate a whole code run (write a program, run
+//! it, critique it, correct it) without a real model.
 
 use assize_llm::{ErrorKind, ModelError, ModelRequest, TranscriptTurn};
 use assize_sandbox::Language;
@@ -16,7 +16,7 @@ struct Scene {
     reads: Option<&'static str>,
 }
 
-static SCENES: [Scene; 5] = [
+static SCRIPTED_TASKS: [Scene; 5] = [
     Scene {
         task: "Calculate fibonacci(10)",
         programs: &[(
@@ -29,10 +29,14 @@ static SCENES: [Scene; 5] = [
     Scene {
         task: "Read data from users.json and print usernames",
         programs: &[
-            (include_str!("../rehearsal/users_1.py"), "The file is read as the task says.", 0.7),
+            (
+                include_str!("../rehearsal/users_1.py"),
+                "The program reads the file that the task names.",
+                0.7,
+            ),
             (
                 include_str!("../rehearsal/users_2.py"),
-                "A file that is missing is replaced by sample data, and the output says so; a record may name the user by another key.",
+                "The program uses sample data if the file is missing, and accepts several keys for the user name.",
                 0.9,
             ),
         ],
@@ -41,14 +45,10 @@ static SCENES: [Scene; 5] = [
     Scene {
         task: "Find the ten most common words in words.txt",
         programs: &[
-            (
-                include_str!("../rehearsal/words_1.py"),
-                "Counting words is what Counter is for.",
-                0.8,
-            ),
+            (include_str!("../rehearsal/words_1.py"), "The class `Counter` counts the words.", 0.8),
             (
                 include_str!("../rehearsal/words_2.py"),
-                "Where the file is not given, a sample stands in for it; punctuation is not counted.",
+                "If the file is missing, the program uses a sample sentence; it ignores punctuation.",
                 0.9,
             ),
         ],
@@ -67,7 +67,7 @@ static SCENES: [Scene; 5] = [
         task: "Count down from ten",
         programs: &[(
             include_str!("../rehearsal/countdown.py"),
-            "Each number is written at once, so that a viewer sees it immediately.",
+            "The program flushes each number, so that a viewer sees the number immediately.",
             0.97,
         )],
         reads: None,
@@ -76,20 +76,20 @@ static SCENES: [Scene; 5] = [
 
 /// Returns the tasks that the rehearsal model supports.
 pub fn tasks() -> Vec<&'static str> {
-    SCENES.iter().map(|scene| scene.task).collect()
+    SCRIPTED_TASKS.iter().map(|scene| scene.task).collect()
 }
 
 /// Whether the rehearsal model supports a task: it is scripted, and the language is Python.
-pub fn knows(task: &str, language: Language) -> bool {
+pub fn supports(task: &str, language: Language) -> bool {
     language == Language::Python && scene(task).is_some()
 }
 
 fn scene(task: &str) -> Option<&'static Scene> {
     let task = task.trim().trim_end_matches('.');
-    SCENES.iter().find(|scene| task.eq_ignore_ascii_case(scene.task))
+    SCRIPTED_TASKS.iter().find(|scene| task.eq_ignore_ascii_case(scene.task))
 }
 
-/// Returns the scripted answer to a request of the code loop; `None` for other requests.
+/// Returns the scripted answer to a request for a program or for a critique; `None` for other requests.
 pub fn answer(request: &ModelRequest) -> Option<Result<String, ModelError>> {
     let schema = request.schema.as_ref()?;
     let writes = *schema == CODE.schema;
@@ -99,7 +99,7 @@ pub fn answer(request: &ModelRequest) -> Option<Result<String, ModelError>> {
     let block = request.prompt.blocks.iter().find(|block| block.name == "task")?;
     // A scripted task has one line. In the prompt, this is the third line of the block `task`, after the opening fence.
     let Some(scene) = block.text.lines().nth(2).and_then(scene) else {
-        return Some(Err(unknown()));
+        return Some(Err(unsupported_task()));
     };
     let tried = request.prompt.transcript.len();
     let answer = if writes {
@@ -132,7 +132,7 @@ fn critique(scene: &Scene, attempt: &str) -> (String, String) {
     {
         return (
             format!("The program opens `{file}`, and no such file is in the sandbox."),
-            "Look whether the file is there; where it is not, work on sample data and say so."
+            "Check whether the file exists; if it is missing, use sample data and say so."
                 .to_owned(),
         );
     }
@@ -143,17 +143,17 @@ fn critique(scene: &Scene, attempt: &str) -> (String, String) {
     };
     let happened = attempt.lines().rfind(is_error).unwrap_or(happened);
     let fix = if happened.starts_with("KeyError") {
-        "Look which keys the records have, and use those."
+        "Find out which keys the records have, and use these keys."
     } else if happened.contains("JSONDecodeError") || happened.contains("UnicodeDecodeError") {
-        "Check the file's content before relying on it, and say what is wrong with it."
+        "Check the file's content before using it, and report what is wrong with the content."
     } else {
-        "Handle exactly what the message names, and say on standard error when it cannot be done."
+        "Correct what the message names; if that is impossible, report the error on standard error."
     };
     (format!("The program failed: {happened}."), fix.to_owned())
 }
 
 /// Creates the error for a task that the rehearsal model does not support.
-pub fn unknown() -> ModelError {
+pub fn unsupported_task() -> ModelError {
     let tasks: Vec<String> = tasks().into_iter().map(|task| format!("\"{task}\"")).collect();
     let message = format!(
         "no model is configured, and the rehearsal model supports only these Python tasks: {}",
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn every_rehearsal_task_has_a_program() {
-        for scene in &SCENES {
+        for scene in &SCRIPTED_TASKS {
             assert!(!scene.programs.is_empty());
         }
     }

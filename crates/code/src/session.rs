@@ -27,7 +27,7 @@ const MAX_DEPTH: usize = 16;
 /// Maximum number of files in a session.
 const MAX_FILES: usize = 5000;
 
-/// Session that this process has locked.
+/// Session that this process has opened and locked.
 #[derive(Debug)]
 pub struct Session {
     folder: PathBuf,
@@ -100,7 +100,7 @@ impl Session {
 
     /// Returns the names and sizes of a session's files, without locking the session; `None` if the session does not
     /// exist.
-    pub fn look(root: &Path, name: &str) -> Result<Option<Vec<(String, u64)>>, SessionError> {
+    pub fn list_files(root: &Path, name: &str) -> Result<Option<Vec<(String, u64)>>, SessionError> {
         let folder = root.join(checked(name)?).join(FILES);
         if !folder.is_dir() {
             return Ok(None);
@@ -220,16 +220,16 @@ impl From<SessionError> for Failure {
         let failure = Failure::from_error(kind, &error);
         match error {
             SessionError::InUse(_) => {
-                failure.hint("wait until that run ends, or use another session")
+                failure.hint("wait until the other run that uses the session has ended, or use another session")
             }
             SessionError::TooLarge { .. } => failure.hint(
-                "allow more with `--disk`, or delete files; `assize sessions show NAME` prints their folder",
+                "raise `--disk`, or delete session files; `assize sessions show NAME` prints the session's folder",
             ),
             SessionError::TooMany => {
-                failure.hint("delete files; `assize sessions show NAME` prints their folder")
+                failure.hint("delete session files; `assize sessions show NAME` prints the session's folder")
             }
             SessionError::Changed => {
-                failure.hint("start a new run: this run has used the old files of the session")
+                failure.hint("start a new run; another run has changed the session's files since this run used them")
             }
             SessionError::Name(_) | SessionError::Files(_) => failure,
         }
@@ -254,8 +254,8 @@ mod tests {
         assert_eq!(session.files(100).unwrap(), files(&["d"]));
         assert!(matches!(session.files(0), Err(SessionError::TooLarge { most: 0, .. })));
         let seen = Some(vec![("d".to_owned(), 1)]);
-        assert_eq!(Session::look(root.path(), "notes").unwrap(), seen);
-        assert_eq!(Session::look(root.path(), "none").unwrap(), None);
+        assert_eq!(Session::list_files(root.path(), "notes").unwrap(), seen);
+        assert_eq!(Session::list_files(root.path(), "none").unwrap(), None);
         let read = |file: &str| Session::read(root.path(), "notes", file).unwrap();
         assert_eq!(read("d"), Some(b"d".to_vec()));
         for other in ["a", "../lock", "", "/", "."] {

@@ -1,4 +1,4 @@
-//! State of the code loop's graph, and updates of this state.
+//! State of the graph of a code run, and updates of this state.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{self, Critique, GeneratedCode};
-use crate::court::SandboxFacts;
 use crate::execution::{CodeExecution, CodeFailure};
+use crate::runner::SandboxFacts;
 use crate::task::CodeTask;
 
 /// Maximum number of characters that are stored of an answer that does not match the schema.
@@ -31,7 +31,7 @@ pub struct Attempt {
     pub reasoning: String,
     /// The model's confidence in its program, from 0 to 1; null if the answer did not contain it.
     pub confidence: Option<f64>,
-    /// Whether the code was found in an answer that does not match the schema.
+    /// Whether the code was extracted from an answer that does not match the schema.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub found_in_prose: bool,
     /// Result of running the program; null if the program was not run.
@@ -59,7 +59,7 @@ impl Attempt {
     }
 
     /// Creates an attempt from an answer that does not match the schema, with the code that it contains, if any.
-    pub(crate) fn without_shape(attempt: u32, code: Option<String>, answer: &str) -> Attempt {
+    pub(crate) fn from_text(attempt: u32, code: Option<String>, answer: &str) -> Attempt {
         Attempt {
             attempt,
             error: code.is_none().then_some(CodeFailure::NoCode),
@@ -74,13 +74,13 @@ impl Attempt {
         self.execution.is_some() && self.error.is_none()
     }
 
-    /// Whether the code loop ends with this attempt: the program succeeded, or no other program could succeed.
+    /// Whether this is the last attempt: the program succeeded, or every other program would fail too.
     pub(crate) fn is_final(&self) -> bool {
         self.succeeded() || self.error.as_ref().is_some_and(CodeFailure::is_final)
     }
 }
 
-/// State of the code loop's graph.
+/// State of the graph of a code run.
 #[derive(Debug, Clone)]
 pub struct CodeState {
     pub task: Arc<CodeTask>,
@@ -116,7 +116,7 @@ impl CodeState {
 #[derive(Debug, Clone)]
 pub enum CodeUpdate {
     /// The environment of programs in the sandbox was detected.
-    LookedAround(Arc<SandboxFacts>),
+    SandboxDetected(Arc<SandboxFacts>),
     /// The model answered; the attempt is added to the history.
     Generated(Box<Attempt>),
     /// The program of the last attempt was run.
@@ -140,7 +140,7 @@ impl State for CodeState {
                 last.execution = Some(*execution);
             }
             (CodeUpdate::Criticised(critique), Some(last)) => last.critique = Some(critique),
-            (CodeUpdate::LookedAround(facts), _) => self.facts = Some(facts),
+            (CodeUpdate::SandboxDetected(facts), _) => self.facts = Some(facts),
             (CodeUpdate::Spent(spent), _) => self.spent = self.spent.plus(spent),
             (CodeUpdate::Executed(_) | CodeUpdate::Criticised(_), None) => {}
         }

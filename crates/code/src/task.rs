@@ -8,7 +8,7 @@ use std::sync::Arc;
 use assize_sandbox::Language;
 use regex::Regex;
 
-/// Task of the code loop, with its options, tests and input files.
+/// Task for which the model writes a program, with options, tests and input files.
 #[derive(Debug, Clone)]
 pub struct CodeTask {
     /// Description of the task in natural language.
@@ -18,20 +18,22 @@ pub struct CodeTask {
     pub max_attempts: u32,
     /// Number of programs that are written in parallel in each attempt. The first program that succeeds is the result.
     pub candidates: u32,
-    /// Sample number, which makes the model requests of repeated runs of the same task distinct.
+    /// Number of the sample in an evaluation. It makes the model requests of different samples of the same task
+    /// distinct.
     pub sample: u32,
     /// Source of the tests to run against the program.
     pub tests: Option<String>,
-    /// Whether the prompt includes the tests.
+    /// Whether the prompt for the model includes the tests.
     pub shows_tests: bool,
-    /// Whether the program is run only by the tests, and not once by itself before them.
+    /// Whether the program runs only together with the tests. If false, the program also runs once without the tests
+    /// before them.
     pub only_tests: bool,
     /// Output that the program must print.
     pub expect: Option<ExpectedOutput>,
     /// Read-only input files.
     pub inputs: Vec<InputFile>,
     /// Whether the files that the program creates are collected.
-    pub wants_files: bool,
+    pub collect_files: bool,
 }
 
 impl CodeTask {
@@ -47,7 +49,7 @@ impl CodeTask {
             only_tests: false,
             expect: None,
             inputs: Vec::new(),
-            wants_files: false,
+            collect_files: false,
         }
     }
 }
@@ -120,7 +122,7 @@ impl FromStr for ExpectedOutput {
 impl From<InvalidExpectation> for Failure {
     fn from(error: InvalidExpectation) -> Failure {
         Failure::new(FailureKind::Usage, error.to_string())
-            .hint("remove the slashes to match plain text")
+            .hint("remove the slashes around the expected output to match it as plain text")
     }
 }
 

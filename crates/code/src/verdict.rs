@@ -1,4 +1,4 @@
-//! Verdict of a code run: the final result of the code loop.
+//! Verdict of a code run: whether the task was solved, and all attempts.
 
 use assize_llm::CallTotals;
 use schemars::JsonSchema;

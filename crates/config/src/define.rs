@@ -1,11 +1,12 @@
 //! Macros that generate the typed settings from one table, and enums whose values have names.
 
-/// Defines all settings: the struct of each section, [`Settings`](crate::Settings), [`SettingKey`](crate::SettingKey)
-/// and the list of [`Setting`](crate::Setting)s in the order of the table.
+/// Defines all settings from one table. Generates the struct of each section, [`Settings`](crate::Settings),
+/// [`SettingKey`](crate::SettingKey) and the list of [`Setting`](crate::Setting)s, in the order of the table.
 ///
-/// A row of the table is `Guard KeyVariant field: Type = kind, default "…", variable "…";`, with the description of the
-/// setting as a doc comment above the row. In settings files, the key of the setting is the prefix of its section
-/// followed by the name of the field.
+/// A row of the table is `Guard KeyVariant field: Type = kind, default "…", variable "…";`. `Guard` is a variant of
+/// [`SettingGuard`](crate::SettingGuard), and `KeyVariant` is the variant of `SettingKey` for the setting. The doc
+/// comment above the row is the description of the setting. In settings files, the key of the setting is the prefix of
+/// its section followed by the name of the field.
 macro_rules! define_settings {
     (
         $(
@@ -20,7 +21,8 @@ macro_rules! define_settings {
                 $(, default $p_default:expr)? $(, variable $p_variable:expr)?;)*
         }
     ) => {
-        /// All settings with their effective values; each value has its source.
+        /// All settings with their effective values. Each value is stored with its source: the flag, variable or file
+        /// that set it.
         #[derive(Debug, Clone)]
         pub struct Settings {
             $($(#[doc = $s_doc])+ pub $section: $struct,)*
@@ -43,7 +45,7 @@ macro_rules! define_settings {
             $($(#[doc = $p_about])+ pub $p_field: SettingValue<$p_type>,)*
         }
 
-        /// Key that identifies a setting in code.
+        /// Identifier of a setting: one variant for each setting in the table.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum SettingKey {
             $($($(#[doc = $about])+ $key,)*)*
@@ -95,9 +97,9 @@ macro_rules! define_settings {
                         key: SettingKey::$key,
                         kind: $kind,
                         default: None$(.or(Some($default)))?,
-                        convention: None$(.or(Some($variable)))?,
+                        conventional_variable: None$(.or(Some($variable)))?,
                         guard: SettingGuard::$guard,
-                        about: concat!($($about),+).trim_start(),
+                        description: concat!($($about),+).trim_start(),
                     },)*)*
                 ];
                 for $provider in Provider::ALL {
@@ -106,9 +108,9 @@ macro_rules! define_settings {
                             key: SettingKey::$p_key($provider),
                             kind: $p_kind,
                             default: None$(.or(Some($p_default)))?,
-                            convention: None$(.or(Some($p_variable)))?,
+                            conventional_variable: None$(.or(Some($p_variable)))?,
                             guard: SettingGuard::$p_guard,
-                            about: concat!($($p_about),+).trim_start(),
+                            description: concat!($($p_about),+).trim_start(),
                         },)*
                     ]);
                 }
@@ -119,7 +121,7 @@ macro_rules! define_settings {
     };
 }
 
-/// Defines enums whose values are parsed from names and displayed as names.
+/// Defines enums with a name for each variant. The variants are parsed from these names and displayed as these names.
 macro_rules! named_values {
     ($($(#[$meta:meta])* $name:ident { $($(#[$value_meta:meta])* $value:ident = $text:literal,)+ })*) => {$(
         $(#[$meta])*
@@ -139,7 +141,7 @@ macro_rules! named_values {
             fn from_str(text: &str) -> Result<$name, String> {
                 match text {
                     $($text => Ok($name::$value),)+
-                    other => Err(format!("`{other}` is not one of `{}`", $name::NAMES.join("`, `"))),
+                    other => Err(format!("`{other}` is invalid: expected one of `{}`", $name::NAMES.join("`, `"))),
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone)]
 pub struct Environment {
     /// Environment variables of the process, by name.
-    pub environment: BTreeMap<String, String>,
+    pub variables: BTreeMap<String, String>,
     pub working_folder: PathBuf,
     /// Home folder of the user.
     pub home: PathBuf,
@@ -19,25 +19,26 @@ pub struct Environment {
     /// Folder for files that can be downloaded or built again.
     pub cache_folder: PathBuf,
     /// Callback that shows a message to the user, such as why an operation takes unusually long.
-    pub say: fn(&str),
+    pub show_message: fn(&str),
 }
 
 impl Environment {
-    /// Resolves a path typed by the user against the working folder.
-    pub fn typed(&self, path: &Path) -> PathBuf {
+    /// Resolves a path that the user typed. A relative path is relative to the working folder.
+    pub fn resolve_path(&self, path: &Path) -> PathBuf {
         self.working_folder.join(path)
     }
 
-    /// Creates an environment with the given variables whose files are all inside `folder`, for tests and tools.
-    pub fn in_folder(folder: &Path, environment: BTreeMap<String, String>) -> Environment {
+    /// Creates an environment for tests and tools. It has the given variables, and all of its folders and files are
+    /// inside `folder`.
+    pub fn in_folder(folder: &Path, variables: BTreeMap<String, String>) -> Environment {
         Environment {
-            environment,
+            variables,
             working_folder: folder.to_owned(),
             home: folder.to_owned(),
             user_file: folder.join("settings.toml"),
             state_folder: folder.join("state"),
             cache_folder: folder.join("cache"),
-            say: |_| {},
+            show_message: |_| {},
         }
     }
 

@@ -8,7 +8,7 @@ use assize_types::{Failure, FailureKind};
 use toml_edit::{Document, Item, TableLike, Value};
 
 use crate::Provider;
-use crate::kind::{PRICE_FIELDS, SettingKind, looks_like_a_key, nearest};
+use crate::kind::{PRICE_FIELDS, SettingKind, looks_like_api_key, most_similar};
 use crate::setting::Setting;
 use crate::table::all;
 
@@ -71,8 +71,8 @@ impl Reader<'_> {
             let span = table.key(name).and_then(toml_edit::Key::span).or_else(|| item.span());
             let line =
                 span.map_or(1, |span| self.lines.partition_point(|end| *end < span.start) + 1);
-            if names_a_key(name) || looks_like_a_key(name) {
-                return Err(literal_key(self.path, line, &key));
+            if is_secret_name(name) || looks_like_api_key(name) {
+                return Err(secret_in_file_error(self.path, line, &key));
             }
             match item.as_table_like() {
                 Some(inner) if self.is_section(&key) => self.table(inner, &key)?,
@@ -120,13 +120,13 @@ impl Reader<'_> {
                 return Err(at(self.path, line, &format!("`{key}` must be {kind}, not {found}")));
             }
         };
-        if looks_like_a_key(&written) {
-            return Err(literal_key(self.path, line, &key));
+        if looks_like_api_key(&written) {
+            return Err(secret_in_file_error(self.path, line, &key));
         }
         if key.chars().any(char::is_control) {
             return Err(at(self.path, line, "the setting's name contains control characters"));
         }
-        if let Some(complaint) = kind.complaint(&written) {
+        if let Some(complaint) = kind.validation_error(&written) {
             let failure = at(self.path, line, &format!("`{key}` {complaint}"));
             return Err(kind.did_you_mean(&written, failure));
         }
@@ -141,7 +141,7 @@ impl Reader<'_> {
         if key.starts_with("prices.") {
             return failure.hint(format!("a price has the fields `{}`", PRICE_FIELDS.join("`, `")));
         }
-        match nearest(key, keys.chain(groups)) {
+        match most_similar(key, keys.chain(groups)) {
             Some(near) => failure.hint(format!("the nearest setting is `{near}`")),
             None => failure.hint("`assize config show` lists all settings"),
         }
@@ -161,18 +161,18 @@ fn at(path: &Path, line: usize, message: &str) -> Failure {
 }
 
 /// Whether the name suggests that the setting contains a secret, such as `api_key`.
-pub fn names_a_key(name: &str) -> bool {
+pub fn is_secret_name(name: &str) -> bool {
     let plain: String = name.to_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
     matches!(plain.as_str(), "key" | "apikey" | "secret" | "secretkey" | "password" | "accesstoken")
 }
 
 /// Returns the key of a setting for an error message, or `…` if the key looks like a secret.
 fn shown(key: &str) -> &str {
-    if key.split('.').any(looks_like_a_key) { "…" } else { key }
+    if key.split('.').any(looks_like_api_key) { "…" } else { key }
 }
 
 /// Error for a settings file that contains an API key or another secret.
-fn literal_key(path: &Path, line: usize, key: &str) -> Failure {
+fn secret_in_file_error(path: &Path, line: usize, key: &str) -> Failure {
     let provider = key.split('.').next().unwrap_or_default();
     let variable = provider.parse::<Provider>().map_or("ANTHROPIC_API_KEY", Provider::key_variable);
     let shown = shown(key);
@@ -186,7 +186,8 @@ fn literal_key(path: &Path, line: usize, key: &str) -> Failure {
 }
 
 /// Parses the variables of a `.env` file. Values are not expanded, and nothing is executed. Malformed lines are
-/// skipped, with one exception: an unclosed quote is an error if `is_ours` accepts the name of the variable.
+/// skipped, with one exception: an unclosed quote is an error if `is_ours` returns true for the name of the variable,
+/// that is, if assize may use the variable.
 pub fn parse_env(
     path: &Path,
     text: &str,
@@ -228,7 +229,7 @@ pub fn parse_env(
 }
 
 /// Returns `path` relative to `folder` if `path` is inside `folder`, else `path` unchanged.
-pub fn short(path: &Path, folder: &Path) -> PathBuf {
+pub fn relative_to(path: &Path, folder: &Path) -> PathBuf {
     path.strip_prefix(folder).map_or_else(|_| path.to_owned(), Path::to_owned)
 }
 

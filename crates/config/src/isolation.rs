@@ -49,7 +49,7 @@ pub enum RequestedIsolation {
 
 impl RequestedIsolation {
     /// Returns the weakest backend that satisfies the request.
-    pub fn floor(self) -> Isolation {
+    pub fn weakest(self) -> Isolation {
         match self {
             RequestedIsolation::Auto => Isolation::Jail,
             RequestedIsolation::Exactly(isolation) | RequestedIsolation::AtLeast(isolation) => {

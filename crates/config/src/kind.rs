@@ -45,7 +45,7 @@ pub(crate) fn parse_size(text: &str) -> Option<u64> {
 }
 
 /// Formats a number of bytes in the largest unit that divides the number without remainder, such as `256M`.
-pub fn show_size(bytes: u64) -> String {
+pub fn format_size(bytes: u64) -> String {
     let unit = [(30, "G"), (20, "M"), (10, "K")]
         .into_iter()
         .find(|(shift, _)| bytes >= 1 << shift && bytes.is_multiple_of(1 << shift));
@@ -66,7 +66,7 @@ impl fmt::Display for SettingKind {
             SettingKind::Whole(least, most) => write!(f, "a whole number from {least} to {most}"),
             SettingKind::Decimal(least, most) => write!(f, "a number from {least} to {most}"),
             SettingKind::Size(least, most) => {
-                write!(f, "a size from {} to {}", show_size(*least), show_size(*most))
+                write!(f, "a size from {} to {}", format_size(*least), format_size(*most))
             }
             SettingKind::Url => {
                 f.write_str("a URL such as `https://host/path`, without a password or a query")
@@ -79,9 +79,10 @@ impl fmt::Display for SettingKind {
 }
 
 impl SettingKind {
-    /// Describes why a value is invalid; `None` if the value is valid. The description repeats no secrets.
-    pub fn complaint(&self, value: &str) -> Option<String> {
-        if looks_like_a_key(value) {
+    /// Describes why a value is invalid; `None` if the value is valid. The description continues a sentence that starts
+    /// with the key of the setting: "`gateway.retries` must be …". It never contains a secret.
+    pub fn validation_error(&self, value: &str) -> Option<String> {
+        if looks_like_api_key(value) {
             return Some("must not contain an API key".to_owned());
         }
         if value.chars().any(char::is_control) {
@@ -99,19 +100,24 @@ impl SettingKind {
         })
     }
 
-    /// Adds a hint with the valid name that is most similar to `value` to the failure, if a similar name exists.
+    /// Adds a hint to the failure: the valid name that is most similar to `value`. Adds no hint if no valid name is
+    /// similar.
     pub fn did_you_mean(&self, value: &str, failure: Failure) -> Failure {
         let SettingKind::Choice(choices) = self else { return failure };
-        match nearest(value, choices.iter().copied()) {
+        match most_similar(value, choices.iter().copied()) {
             Some(near) => failure.hint(format!("did you mean `{near}`?")),
             None => failure,
         }
     }
 
-    /// Returns the value as a number for comparisons; `None` if the kind is not numeric.
-    pub fn amount(&self, value: &str) -> Option<f64> {
+    /// Converts a value to a number, so that two values can be compared; `None` if the values of this kind are not
+    /// numbers.
+    pub fn as_number(&self, value: &str) -> Option<f64> {
         match self {
-            #[expect(clippy::cast_precision_loss, reason = "the number is only compared")]
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "the number is only used to compare two sizes"
+            )]
             SettingKind::Size(..) => parse_size(value).map(|bytes| bytes as f64),
             SettingKind::Whole(..) | SettingKind::Decimal(..) => value.parse().ok(),
             _ => None,
@@ -153,7 +159,7 @@ impl SettingKind {
 }
 
 /// Whether a text starts like an API key of a known provider.
-pub fn looks_like_a_key(value: &str) -> bool {
+pub fn looks_like_api_key(value: &str) -> bool {
     const STARTS: [&str; 5] = ["sk-", "gsk_", "AIza", "ghp_", "xai-"];
     value.len() >= 16 && STARTS.iter().any(|start| value.starts_with(start))
 }
@@ -168,7 +174,7 @@ pub const ALLOWED_PACKAGES: &str = "numpy pandas matplotlib scipy sympy scikit-l
 pub const PRICE_FIELDS: [&str; 4] = ["input", "cached_input", "cache_write", "output"];
 
 /// Returns the known name that is most similar to a mistyped name; `None` if no known name is similar enough.
-pub fn nearest<'k>(wrong: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub fn most_similar<'k>(wrong: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     // A text of more than 80 bytes is not a typing mistake, and the comparison would be slow.
     if wrong.len() > 80 {
         return None;
@@ -193,7 +199,7 @@ mod tests {
             assert_eq!(parse_size(wrong), None, "{wrong}");
         }
         assert_eq!(
-            [256 << 20, 1 << 30, 1500, 65 << 10].map(show_size),
+            [256 << 20, 1 << 30, 1500, 65 << 10].map(format_size),
             ["256M", "1G", "1500 bytes", "65K"]
         );
     }
@@ -201,8 +207,8 @@ mod tests {
     #[test]
     fn nearest_returns_the_key_most_similar_to_a_mistyped_key() {
         let keys = ["anthropic.model", "anthropic.base_url", "model"];
-        assert_eq!(nearest("antropic.modle", keys), Some("anthropic.model"));
-        assert_eq!(nearest("modle", keys), Some("model"));
-        assert_eq!(nearest("colour", keys), None);
+        assert_eq!(most_similar("antropic.modle", keys), Some("anthropic.model"));
+        assert_eq!(most_similar("modle", keys), Some("model"));
+        assert_eq!(most_similar("colour", keys), None);
     }
 }

@@ -5,6 +5,7 @@
 //! the table. Only this crate parses setting keys from text. Other crates read fields (`settings.sandbox.memory`) or
 //! use a [`SettingKey`]. The files of an untrusted folder may change only some settings ([`trust`]).
 
+mod choices;
 mod define;
 mod environment;
 pub mod file;
@@ -20,12 +21,14 @@ mod settings;
 mod table;
 pub mod trust;
 mod value;
-mod values;
 
+pub use choices::{LogFormat, LogLevel, Review, StoreDurability};
 pub use environment::Environment;
 pub use isolation::{Isolation, RequestedIsolation, UnknownIsolation};
-pub use kind::{ALLOWED_PACKAGES, PRICE_FIELDS, SettingKind, looks_like_a_key, nearest, show_size};
-pub use limits::{LEAST_MEMORY, SandboxLimits};
+pub use kind::{
+    ALLOWED_PACKAGES, PRICE_FIELDS, SettingKind, format_size, looks_like_api_key, most_similar,
+};
+pub use limits::{MIN_MEMORY, SandboxLimits};
 pub use load::{SettingText, SettingsOrigin, UntrustedValue};
 pub use price::{Price, Rates};
 pub use provider::{ApiKey, Provider, ProviderName, REHEARSAL, REHEARSAL_LABEL, UnknownProvider};
@@ -33,4 +36,3 @@ pub use servers::{ClusterServers, InvalidNatsServers};
 pub use setting::{Setting, SettingGuard};
 pub use table::*;
 pub use value::{SettingSource, SettingValue};
-pub use values::{LogFormat, LogLevel, Review, StoreDurability};

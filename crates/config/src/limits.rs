@@ -10,15 +10,16 @@ use serde::{Deserialize, Serialize};
 pub struct SandboxLimits {
     /// Maximum memory in bytes, without swap.
     pub memory: u64,
-    /// Maximum CPU time per second, in thousandths of a processor.
+    /// CPU limit in thousandths of a processor: 500 allows half a second of CPU time per second.
     pub cpu_millis: u32,
     /// Maximum wall-clock time of one execution.
     pub wall: Duration,
     /// Maximum number of processes and threads.
     pub processes: u32,
-    /// Maximum number of bytes stored of standard output, and of standard error, of one execution.
+    /// Maximum number of bytes that are stored of each output stream (standard output, standard error) of one
+    /// execution.
     pub output: u64,
-    /// Maximum number of bytes that programs can write to files.
+    /// Maximum total size of the files that programs write, in bytes.
     pub disk: u64,
 }
 
@@ -36,13 +37,13 @@ impl Default for SandboxLimits {
 }
 
 /// Smallest valid memory limit of a sandbox, in bytes. With less memory, no interpreter starts.
-pub const LEAST_MEMORY: u64 = 16 << 20;
+pub const MIN_MEMORY: u64 = 16 << 20;
 
 impl SandboxLimits {
     /// Describes the first invalid limit; `None` if all limits are valid.
-    pub fn complaint(&self) -> Option<String> {
-        if self.memory < LEAST_MEMORY {
-            return Some(format!("the memory limit must be at least {} MB", LEAST_MEMORY >> 20));
+    pub fn validation_error(&self) -> Option<String> {
+        if self.memory < MIN_MEMORY {
+            return Some(format!("the memory limit must be at least {} MB", MIN_MEMORY >> 20));
         }
         if self.disk > self.memory {
             return Some(
@@ -60,9 +61,9 @@ impl SandboxLimits {
         none.iter().find(|(none, _)| *none).map(|(_, what)| format!("the {what} is too small"))
     }
 
-    /// Maximum number of files and folders in the sandbox. It allows many small files, but it also limits empty files,
-    /// which use no disk space.
-    pub fn files(&self) -> u64 {
+    /// Maximum number of files and folders in the sandbox. It is high enough for many small files. It is needed because
+    /// empty files use no disk space, so that the disk limit does not limit their number.
+    pub fn max_files(&self) -> u64 {
         (self.disk / 4096).max(1024)
     }
 }
@@ -73,12 +74,12 @@ mod tests {
 
     #[test]
     fn invalid_sandbox_limits_are_reported() {
-        assert_eq!(SandboxLimits::default().complaint(), None);
+        assert_eq!(SandboxLimits::default().validation_error(), None);
         let small = SandboxLimits { memory: 1, ..SandboxLimits::default() };
-        assert_eq!(small.complaint().unwrap(), "the memory limit must be at least 16 MB");
+        assert_eq!(small.validation_error().unwrap(), "the memory limit must be at least 16 MB");
         let disk = SandboxLimits { disk: 512 << 20, ..SandboxLimits::default() };
-        assert!(disk.complaint().unwrap().starts_with("the disk limit must not exceed"));
+        assert!(disk.validation_error().unwrap().starts_with("the disk limit must not exceed"));
         let wall = SandboxLimits { wall: Duration::ZERO, ..SandboxLimits::default() };
-        assert_eq!(wall.complaint().unwrap(), "the time limit is too small");
+        assert_eq!(wall.validation_error().unwrap(), "the time limit is too small");
     }
 }

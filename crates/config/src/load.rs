@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use assize_types::{Failure, FailureKind};
 
 use crate::environment::Environment;
-use crate::file::{FileEntry, parse, parse_env, read_text, short};
-use crate::kind::nearest;
+use crate::file::{FileEntry, parse, parse_env, read_text, relative_to};
+use crate::kind::most_similar;
 use crate::provider::{Provider, UnknownProvider};
 use crate::setting::{Setting, SettingGuard};
 use crate::table::{SettingKey, all};
@@ -32,11 +32,14 @@ pub struct UntrustedValue {
 pub struct SettingsOrigin {
     /// Text and source of every effective value, by the key of its setting.
     pub(crate) values: BTreeMap<String, SettingText>,
-    /// Values in the project's files that have no effect, because they require trust.
-    pub withheld: Vec<UntrustedValue>,
-    /// Key and value of every setting in the project's files that requires trust, even if another source overrides it.
+    /// Values in the project's files that have no effect, because only a trusted folder may set them and the folder is
+    /// not trusted.
+    pub untrusted_values: Vec<UntrustedValue>,
+    /// Key and value of every setting in the project's files that only a trusted folder may set, even if another source
+    /// overrides the value.
     pub sensitive: Vec<(String, String)>,
-    /// Fingerprint of the content of the project's files when they were read.
+    /// Hash of the project's files (`assize.toml` and `.env`) as they were read. Trust in the folder applies to this
+    /// hash.
     pub fingerprint: String,
     /// Folder whose `assize.toml` and `.env` are used.
     pub project_folder: PathBuf,
@@ -66,7 +69,7 @@ impl SettingsOrigin {
         for (key, flag, text) in flags {
             // `invalid` reports an unknown provider later, with the most similar name as a hint.
             let checked = (*key != SettingKey::Provider).then(|| key.setting().kind);
-            if let Some(complaint) = checked.and_then(|kind| kind.complaint(text)) {
+            if let Some(complaint) = checked.and_then(|kind| kind.validation_error(text)) {
                 return Err(Failure::new(FailureKind::Usage, format!("`{flag}` {complaint}")));
             }
         }
@@ -78,8 +81,9 @@ impl SettingsOrigin {
         let env_text = if env_path.is_file() { read_text(&env_path)? } else { None };
         let user_text = read_text(&environment.user_file)?;
         let fingerprint = trust::fingerprint([project_text.as_deref(), env_text.as_deref()]);
-        let trust = TrustStore::open(&environment.state_folder)?.of(&project_folder, &fingerprint);
-        let show = |path: &Path| short(path, &environment.working_folder);
+        let trust =
+            TrustStore::open(&environment.state_folder)?.state_of(&project_folder, &fingerprint);
+        let show = |path: &Path| relative_to(path, &environment.working_folder);
 
         // The sources are applied from the lowest to the highest precedence: later values override earlier ones.
         let default = |setting: &Setting| {
@@ -89,14 +93,14 @@ impl SettingsOrigin {
         };
         let mut origin = SettingsOrigin {
             values: all().iter().filter_map(default).collect(),
-            withheld: Vec::new(),
+            untrusted_values: Vec::new(),
             sensitive: Vec::new(),
             fingerprint,
             project_file: project_text.is_some().then(|| show(&project_path)),
             user_file: (environment.user_file.clone(), user_text.is_some()),
             trust,
             warnings: Vec::new(),
-            environment: environment.environment.clone(),
+            environment: environment.variables.clone(),
             env_file: Vec::new(),
             env_path: show(&env_path),
             project_folder,
@@ -114,7 +118,11 @@ impl SettingsOrigin {
         if let Some(text) = project_text {
             let path = show(&project_path);
             for FileEntry { key, value, line } in parse(&path, &text)? {
-                origin.set_guarded(key, value, SettingSource::Project { path: path.clone(), line });
+                origin.set_if_permitted(
+                    key,
+                    value,
+                    SettingSource::Project { path: path.clone(), line },
+                );
             }
         }
         origin.apply_variables()?;
@@ -151,15 +159,18 @@ impl SettingsOrigin {
         self.values.insert(key, SettingValue { value, source });
     }
 
-    /// Sets a value from the project's files if the guard of the setting permits it. Otherwise adds it to `withheld`.
-    fn set_guarded(&mut self, key: String, text: String, source: SettingSource) {
+    /// Sets a value from the project's files if the [`SettingGuard`] of the setting permits it. If not, adds the value
+    /// to `withheld`.
+    fn set_if_permitted(&mut self, key: String, text: String, source: SettingSource) {
         let setting = Setting::named(&key);
         // Prices are not in the table of settings. They require trust, because a price that is too low would loosen the
         // budget.
         let guard = setting.map_or(SettingGuard::Trusted, |setting| setting.guard);
         let may = match guard {
             SettingGuard::Open => true,
-            SettingGuard::Tighten => setting.is_some_and(|setting| self.tightens(setting, &text)),
+            SettingGuard::Tighten => {
+                setting.is_some_and(|setting| self.lowers_limit(setting, &text))
+            }
             SettingGuard::Trusted | SettingGuard::Choice => false,
         };
         if !may {
@@ -169,10 +180,10 @@ impl SettingsOrigin {
         if self.text(&key) == Some(text.as_str()) {
             return;
         }
-        if may || self.trust == Trust::Given {
+        if may || self.trust == Trust::Trusted {
             self.set(key, text, source);
         } else {
-            self.withheld.push(UntrustedValue {
+            self.untrusted_values.push(UntrustedValue {
                 key,
                 source,
                 ignored: guard == SettingGuard::Choice,
@@ -180,9 +191,9 @@ impl SettingsOrigin {
         }
     }
 
-    /// Whether the new value leaves the limit unchanged or lowers it.
-    fn tightens(&self, setting: &Setting, text: &str) -> bool {
-        let amount = |text: &str| setting.kind.amount(text);
+    /// Whether the new value `text` does not raise a limit. If the limit has no value yet, any value is allowed.
+    fn lowers_limit(&self, setting: &Setting, text: &str) -> bool {
+        let amount = |text: &str| setting.kind.as_number(text);
         match (self.text(setting.key.name()).and_then(amount), amount(text)) {
             (Some(now), Some(new)) => new <= now,
             (None, Some(_)) => true,
@@ -191,7 +202,8 @@ impl SettingsOrigin {
     }
 
     /// Applies the variables of the `.env` file, and then the environment variables, which take precedence. The
-    /// `ASSIZE_…` variable of a setting takes precedence over its conventional variable.
+    /// `ASSIZE_…` variable of a setting takes precedence over the variable that other programs also use, such as
+    /// `DOCKER_HOST`.
     fn apply_variables(&mut self) -> Result<(), Failure> {
         let own_last = |setting: &'static Setting| {
             setting.variables().into_iter().rev().map(move |variable| (setting, variable))
@@ -201,15 +213,15 @@ impl SettingsOrigin {
             let entry = self.env_file.iter().rfind(|entry| entry.key == variable);
             if let Some(value) = entry.map(|entry| entry.value.clone()) {
                 let source = SettingSource::EnvFile { path: self.env_path.clone(), variable };
-                if let Some(value) = checked(setting, value, &source)? {
-                    self.set_guarded(setting.key.to_string(), value, source);
+                if let Some(value) = validate_variable(setting, value, &source)? {
+                    self.set_if_permitted(setting.key.to_string(), value, source);
                 }
             }
         }
         for (setting, variable) in variables {
             if let Some(value) = self.environment.get(&variable).cloned() {
                 let source = SettingSource::Environment(variable);
-                if let Some(value) = checked(setting, value, &source)? {
+                if let Some(value) = validate_variable(setting, value, &source)? {
                     self.set(setting.key.to_string(), value, source);
                 }
             }
@@ -243,7 +255,7 @@ impl SettingsOrigin {
                 let provider = Provider::ALL.into_iter().find(|provider| {
                     variable.starts_with(&format!("ASSIZE_{}", provider.name().to_uppercase()))
                 });
-                match (provider, nearest(variable, names.iter().copied())) {
+                match (provider, most_similar(variable, names.iter().copied())) {
                     (Some(provider), _) if variable.ends_with("KEY") => {
                         let right = provider.key_variable();
                         format!("unknown variable `{variable}`; put the API key into `{right}`")
@@ -258,19 +270,20 @@ impl SettingsOrigin {
     }
 }
 
-/// Error for a value of a setting that cannot be parsed.
+/// Error for a text that is not a valid value of the setting `key`.
 fn invalid(key: SettingKey, text: &str) -> Failure {
     let kind = key.setting().kind;
     if key != SettingKey::Provider {
-        let complaint = kind.complaint(text).unwrap_or_default();
+        let complaint = kind.validation_error(text).unwrap_or_default();
         return Failure::new(FailureKind::Usage, format!("`{key}` {complaint}"));
     }
     let failure = Failure::from_error(FailureKind::Usage, &UnknownProvider(text.to_owned()));
     kind.did_you_mean(text, failure)
 }
 
-/// Validates the value of a setting's variable. Returns `None` if the value is empty, which counts as not set.
-fn checked(
+/// Validates the value of an environment variable that sets `setting`. Returns `None` if the value is empty, which
+/// counts as not set.
+fn validate_variable(
     setting: &Setting,
     value: String,
     source: &SettingSource,
@@ -283,7 +296,7 @@ fn checked(
     } else {
         value
     };
-    match setting.kind.complaint(&value) {
+    match setting.kind.validation_error(&value) {
         Some(complaint) => {
             Err(Failure::new(FailureKind::Settings, format!("{source}: {complaint}")))
         }

@@ -1,8 +1,9 @@
-//! Prices of models, which determine budgets and the cost of a run.
+//! Prices of models, from which the cost of model calls is computed.
 
 use assize_types::{Money, Usage};
 
-/// Prices of the kinds of tokens, in micro-dollars per million tokens.
+/// Prices of input tokens, cached input tokens, tokens written to the cache, and output tokens, in micro-dollars per
+/// million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
     pub input: u64,
@@ -13,7 +14,12 @@ pub struct Rates {
 
 impl Rates {
     /// Creates rates from prices in dollars per million tokens.
-    pub const fn usd(input: f64, cached_input: f64, cache_write: f64, output: f64) -> Rates {
+    pub const fn from_usd_per_million(
+        input: f64,
+        cached_input: f64,
+        cache_write: f64,
+        output: f64,
+    ) -> Rates {
         const fn micro(dollars: f64) -> u64 {
             (dollars * 1_000_000.0 + 0.5) as u64
         }
@@ -35,14 +41,15 @@ pub struct Price {
 }
 
 impl Price {
-    pub const FREE: Price = Price { rates: Rates::usd(0.0, 0.0, 0.0, 0.0), long: None };
+    pub const FREE: Price =
+        Price { rates: Rates::from_usd_per_million(0.0, 0.0, 0.0, 0.0), long: None };
 
     /// Creates a price without special rates for long inputs, from dollars per million tokens. Returns `None` if one of
     /// the amounts is not a valid price.
     pub fn flat(input: f64, cached_input: f64, cache_write: f64, output: f64) -> Option<Price> {
         let fine = |price: f64| price.is_finite() && (0.0..1e9).contains(&price);
         [input, cached_input, cache_write, output].into_iter().all(fine).then(|| Price {
-            rates: Rates::usd(input, cached_input, cache_write, output),
+            rates: Rates::from_usd_per_million(input, cached_input, cache_write, output),
             long: None,
         })
     }
@@ -54,8 +61,8 @@ impl Price {
         }
     }
 
-    /// Cost of a call with this usage.
-    pub fn of(&self, usage: &Usage) -> Money {
+    /// Cost of a model call that used these numbers of tokens.
+    pub fn cost_of(&self, usage: &Usage) -> Money {
         let rates = self.rates_for(usage.input);
         let plain =
             usage.input.saturating_sub(usage.cached_input).saturating_sub(usage.cache_write);
@@ -66,7 +73,7 @@ impl Price {
     }
 
     /// Maximum cost of a call with at most `input` input tokens and `output` output tokens.
-    pub fn at_most(&self, input: u64, output: u64) -> Money {
+    pub fn max_cost(&self, input: u64, output: u64) -> Money {
         let rates = self.rates_for(input);
         let dearest = rates.input.max(rates.cache_write).max(rates.cached_input);
         Money::for_tokens(input, dearest) + Money::for_tokens(output, rates.output)

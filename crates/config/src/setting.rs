@@ -19,10 +19,10 @@ pub struct Setting {
     pub default: Option<&'static str>,
     /// Environment variable that other programs also use for this value, such as `DOCKER_HOST`, in addition to the
     /// `ASSIZE_…` variable of the setting.
-    pub convention: Option<&'static str>,
+    pub conventional_variable: Option<&'static str>,
     pub guard: SettingGuard,
-    /// Description for users.
-    pub about: &'static str,
+    /// Description of the setting for users, in one line.
+    pub description: &'static str,
 }
 
 /// Whether the project files of an untrusted folder may set a setting. The user can always set it.
@@ -49,12 +49,12 @@ impl Setting {
     /// Names of the environment variables of the setting. The first variable takes precedence.
     pub(crate) fn variables(&self) -> Vec<String> {
         let own = format!("ASSIZE_{}", self.key.name().replace('.', "_").to_uppercase());
-        [Some(own), self.convention.map(str::to_owned)].into_iter().flatten().collect()
+        [Some(own), self.conventional_variable.map(str::to_owned)].into_iter().flatten().collect()
     }
 
-    /// Returns the `serve.max_…` setting that limits this setting in API requests if the operator of the server has not
-    /// set it.
-    pub fn ceiling(&self) -> Option<SettingKey> {
+    /// Returns the `serve.max_…` setting that is the maximum for this setting in API requests; `None` if there is no
+    /// such maximum. The maximum applies only if the operator of the server has not set this setting.
+    pub fn request_limit(&self) -> Option<SettingKey> {
         match self.key {
             SettingKey::SandboxMemory => Some(SettingKey::ServeMaxMemory),
             SettingKey::SandboxDisk => Some(SettingKey::ServeMaxDisk),
@@ -63,15 +63,16 @@ impl Setting {
         }
     }
 
-    /// Explains why an API request may not change the operator's value `set` to `requested`; `None` if it may.
-    pub(crate) fn refuses(&self, set: &str, requested: &str) -> Option<String> {
+    /// Explains why an API request may not use the value `requested` if the operator of the server has set the value
+    /// `set`. Returns `None` if the request may use it.
+    pub(crate) fn reason_to_reject(&self, set: &str, requested: &str) -> Option<String> {
         match self.key {
             SettingKey::SandboxIsolation => {
                 let floor = |text: &str| {
-                    text.parse::<RequestedIsolation>().ok().map(RequestedIsolation::floor)
+                    text.parse::<RequestedIsolation>().ok().map(RequestedIsolation::weakest)
                 };
                 let weaker = floor(requested) < floor(set);
-                weaker.then(|| format!("must be at least as strong as {set}"))
+                weaker.then(|| format!("must be an isolation at least as strong as {set}"))
             }
             // An API request may make the review stricter, but not less strict.
             SettingKey::DraftReview if (set, requested) == ("escalated", "always") => None,
@@ -79,7 +80,7 @@ impl Setting {
                 (requested != set).then(|| format!("is fixed to `{set}`"))
             }
             _ => {
-                let (max, amount) = (self.kind.amount(set)?, self.kind.amount(requested)?);
+                let (max, amount) = (self.kind.as_number(set)?, self.kind.as_number(requested)?);
                 let more = self.guard != SettingGuard::Open && amount > max;
                 more.then(|| format!("must be at most {set}"))
             }
@@ -123,7 +124,7 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), count);
         for setting in all() {
-            let valid = |value: &&str| setting.kind.complaint(value).is_none();
+            let valid = |value: &&str| setting.kind.validation_error(value).is_none();
             assert!(setting.default.iter().all(valid), "{}", setting.key);
             assert_eq!(setting.key.name().parse::<SettingKey>().unwrap(), setting.key);
         }

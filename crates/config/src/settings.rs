@@ -22,24 +22,24 @@ impl Settings {
         Settings::parse(SettingsOrigin::load(environment, flags)?)
     }
 
-    /// Applies the overrides of an API request. A value that the operator of the server has set is an upper limit for
-    /// amounts, and the minimum for isolation. If the operator has not set a value, the `serve.max_…` settings limit
-    /// the request.
+    /// Applies the overrides of an API request. If the operator of the server has set a limit, the request may lower
+    /// the limit but not raise it. If the operator has set an isolation, the request may not choose a weaker one. If
+    /// the operator has not set a limit, the `serve.max_…` settings limit the request.
     pub fn with_request(&self, requested: &[(SettingKey, String)]) -> Result<Settings, Failure> {
         let mut origin = self.origin.clone();
         for (key, value) in requested {
             let refused = |why: String| Failure::new(FailureKind::Usage, format!("`{key}` {why}"));
             let setting = key.setting();
-            if let Some(complaint) = setting.kind.complaint(value) {
+            if let Some(complaint) = setting.kind.validation_error(value) {
                 return Err(refused(complaint));
             }
-            let set = self.written(*key).filter(|written| written.is_set());
-            let ceiling = setting.ceiling().filter(|_| set.is_none());
-            if let Some(why) = set.and_then(|set| setting.refuses(set, value)) {
+            let set = self.text_of(*key).filter(|written| written.is_set());
+            let ceiling = setting.request_limit().filter(|_| set.is_none());
+            if let Some(why) = set.and_then(|set| setting.reason_to_reject(set, value)) {
                 return Err(refused(why).hint("the operator of the server has set this setting"));
             }
-            if let Some((ceiling, max)) = ceiling.and_then(|key| Some((key, self.written(key)?)))
-                && let Some(why) = setting.refuses(max, value)
+            if let Some((ceiling, max)) = ceiling.and_then(|key| Some((key, self.text_of(key)?)))
+                && let Some(why) = setting.reason_to_reject(max, value)
             {
                 let hint = format!("the setting `{ceiling}` limits API requests");
                 return Err(refused(why).hint(hint));
@@ -49,9 +49,9 @@ impl Settings {
         // A default that exceeds the limit for API requests is lowered to that limit.
         for setting in all() {
             let value = origin.values.get(setting.key.name()).filter(|value| !value.is_set());
-            let max = setting.ceiling().and_then(|key| self.written(key));
+            let max = setting.request_limit().and_then(|key| self.text_of(key));
             if let Some((value, max)) = value.zip(max)
-                && setting.refuses(max, value).is_some()
+                && setting.reason_to_reject(max, value).is_some()
             {
                 origin.set(setting.key.to_string(), max.to_string(), SettingSource::Default);
             }
@@ -60,7 +60,7 @@ impl Settings {
     }
 
     /// Returns the effective value of a setting as text; `None` if the setting is not set and has no default.
-    pub fn written(&self, key: SettingKey) -> Option<&SettingText> {
+    pub fn text_of(&self, key: SettingKey) -> Option<&SettingText> {
         self.origin.values.get(key.name())
     }
 
@@ -81,14 +81,14 @@ impl Settings {
     }
 
     /// Whether the source of a value is a file of an untrusted folder.
-    pub fn is_foreign(&self, source: &SettingSource) -> bool {
-        self.origin.trust != Trust::Given && source.is_the_folders()
+    pub fn is_untrusted(&self, source: &SettingSource) -> bool {
+        self.origin.trust != Trust::Trusted && source.is_project_file()
     }
 
     /// Returns a warning if the API key of a provider comes from an untrusted folder.
-    pub fn warn_of_foreign_key(&self, provider: Provider) -> Option<String> {
+    pub fn warn_of_untrusted_key(&self, provider: Provider) -> Option<String> {
         let (_, key) = self.key(provider);
-        self.is_foreign(&key).then(|| {
+        self.is_untrusted(&key).then(|| {
             format!(
                 "calling {provider} with the key from {key}, in a folder that is not trusted (trust it with \
                  `assize config trust`)"
@@ -105,7 +105,8 @@ impl Settings {
             })
         };
         let in_force = |key: &str| chosen(key) || (key.ends_with(".model") && chosen("model"));
-        let ignored = self.origin.withheld.iter().filter(|it| it.ignored && !in_force(&it.key));
+        let ignored =
+            self.origin.untrusted_values.iter().filter(|it| it.ignored && !in_force(&it.key));
         let ignored: Vec<String> =
             ignored.map(|it| format!("`{}` ({})", it.key, it.source)).collect();
         let is = match ignored.len() {
@@ -117,7 +118,7 @@ impl Settings {
             "{} {is} ignored: {}; choose with `--provider` and `--model`, or read the file and allow it with \
              `assize config trust`",
             ignored.join(", "),
-            self.origin.trust.why_not()
+            self.origin.trust.explanation()
         ))
     }
 
@@ -139,14 +140,14 @@ impl Settings {
     }
 
     /// Returns the prices of models, which are the only values whose keys are not in the table of settings.
-    pub fn extra(&self) -> impl Iterator<Item = (&String, &SettingText)> {
+    pub fn model_prices(&self) -> impl Iterator<Item = (&String, &SettingText)> {
         self.origin.values.iter().filter(|(key, _)| key.starts_with("prices."))
     }
 
     /// Fails if the files of an untrusted folder set a value that requires trust. The value is not ignored silently,
     /// because the command could then do something that neither the project's author nor the user intended.
-    pub fn refuse_withheld(&self) -> Result<(), Failure> {
-        let mut stopping = self.origin.withheld.iter().filter(|withheld| !withheld.ignored);
+    pub fn reject_untrusted_values(&self) -> Result<(), Failure> {
+        let mut stopping = self.origin.untrusted_values.iter().filter(|withheld| !withheld.ignored);
         let Some(first) = stopping.next() else {
             return Ok(());
         };
@@ -154,12 +155,13 @@ impl Settings {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
-        let why = self.origin.trust.why_not();
+        let why = self.origin.trust.explanation();
         let message =
             format!("{}: `{}`{more} requires a trusted folder, but {why}", first.source, first.key);
         Err(Failure::new(FailureKind::Settings, message).hint(
-            "such settings decide where your keys and prompts are sent, how much may be spent, or how your files may \
-             be changed: read the file, then allow its settings with `assize config trust`",
+            "settings that require a trusted folder decide where your keys and prompts are sent, how much may be \
+             spent, or how your files may be changed: read the file, then \
+             allow its settings with `assize config trust`",
         ))
     }
 }

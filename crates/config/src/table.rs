@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use assize_types::{Failure, Money};
 
+use crate::choices::{LogFormat, LogLevel, Review, StoreDurability};
 use crate::define::define_settings;
 use crate::kind::SettingKind::{self, Decimal, Size, Whole};
 use crate::load::SettingsOrigin;
@@ -12,7 +13,6 @@ use crate::provider::{Provider, ProviderName};
 use crate::servers::ClusterServers;
 use crate::setting::{Setting, SettingGuard};
 use crate::value::SettingValue;
-use crate::values::{LogFormat, LogLevel, Review, StoreDurability};
 use crate::{ALLOWED_PACKAGES, RequestedIsolation};
 
 define_settings! {
@@ -50,8 +50,8 @@ define_settings! {
     store: StoreSettings, "store." {
         /// database file of runs; if not set, `store.db` in your state folder
         Trusted StorePath path: Option<String> = SettingKind::Text;
-        /// failures that the stored result of a finished call survives: `process-crash`, or also `power-loss`, which
-        /// waits for the disk at every step
+        /// `process-crash`: stored results survive a crash of the process; `power-loss`: they also survive a power
+        /// loss, but every step waits for the disk
         Trusted StoreDurability durability: StoreDurability = SettingKind::Choice(StoreDurability::NAMES), default "process-crash";
     }
 
@@ -167,7 +167,7 @@ define_settings! {
         Trusted ClusterReplicas replicas: Option<usize> = Whole(1, 5);
         /// seconds without lease renewal after which a worker loses its jobs; must be the same on all nodes
         Trusted ClusterLease lease_seconds: Duration = Whole(2, 600), default "6";
-        /// labels that a worker must have to run the jobs of this machine, such as `disk=fast, site=north`
+        /// labels that a worker must have to run jobs that this machine queues, such as `disk=fast, site=north`
         Trusted ClusterRequireLabels require_labels: Option<String> = SettingKind::Text;
         /// file with NATS credentials
         Trusted ClusterCredentialsFile credentials_file: Option<String> = SettingKind::Text;

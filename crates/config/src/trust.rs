@@ -1,7 +1,8 @@
 //! Store of the project folders whose settings files the user trusts.
 //!
 //! Trust applies to the current content of the folder's files. When the files change, the user must trust the folder
-//! again. Otherwise an attacker who can change a trusted repository could send the user's API key to another server.
+//! again. Without this rule, an attacker who can change a trusted repository could send the user's API key to another
+//! server.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,24 +17,25 @@ use crate::file::read_text;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
     /// The user trusts the current content of the folder's files.
-    Given,
+    Trusted,
     /// The user trusted the folder, but its files have changed since then.
     Outdated,
     /// The user has not trusted the folder.
-    Never,
+    Untrusted,
 }
 
 impl Trust {
     /// Explains to the user why a setting that requires trust has no effect.
-    pub fn why_not(self) -> &'static str {
+    pub fn explanation(self) -> &'static str {
         match self {
-            Trust::Outdated => "the folder's files have changed since you trusted it",
-            Trust::Given | Trust::Never => "the folder is not trusted",
+            Trust::Outdated => "the folder's files have changed since you trusted the folder",
+            Trust::Trusted | Trust::Untrusted => "the folder is not trusted",
         }
     }
 }
 
-/// Store of the trusted folders (`trusted.json`). Each folder has the fingerprint of its trusted files.
+/// Store of the trusted folders (`trusted.json`). For each folder, it contains the hash of the files that the user
+/// trusted.
 #[derive(Debug)]
 pub struct TrustStore {
     path: PathBuf,
@@ -65,22 +67,22 @@ impl TrustStore {
     }
 
     /// Returns the trust state of a folder whose files currently have this fingerprint.
-    pub fn of(&self, folder: &Path, fingerprint: &str) -> Trust {
+    pub fn state_of(&self, folder: &Path, fingerprint: &str) -> Trust {
         match self.folders.get(&name(folder)) {
-            None => Trust::Never,
-            Some(trusted) if trusted == fingerprint => Trust::Given,
+            None => Trust::Untrusted,
+            Some(trusted) if trusted == fingerprint => Trust::Trusted,
             Some(_) => Trust::Outdated,
         }
     }
 
     /// Trusts a folder whose files have this fingerprint.
-    pub fn give(&mut self, folder: &Path, fingerprint: &str) -> Result<(), Failure> {
+    pub fn trust(&mut self, folder: &Path, fingerprint: &str) -> Result<(), Failure> {
         self.folders.insert(name(folder), fingerprint.to_owned());
         self.save()
     }
 
     /// Revokes the trust in a folder; returns whether the folder was in the store.
-    pub fn take(&mut self, folder: &Path) -> Result<bool, Failure> {
+    pub fn revoke(&mut self, folder: &Path) -> Result<bool, Failure> {
         let removed = self.folders.remove(&name(folder)).is_some();
         self.save()?;
         Ok(removed)

@@ -8,10 +8,10 @@ use std::time::Duration;
 use assize_types::Money;
 
 use crate::RequestedIsolation;
+use crate::choices::{LogFormat, LogLevel, Review, StoreDurability};
 use crate::kind::{SettingKind, parse_size};
 use crate::provider::ProviderName;
 use crate::servers::ClusterServers;
-use crate::values::{LogFormat, LogLevel, Review, StoreDurability};
 
 /// Where the value of a setting was set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum SettingSource {
 
 impl SettingSource {
     /// Whether a file in the project's folder (`assize.toml` or `.env`) sets the value.
-    pub(crate) fn is_the_folders(&self) -> bool {
+    pub(crate) fn is_project_file(&self) -> bool {
         matches!(self, SettingSource::Project { .. } | SettingSource::EnvFile { .. })
     }
 
@@ -74,7 +74,7 @@ impl<T> SettingValue<T> {
         &self.source
     }
 
-    /// Whether a source sets the value explicitly, so that it is not the default.
+    /// Whether the value was set explicitly and is not the default of the setting.
     pub fn is_set(&self) -> bool {
         self.source != SettingSource::Default
     }

@@ -57,7 +57,7 @@ pub struct Move {
 
 impl Move {
     /// Whether the move has enough content to be debated.
-    pub(crate) fn says_something(&self) -> bool {
+    pub(crate) fn is_debatable(&self) -> bool {
         let any = |text: &String| !text.trim().is_empty();
         any(&self.title) && any(&self.thesis) && self.actions.iter().any(any)
     }

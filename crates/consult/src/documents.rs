@@ -1,4 +1,5 @@
-//! Markdown documents: the inferences F1 and F2, and the moves m1, m2 and so on.
+//! Markdown documents of a consultation: the inferences F1 and F2 (what models conclude from the company data), and the
+//! proposed business moves m1, m2 and so on.
 
 use std::fmt::Write as _;
 
@@ -10,10 +11,10 @@ use crate::answer::{Inference, Move};
 use crate::figures::{GroundedFigure, SourceFigures};
 use crate::sources::{GatheredData, SourceDocument};
 
-/// Label above a document of synthetic data.
+/// Label above a document whose data a model made up.
 pub const SYNTHETIC: &str = "SYNTHETIC: input data is made up, not from filings or files. No figure in it was measured or filed.";
 
-/// Label above conclusions from data that is partly synthetic and partly filed or from the user's files.
+/// Label above conclusions if a model made up only a part of the company data.
 pub(crate) const PARTLY_SYNTHETIC: &str = "SYNTHETIC: part of the input data is made up, not from filings or files. No figure in that part was measured or filed.";
 
 /// Returns the label for conclusions from the gathered data, if any of the data is synthetic.
@@ -24,7 +25,7 @@ pub(crate) fn synthetic_label(gathered: &GatheredData) -> Option<&'static str> {
     gathered.synthetic.then_some(if mixed { PARTLY_SYNTHETIC } else { SYNTHETIC })
 }
 
-/// Converts a label to the message of a flag.
+/// Converts a label such as [`SYNTHETIC`] to the message of a flag, a caveat in the report.
 pub(crate) fn as_message(label: &str) -> &str {
     label.strip_prefix("SYNTHETIC: ").unwrap_or(label).trim_end_matches('.')
 }
@@ -35,7 +36,7 @@ pub(crate) fn labelled(label: Option<&str>, text: &str) -> String {
 }
 
 /// Joins the financial documents or the news documents into one text.
-pub(crate) fn raw(gathered: &GatheredData, financial: bool) -> String {
+pub(crate) fn joined_documents(gathered: &GatheredData, financial: bool) -> String {
     let documents = if financial { &gathered.financial } else { &gathered.news };
     let texts: Vec<String> = documents
         .iter()
@@ -46,23 +47,23 @@ pub(crate) fn raw(gathered: &GatheredData, financial: bool) -> String {
     texts.join("\n\n")
 }
 
-/// Renders the inference F1 or F2 with numbered findings, so that moves can cite them. Also returns the figures of
-/// the inference that were found in no source.
+/// Renders the inference F1 or F2 as a document with numbered findings, so that proposed moves can cite the findings.
+/// Also returns the figures of the inference that occur in no source document.
 pub(crate) fn inference(
     name: &str,
     title: &str,
     inference: &Inference,
     known: &SourceFigures<'_>,
 ) -> (String, Vec<String>) {
-    let mut text = format!("# {name}: {title}\n\n{}\n", plain(&inference.summary));
+    let mut text = format!("# {name}: {title}\n\n{}\n", escape_text(&inference.summary));
     let mut claims = vec![inference.summary.clone()];
     for (index, finding) in inference.findings.iter().enumerate() {
         let _ = write!(
             text,
             "\n## {name}.{} {}\n\n{}\n",
             index + 1,
-            inline(&finding.title),
-            plain(&finding.statement)
+            escape_inline(&finding.title),
+            escape_text(&finding.statement)
         );
         claims.extend([finding.title.clone(), finding.statement.clone()]);
         claims.extend(finding.evidence.iter().cloned());
@@ -70,7 +71,7 @@ pub(crate) fn inference(
             text.push_str("\nEvidence:\n");
         }
         for evidence in &finding.evidence {
-            let _ = writeln!(text, "- {}", inline(evidence));
+            let _ = writeln!(text, "- {}", escape_inline(evidence));
         }
     }
     let (_, unsupported) = known.look_up(&claims.join("\n"));
@@ -87,8 +88,8 @@ fn in_no_source(figures: &[String]) -> String {
 /// Maximum size of a document, in bytes. It is limited because the document is part of many prompts.
 const MAX_SIZE: usize = 64 << 10;
 
-/// Truncates a document that exceeds [`MAX_SIZE`], much more than the requested length.
-pub(crate) fn short(mut text: String) -> String {
+/// Truncates a document that exceeds [`MAX_SIZE`]. Models are asked for much shorter texts, so this is rare.
+pub(crate) fn truncate_document(mut text: String) -> String {
     if text.len() > MAX_SIZE {
         text.truncate(text.floor_char_boundary(MAX_SIZE));
         text.push_str("\n\n> **It is longer than that, and was cut off here.**\n");
@@ -102,15 +103,15 @@ pub(crate) fn clean(text: &str) -> String {
     text.replace(odd, "")
 }
 
-/// Escapes model text for a document, so that it cannot contain a heading, a table, a rule, a quotation, an image or a
-/// tag.
-pub(crate) fn plain(text: &str) -> String {
+/// Escapes model text for a document, so that the text cannot contain a heading, a table, a horizontal rule, a
+/// quotation, an image or an HTML tag.
+pub(crate) fn escape_text(text: &str) -> String {
     let lines = clean(text.trim());
     lines.lines().map(|line| escape_line(line.trim())).collect::<Vec<_>>().join("\n")
 }
 
 /// Escapes model text for use within one line.
-pub(crate) fn inline(text: &str) -> String {
+pub(crate) fn escape_inline(text: &str) -> String {
     escape_line(&one_line(&clean(text)))
 }
 
@@ -136,7 +137,7 @@ fn escape_line(line: &str) -> String {
     }
 }
 
-/// The rest of a line after its list marker, if it has one.
+/// Returns the text after the list marker of a line; `None` if the line has no list marker.
 fn list_item(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let bullet = line.strip_prefix(['-', '*', '+']);
@@ -182,7 +183,7 @@ pub struct CitedFinding {
 }
 
 impl MoveSuggestion {
-    /// Note for a move in which no figure was found in a source.
+    /// Returns a note for the report if none of the figures in this move was found in a source document.
     pub(crate) fn without_figures(&self) -> Option<&'static str> {
         match (self.figures.is_empty(), self.unsupported_figures.is_empty()) {
             (false, _) => None,
@@ -192,7 +193,7 @@ impl MoveSuggestion {
     }
 }
 
-/// Findings and source figures that moves are checked against.
+/// Checks proposed moves: citations against the findings, and figures against the source documents.
 pub(crate) struct MoveChecker<'a> {
     /// The inferences F1 and F2, with their names.
     pub(crate) inferences: [(&'a str, &'a Inference); 2],
@@ -226,20 +227,21 @@ impl MoveChecker<'_> {
         let list = |text: &mut String, head: &str, items: &[String]| {
             let _ = write!(text, "\n## {head}\n\n");
             for (index, item) in items.iter().enumerate() {
-                let _ = writeln!(text, "{}. {}", index + 1, inline(item));
+                let _ = writeln!(text, "{}. {}", index + 1, escape_inline(item));
             }
         };
         let mut text = format!(
             "# {move_id}: {}\n\nProposed by {agent_id}, {persona}.\n\n## Thesis\n\n{}\n",
-            inline(&proposed.title),
-            plain(&proposed.thesis)
+            escape_inline(&proposed.title),
+            escape_text(&proposed.thesis)
         );
         list(&mut text, "Actions", &proposed.actions);
-        let _ = write!(text, "\n## Cost (the analyst's estimate)\n\n{}\n", plain(&proposed.cost));
+        let _ =
+            write!(text, "\n## Cost (the analyst's estimate)\n\n{}\n", escape_text(&proposed.cost));
         let _ = write!(
             text,
             "\n## Timeline (the analyst's estimate)\n\n{}\n",
-            plain(&proposed.timeline)
+            escape_text(&proposed.timeline)
         );
         list(&mut text, "Risks", &proposed.risks);
         text.push_str("\n## Citations\n\n");
@@ -247,7 +249,7 @@ impl MoveChecker<'_> {
             let _ = writeln!(text, "- {finding}: {title}");
         }
         for citation in &unresolved_citations {
-            let _ = writeln!(text, "- {}: THERE IS NO SUCH FINDING", inline(citation));
+            let _ = writeln!(text, "- {}: THERE IS NO SUCH FINDING", escape_inline(citation));
         }
         if cited.is_empty() && unresolved_citations.is_empty() {
             text.push_str("None: this move rests on no finding.\n");
@@ -278,7 +280,7 @@ impl MoveChecker<'_> {
                 trimmed.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
             match self.finding(&citation) {
                 Some(title) if resolved.iter().all(|other| other.finding != citation) => {
-                    resolved.push(CitedFinding { finding: citation, title: inline(title) });
+                    resolved.push(CitedFinding { finding: citation, title: escape_inline(title) });
                 }
                 Some(_) => {}
                 None => {
@@ -339,11 +341,11 @@ mod tests {
         let evil = "Fine.\n# 2. Forged\n> quoted\n| a | b |\n\n---\n-- -\n- # x\n1. > y\n    code\u{1b}[2J\u{202e}\n```\n- a list\n\
                     [F1.1]: http://x\n<img src=x> ![a](b)";
         assert_eq!(
-            plain(evil),
+            escape_text(evil),
             "Fine.\n\\# 2. Forged\n\\> quoted\n\\| a | b |\n\n\\---\n\\-- -\n- \\# x\n1. \\> y\ncode[2J\n\\```\n- a list\n\
              \\[F1.1]: http://x\n\\<img src=x> !\\[a](b)"
         );
-        assert_eq!(inline("a\n# b \u{7}"), "a # b");
-        assert_eq!(inline("# b"), "\\# b");
+        assert_eq!(escape_inline("a\n# b \u{7}"), "a # b");
+        assert_eq!(escape_inline("# b"), "\\# b");
     }
 }

@@ -1,7 +1,8 @@
 //! Share of new words in a debate, round by round.
 //!
-//! Each entry is compared with the move and with the earlier entries of its conversation. The share of new words
-//! approaches 0 when a debate repeats itself. The calculation counts words and does not judge their meaning.
+//! Each entry of a conversation is compared with the document of the debated move and with the earlier entries of the
+//! conversation. The share of new words approaches 0 when a debate repeats itself. The calculation counts words and
+//! does not judge their meaning.
 
 use std::collections::HashSet;
 
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drift_does_not_count_repeated_words_as_new() {
+    fn share_of_new_words_does_not_count_repeated_words() {
         let entry = |role: &'static str, round: u32, content: &str| ConversationEntry {
             role: role.into(),
             content: content.into(),

@@ -1,4 +1,4 @@
-//! Recognizes figures in model text and looks them up in the sources.
+//! Recognizes figures in model text and looks them up in the source documents.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -26,7 +26,8 @@ pub(crate) struct FigureNumber {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Percent,
-    /// An amount: a number with a scale, a currency or a fraction, or a count of at least 100.
+    /// An amount: a number with a scale such as `million`, with a currency or with decimals, or a count of at least
+    /// 100.
     Amount,
     /// A multiple, such as `52x`.
     Times,
@@ -49,8 +50,8 @@ static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
     .expect("constant pattern is valid")
 });
 
-/// Finds the figures in a text that need a source: percentages, sums of money, counts from 100, and numbers with a
-/// scale or a fraction. Years, small counts and numbers of findings such as `F1.2` are ignored.
+/// Finds the figures in a text that need a source: percentages, sums of money, counts of at least 100, and numbers with
+/// decimals or with a scale such as `million`. Years, small counts and numbers of findings such as `F1.2` are ignored.
 pub(crate) fn numbers(text: &str) -> Vec<FigureNumber> {
     // Full-width Unicode digits count as digits.
     let text: String = text
@@ -102,8 +103,8 @@ fn is_count(number: f64) -> bool {
     number >= 100.0 && !(1900.0..=2100.0).contains(&number)
 }
 
-/// Whether the match is part of a word or of a longer token, such as a date, a version or the number of a finding.
-/// For a number with a unit (`measured`), only the characters before it are checked.
+/// Whether the number at `start..end` is part of a word or of a longer token, such as a date, a version or the number
+/// of a finding. If the number has a unit (`measured`), only the characters before the number are checked.
 fn is_part_of_token(text: &str, start: usize, end: usize, measured: bool) -> bool {
     let mut before = text[..start].chars().rev();
     let (one_before, two_before) = (before.next(), before.next());
@@ -123,7 +124,7 @@ fn is_part_of_token(text: &str, start: usize, end: usize, measured: bool) -> boo
         || (joint(one_after) && letter(two_after))
 }
 
-/// Maximum relative distance of two figures that are compared with [`is_near`].
+/// Maximum relative distance between two figures. Figures that are farther apart are not compared with [`is_near`].
 const MAX_REACH: f64 = 0.06;
 
 /// Maximum number of figures that are looked up per text.
@@ -132,7 +133,7 @@ const MAX_FIGURES: usize = 300;
 /// Maximum number of source figures that are compared with each figure of a text.
 const MAX_CANDIDATES: usize = 100;
 
-/// Figures of the sources, sorted by value.
+/// Figures of the source documents, sorted by value.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SourceFigures<'a> {
     figures: Vec<Entry<'a>>,
@@ -311,7 +312,7 @@ fn cells(line: &str) -> Vec<&str> {
     inner.map(|inner| inner.split('|').map(str::trim).collect()).unwrap_or_default()
 }
 
-/// Words of a text that describe its numbers.
+/// Words of a text that say what its numbers are about: no short words, units or common words.
 fn words(text: &str) -> HashSet<String> {
     // Units and common words do not describe what a number is about.
     const UNITS: &str = "billion million thousand trillion percent percentage points dollars \
@@ -395,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn sourced_figures_match_exactly_or_rounded() {
+    fn figures_are_found_in_sources_exactly_or_rounded() {
         let known = SourceFigures::in_texts([
             ("sheet", "Revenue 1.30 billion USD, growth 24.8 %\ncash 19,532 million, debt 7.0 %"),
             (

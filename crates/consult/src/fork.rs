@@ -13,18 +13,19 @@ use serde::{Deserialize, Serialize};
 /// Request for a fork: how the new run differs from its parent run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ForkRequest {
-    /// Point from which the fork repeats all calls; `None` reuses all recorded answers.
+    /// Point from which the fork repeats all model calls; with `None`, the fork reuses all recorded answers.
     pub at: Option<ForkPoint>,
     /// New personas from the fork point on, by role: `critic`, `D1` and so on.
-    pub told: BTreeMap<String, String>,
+    pub new_personas: BTreeMap<String, String>,
 }
 
 impl ForkRequest {
-    /// Rejects a fork point with a move id. This check is for single debates, which have only one move.
+    /// Rejects a fork point that contains a move id. This check is for forks of single debates, which are about one
+    /// move.
     pub fn refuse_move(&self) -> Result<(), Failure> {
         match self.at.as_ref().is_some_and(|at| at.move_id.is_some()) {
             true => {
-                let message = "invalid fork point: a debate has only one move, so name only a round, such as `round-4`";
+                let message = "invalid fork point: a debate is about one move, so give only a round, such as `round-4`";
                 Err(Failure::new(FailureKind::Usage, message))
             }
             false => Ok(()),
@@ -33,7 +34,7 @@ impl ForkRequest {
 }
 
 /// Rejects new personas that are empty or belong to unknown roles.
-pub(crate) fn check_told(
+pub(crate) fn check_new_personas(
     told: &BTreeMap<String, String>,
     personas: &DebatePersonas,
 ) -> Result<(), Failure> {
@@ -103,18 +104,19 @@ impl fmt::Display for ForkPoint {
 
 impl ForkPoint {
     /// Whether the fork changes the debate of this move.
-    pub fn concerns(&self, move_id: &str) -> bool {
+    pub fn applies_to_move(&self, move_id: &str) -> bool {
         self.move_id.as_deref().is_none_or(|id| id == move_id)
     }
 
-    /// Whether the fork reuses the outcome recorded under this key.
-    pub fn spares(&self, key: &EffectKey) -> bool {
-        let place = key.segments().next().filter(|id| self.concerns(id)).zip(CallPosition::of(key));
+    /// Whether the fork reuses the recorded outcome of the effect with this key.
+    pub fn reuses_call(&self, key: &EffectKey) -> bool {
+        let place =
+            key.segments().next().filter(|id| self.applies_to_move(id)).zip(CallPosition::of(key));
         place.is_none_or(|(_, place)| place.is_before(self.round))
     }
 }
 
-/// Change that a fork made to its parent run: the fork point and the new personas.
+/// How a fork of a consultation differs from its parent run: the fork point and the new personas.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConsultFork {
     /// Id of the parent run.
@@ -129,7 +131,7 @@ impl ConsultFork {
     pub(crate) fn change(&self, move_id: &str) -> Option<PersonaChange> {
         let change =
             || PersonaChange { from_round: self.at.round, personas: self.personas.clone() };
-        self.at.concerns(move_id).then(change)
+        self.at.applies_to_move(move_id).then(change)
     }
 }
 
@@ -164,7 +166,7 @@ mod tests {
     #[test]
     fn fork_reuses_calls_of_earlier_rounds_and_other_moves() {
         let spares = |at: &str, key: &str| {
-            at.parse::<ForkPoint>().unwrap().spares(&EffectKey::new(key).unwrap())
+            at.parse::<ForkPoint>().unwrap().reuses_call(&EffectKey::new(key).unwrap())
         };
         for reused in [
             "F1/infer",

@@ -9,7 +9,7 @@ use assize_debate::{BEST, DebateVerdict, METRICS};
 use assize_types::text::is_invisible;
 
 use crate::drift::RoundDrift;
-use crate::report::{ConsultReport, RankedMove, UNLIKE, short};
+use crate::report::{ConsultReport, RankedMove, UNLIKE, flag_label};
 use crate::state::FlagKind;
 
 /// Number of different colors for judges. Colors repeat if there are more judges.
@@ -55,13 +55,13 @@ impl askama::filters::Escaper for Escaped {
     }
 }
 
-/// Heading of a flag that applies to the whole report. The most serious kinds are in capitals.
+/// Heading of a flag (a caveat) that applies to the whole report. The most serious kinds are in capitals.
 fn heading(kind: FlagKind) -> String {
     match kind {
         FlagKind::Synthetic | FlagKind::Rehearsal | FlagKind::CompanyNotVerified => {
-            short(kind).to_uppercase()
+            flag_label(kind).to_uppercase()
         }
-        kind => short(kind).to_owned(),
+        kind => flag_label(kind).to_owned(),
     }
 }
 
@@ -94,12 +94,13 @@ fn blocks(document: &str) -> Vec<Block<'_>> {
     blocks.collect()
 }
 
-/// Width of the bar of a score from 1 to 10, in SVG units.
+/// Width of the bar that shows a metric's score from 1 to 10, in SVG units.
 fn bar_width(score: &u8) -> f64 {
     306.0 * f64::from(*score) / 10.0
 }
 
-/// X position of a judge's total on the chart of all moves. `equals_before` equal totals are drawn to its left.
+/// X position of a judge's total score on the chart of all moves. `equals_before` is the number of judges with the same
+/// total that are drawn to the left.
 fn total_at(total: u32, equals_before: usize) -> String {
     let x = 290.0 + 450.0 * f64::from(total) / f64::from(BEST) + equals_before as f64 * 7.0;
     format!("{x:.1}")
@@ -117,7 +118,7 @@ fn totals(verdict: &DebateVerdict) -> Vec<(&str, u32, String)> {
     placed.collect()
 }
 
-/// X positions of the lowest and the highest total on the chart; `None` without totals.
+/// X positions of the lowest and the highest total on the chart; `None` if there are no totals.
 fn range(totals: &[(&str, u32, String)]) -> Option<(String, String)> {
     let totals = totals.iter().map(|(_, total, _)| *total);
     Some((total_at(totals.clone().min()?, 0), total_at(totals.max()?, 0)))

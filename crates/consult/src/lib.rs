@@ -9,6 +9,7 @@
 //! [`DebateRunner`] decides where debates run: in sandboxes, in this process or on other nodes of a cluster.
 
 mod answer;
+mod debate_job;
 mod documents;
 mod drift;
 mod figures;
@@ -22,12 +23,11 @@ mod nodes;
 mod personas;
 mod prompt;
 mod rank;
-mod reading;
 pub mod rehearsal;
 mod report;
-mod single;
 pub mod sources;
 mod state;
+mod stored_consultations;
 mod ticker;
 
 use std::sync::Arc;
@@ -43,11 +43,12 @@ pub use assize_debate::{
 pub use assize_gateway::Estimate;
 
 pub use answer::{Inference, InferenceFinding, Move, MoveProposal};
+pub use debate_job::{DebateInput, DebateJob, DebatePlan, DebateReport, DebateRequest, estimate};
 pub use documents::{CitedFinding, MoveSuggestion, SYNTHETIC};
 pub use drift::{RoundDrift, drift};
 pub use figures::GroundedFigure;
 pub use fork::{ConsultFork, ForkPoint, ForkRequest, InvalidForkPoint};
-pub use job::ground::{DebateSandboxes, RemoteDebateError, RemoteDebates};
+pub use job::placement::{DebateSandboxes, RemoteDebateError, RemoteDebates};
 pub use job::{
     ConsultInput, ConsultJob, ConsultPlan, ConsultRequest, DOCUMENTS, DataSource, DocumentStore,
     JobRequest,
@@ -61,11 +62,15 @@ pub use negotiation::{
 pub use nodes::ConsultError;
 pub use personas::{ConsultPersonas, InvalidPersonas};
 pub use rank::{RECOMMENDED, Ranking, TIE_RULE, rank};
-pub use reading::{Conversations, consultation, consulted, documents, logs, moves_logs};
-pub use report::{ConsultReport, REHEARSED, RankedMove, ReportOrigin, label_made_up_parts, short};
-pub use single::{DebateInput, DebateJob, DebatePlan, DebateReport, DebateRequest, estimate};
+pub use report::{
+    ConsultReport, REHEARSAL_BANNER, RankedMove, ReportOrigin, flag_label, label_synthetic_parts,
+};
 pub use state::{
     ConsultCompany, ConsultItem, ConsultState, ConsultUpdate, Flag, FlagKind, InferenceSide,
+};
+pub use stored_consultations::{
+    Conversations, consultation_json, conversations_by_move, conversations_json, document_files,
+    stored_report,
 };
 pub use ticker::{InvalidTicker, Ticker};
 
@@ -91,7 +96,7 @@ pub struct ConsultContext {
     pub moves: usize,
     pub rounds: u32,
     /// Maximum number of concurrent debates.
-    pub at_once: usize,
+    pub max_concurrent_debates: usize,
     /// Model parameters of all calls, in debates and before the debates.
     pub debate_options: assize_debate::DebateOptions,
     /// Company data from the sources.
@@ -99,10 +104,10 @@ pub struct ConsultContext {
     /// Whether a model generates synthetic data in addition to the source data.
     pub synthetic: bool,
     pub debates: Arc<dyn DebateRunner>,
-    /// Changes made by the forks that led to this run. Later changes override earlier ones.
-    pub turnings: Vec<ConsultFork>,
+    /// Forks that led to this run: how each differs from its parent run. A later fork overrides an earlier fork.
+    pub forks: Vec<ConsultFork>,
     /// Store for documents that users can read while the consultation is still running.
-    pub shelf: Option<DocumentStore>,
+    pub document_store: Option<DocumentStore>,
 }
 
 impl std::fmt::Debug for ConsultContext {
@@ -119,24 +124,24 @@ impl ConsultContext {
             personas: ConsultPersonas::default(),
             moves: MOVES,
             rounds: ROUNDS,
-            at_once: 1,
+            max_concurrent_debates: 1,
             debate_options: assize_debate::DebateOptions::default(),
             gathered: Arc::default(),
             synthetic: false,
             debates: Arc::new(InProcessDebates::default()),
-            turnings: Vec::new(),
-            shelf: None,
+            forks: Vec::new(),
+            document_store: None,
         }
     }
 
-    /// Whether a model generates synthetic data: because it was requested, or because there is no other data.
-    pub fn makes_up(&self) -> bool {
+    /// Whether a model makes up company data: because it was requested, or because there is no other data.
+    pub fn generates_synthetic_data(&self) -> bool {
         self.synthetic || self.gathered.is_empty()
     }
 
     /// Number of model calls in a consultation in which no call fails.
     pub fn calls(&self) -> u64 {
-        let synthetic = if self.makes_up() { 2 } else { 0 };
+        let synthetic = if self.generates_synthetic_data() { 2 } else { 0 };
         let analysts = self.personas.analysts.len() as u64;
         let makers = self.personas.decision_makers.len();
         let blind = if self.debate_options.blind_scores { makers as u64 } else { 0 };
@@ -149,7 +154,7 @@ impl ConsultContext {
 pub fn graph(chamber: Arc<ConsultContext>) -> Result<Graph<ConsultState>, InvalidGraph> {
     let [a, b, c, d, e, f] = std::array::from_fn(|_| chamber.clone());
     let affected = Arc::new(AffectedMoves::default());
-    let (analysts, at_once) = (chamber.personas.analysts.len(), chamber.at_once);
+    let (analysts, at_once) = (chamber.personas.analysts.len(), chamber.max_concurrent_debates);
     let debate = assize_debate::graph(chamber.models.of("critic").clone(), chamber.debate_options)?;
     Graph::builder("consult")
         .node("layer_0_gather", move |context| a.clone().layer_0_gather(context))
@@ -160,7 +165,7 @@ pub fn graph(chamber: Arc<ConsultContext>) -> Result<Graph<ConsultState>, Invali
         .node("analyst_agent", move |context| c.clone().analyst_agent(context))
         .node("layer_2_reduce", move |context| d.clone().layer_2_reduce(context))
         .node("sandbox_orchestrator", |context| nodes::start_layer(context, ConsultLayer::DEBATES))
-        .elsewhere("negotiation", &debate, move |context| {
+        .external_graph("negotiation", &debate, move |context| {
             e.clone().negotiation(context, affected.clone())
         })
         .node("rank_and_output", move |context| f.clone().rank_and_output(context))
@@ -199,7 +204,7 @@ pub fn graph(chamber: Arc<ConsultContext>) -> Result<Graph<ConsultState>, Invali
                     )
                 };
                 let all = state.move_suggestions.iter().enumerate().map(branch);
-                FanOut::from(all.collect::<Vec<_>>()).at_once(at_once)
+                FanOut::from(all.collect::<Vec<_>>()).max_concurrency(at_once)
             },
         )
         .edge("negotiation", "rank_and_output")

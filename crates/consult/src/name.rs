@@ -32,12 +32,14 @@ impl FromStr for CompanyName {
             Err(InvalidCompanyName { name: shorten(&shown, 40), why })
         };
         match () {
-            () if !name.contains(char::is_alphanumeric) => invalid("it has no letter or digit"),
+            () if !name.contains(char::is_alphanumeric) => {
+                invalid("a company name needs at least one letter or digit")
+            }
             () if name.chars().count() > MAX_CHARACTERS => {
-                invalid("it is longer than 80 characters")
+                invalid("a company name has at most 80 characters")
             }
             () if name.contains(|c: char| c.is_control() || is_invisible(c)) => {
-                invalid("it contains control characters or invisible characters")
+                invalid("a company name must not contain control or invisible characters")
             }
             () => Ok(CompanyName(name.to_owned())),
         }

@@ -23,11 +23,12 @@ use crate::state::{ConsultItem, ConsultState, ConsultUpdate, Flag, FlagKind, Inf
 
 type Updates = Result<Vec<ConsultUpdate>, NodeError>;
 
-/// Error that ends a consultation because one of its steps has no input.
+/// Error that ends a consultation because there is nothing to process: no work item, no proposed move or no debated
+/// move.
 #[derive(Debug, thiserror::Error)]
 pub enum ConsultError {
     #[error("a node of the consultation graph has no work item")]
-    NoItem,
+    MissingWorkItem,
     #[error("no analyst proposed a move that could be debated: {0}")]
     NoMoves(String),
     #[error("no move could be debated: {0}")]
@@ -62,13 +63,13 @@ fn flag(kind: FlagKind, move_id: Option<&str>, message: impl Into<String>) -> Co
     })
 }
 
-/// Emits the event that a layer of the consultation starts.
+/// Emits the event that a layer (a stage) of the consultation starts.
 pub(crate) async fn start_layer(context: Context<ConsultState>, layer: ConsultLayer) -> Updates {
     context.emit(started(layer));
     Ok(Vec::new())
 }
 
-/// Emits the event that layer 1 (the inferences F1 and F2) is complete.
+/// Emits the event that layer 1 is complete, the stage that writes the inferences F1 and F2.
 pub(crate) async fn layer_1_reduce(context: Context<ConsultState>) -> Updates {
     context.emit(completed(1, &["F1.md".to_owned(), "F2.md".to_owned()]));
     Ok(Vec::new())
@@ -77,13 +78,13 @@ pub(crate) async fn layer_1_reduce(context: Context<ConsultState>) -> Updates {
 impl ConsultContext {
     /// Stores a document, so that users can read it while the run continues. Does nothing without a document store.
     async fn store_document(&self, name: &str, text: &str) -> Result<(), NodeError> {
-        match &self.shelf {
+        match &self.document_store {
             Some(shelf) => Ok(shelf.put(name, text).await?),
             None => Ok(()),
         }
     }
 
-    fn words<'a>(&'a self, state: &'a ConsultState) -> ConsultPrompts<'a> {
+    fn prompts<'a>(&'a self, state: &'a ConsultState) -> ConsultPrompts<'a> {
         ConsultPrompts { state, personas: &self.personas, options: self.debate_options }
     }
 
@@ -97,12 +98,12 @@ impl ConsultContext {
         let mut updates = Vec::new();
         let state = context.state();
         if state.company.name.is_none() {
-            let called = state.company.called();
+            let called = state.company.display_name();
             let message = format!("company name for {called} not verified (no source configured)");
             updates.push(flag(FlagKind::CompanyNotVerified, None, message));
         }
         let mut gathered = (*self.gathered).clone();
-        if self.makes_up() {
+        if self.generates_synthetic_data() {
             let make = |side: InferenceSide| self.synthesis(&context, side);
             let (financial, news) =
                 try_join(make(InferenceSide::Financial), make(InferenceSide::Trend)).await?;
@@ -124,7 +125,7 @@ impl ConsultContext {
             updates.push(flag(FlagKind::Synthetic, None, documents::as_message(label)));
         }
         let raw = |financial: bool| {
-            let text = documents::raw(&gathered, financial);
+            let text = documents::joined_documents(&gathered, financial);
             let nothing = "Nothing is known on this side.".to_owned();
             Arc::<str>::from(if text.trim().is_empty() { nothing } else { text })
         };
@@ -133,7 +134,7 @@ impl ConsultContext {
         {
             let (id, persona, document) = side.gatherer();
             self.store_document(document, text).await?;
-            let title = format!("{persona} of {}", state.company.called());
+            let title = format!("{persona} of {}", state.company.display_name());
             context.emit(agent_complete(0, id, &[document.to_owned()], &[title]));
         }
         context.emit(completed(
@@ -144,7 +145,7 @@ impl ConsultContext {
         Ok(updates)
     }
 
-    /// Has a model generate synthetic data for one of the two inferences.
+    /// Has a model make up the company data for the inference F1 or F2.
     async fn synthesis(
         &self,
         context: &Context<ConsultState>,
@@ -152,21 +153,21 @@ impl ConsultContext {
     ) -> Result<(String, CallTotals), NodeError> {
         let key = format!("synthetic/{}", side.agent());
         // The run cannot continue without data, so a refusal of the model counts as a failed call.
-        let asking =
-            JournaledModel::new(context, &**self.models.of("synthesizer"), key).insisting();
-        let request = self.words(context.state()).synthesis(side);
-        let response = asking.answer(&request).await??;
+        let asking = JournaledModel::new(context, &**self.models.of("synthesizer"), key)
+            .refusal_is_failure();
+        let request = self.prompts(context.state()).synthesis(side);
+        let response = asking.request_answer(&request).await??;
         Ok((response.text, asking.spent()))
     }
 
-    /// Writes the inference F1 or F2. Moves are proposed from both inferences, so any failure ends the run. The run can
-    /// be resumed.
+    /// Writes the inference F1 or F2. Analysts need both inferences to propose moves, so any failure ends the run. The
+    /// run can be resumed.
     pub(crate) async fn inference_agent(
         self: Arc<Self>,
         context: Context<ConsultState>,
     ) -> Updates {
         let Some(ConsultItem::Inference(side)) = context.item().copied() else {
-            return Err(ConsultError::NoItem.into());
+            return Err(ConsultError::MissingWorkItem.into());
         };
         let agent = side.agent();
         let (name, title) = match side {
@@ -177,10 +178,10 @@ impl ConsultContext {
         let state = context.state();
         let (inference, spent) = self.infer(&context, side).await?;
         let known = SourceFigures::in_sources(&state.gathered);
-        let title = format!("{title} of {}", state.company.called());
+        let title = format!("{title} of {}", state.company.display_name());
         let (document, unsupported) = documents::inference(name, &title, &inference, &known);
         let label = documents::synthetic_label(&state.gathered);
-        let document = documents::labelled(label, &documents::short(document));
+        let document = documents::labelled(label, &documents::truncate_document(document));
         self.store_document(&format!("{name}.md"), &document).await?;
         context.emit(agent_complete(1, agent, &[format!("{name}.md")], &[title]));
         let (inference, document) = (Arc::new(inference), Arc::from(document));
@@ -195,15 +196,15 @@ impl ConsultContext {
         Ok(updates)
     }
 
-    /// Requests the inference F1 or F2 from its model. An answer that cannot be parsed is journaled like any other
-    /// answer; a resumed run then requests a new answer.
+    /// Requests the inference F1 or F2 from its model. An answer that cannot be parsed is also journaled. If all
+    /// journaled answers of a resumed run are of this kind, the run requests a new answer.
     async fn infer(
         &self,
         context: &Context<ConsultState>,
         side: InferenceSide,
     ) -> Result<(Inference, CallTotals), NodeError> {
         let reader = INFERENCE.reader.as_ref().ok_or(AnswerError::Schema)?;
-        let request = self.words(context.state()).inference(side);
+        let request = self.prompts(context.state()).inference(side);
         let model = &**self.models.of(side.agent());
         let mut spent = CallTotals::default();
         for attempt in 1.. {
@@ -211,25 +212,25 @@ impl ConsultContext {
                 if attempt == 1 { "infer".to_owned() } else { format!("infer-anew-{attempt}") };
             let asking = JournaledModel::new(context, model, key);
             let asking = if attempt == 1 { asking } else { asking.extra() };
-            let ask = JsonRequest::<Inference>::new(request.clone()).read_by(reader);
-            let answer = asking.value(ask).await?;
+            let ask = JsonRequest::<Inference>::new(request.clone()).with_reader(reader);
+            let answer = asking.request_json(ask).await?;
             spent = spent.plus(asking.spent());
             match answer {
                 Ok(answer) => {
-                    asking.go_on().await?;
+                    asking.record_failure().await?;
                     return Ok((answer.value, spent));
                 }
-                Err(_) if !asking.asked() => asking.go_on().await?,
+                Err(_) if !asking.sent_any_call() => asking.record_failure().await?,
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(ConsultError::NoItem.into())
+        Err(ConsultError::MissingWorkItem.into())
     }
 
     /// Has an analyst propose moves. If the analyst's calls fail, the run continues without moves of this analyst.
     pub(crate) async fn analyst_agent(self: Arc<Self>, context: Context<ConsultState>) -> Updates {
         let Some(ConsultItem::Analyst(index)) = context.item().copied() else {
-            return Err(ConsultError::NoItem.into());
+            return Err(ConsultError::MissingWorkItem.into());
         };
         let agent = format!("analyst_{}", index + 1);
         let persona = &self.personas.analysts[index].name;
@@ -250,7 +251,7 @@ impl ConsultContext {
         let (Some(f1), Some(f2)) =
             (state.inference(InferenceSide::Financial), state.inference(InferenceSide::Trend))
         else {
-            return Err(ConsultError::NoItem.into());
+            return Err(ConsultError::MissingWorkItem.into());
         };
         let library = MoveChecker { inferences: [("F1", f1), ("F2", f2)], known: &known };
         let label = documents::synthetic_label(&state.gathered);
@@ -260,7 +261,7 @@ impl ConsultContext {
             // another analyst proposes fewer moves.
             let move_id = format!("m{}", index * self.moves + place + 1);
             let mut suggestion = library.check((move_id.clone(), &agent, persona), proposed);
-            let content = documents::short(std::mem::take(&mut suggestion.content));
+            let content = documents::truncate_document(std::mem::take(&mut suggestion.content));
             suggestion.content = documents::labelled(label, &content);
             self.store_document(&format!("moves/{move_id}.md"), &suggestion.content).await?;
             updates.extend(flags_of_suggestion(&suggestion));
@@ -279,7 +280,7 @@ impl ConsultContext {
         index: usize,
         agent: &str,
     ) -> Result<Proposed, NodeError> {
-        let words = self.words(context.state());
+        let words = self.prompts(context.state());
         let reader = PROPOSAL.reader.as_ref().ok_or(AnswerError::Schema)?;
         let model = &**self.models.of(agent);
         let mut spent = CallTotals::default();
@@ -309,14 +310,15 @@ impl ConsultContext {
             let key_is_extra = key != "propose";
             let asking = JournaledModel::new(context, model, key);
             let asking = if key_is_extra { asking.extra() } else { asking };
-            let answer =
-                asking.value(JsonRequest::<MoveProposal>::new(request).read_by(reader)).await?;
+            let answer = asking
+                .request_json(JsonRequest::<MoveProposal>::new(request).with_reader(reader))
+                .await?;
             spent = spent.plus(asking.spent());
             match answer {
                 Ok(answer) => {
                     failed = false;
                     let mut moves = answer.value.moves;
-                    moves.retain(Move::says_something);
+                    moves.retain(Move::is_debatable);
                     let right = moves.len() == self.moves;
                     complaint = (!right).then(|| {
                         let (count, requested) = (moves.len(), self.moves);
@@ -339,8 +341,8 @@ impl ConsultContext {
                     complaint = Some(error.to_string());
                 }
             }
-            asking.go_on().await?;
-            asked |= asking.asked() || best.as_ref().is_some_and(|moves| !moves.is_empty());
+            asking.record_failure().await?;
+            asked |= asking.sent_any_call() || best.as_ref().is_some_and(|moves| !moves.is_empty());
         }
         let mut moves = best.unwrap_or_default();
         moves.truncate(self.moves);
@@ -368,7 +370,7 @@ impl ConsultContext {
     ) -> Updates {
         let state = context.state();
         let Some(ConsultItem::Debate(index)) = context.item().copied() else {
-            return Err(ConsultError::NoItem.into());
+            return Err(ConsultError::MissingWorkItem.into());
         };
         let suggestion = &state.move_suggestions[index];
         let job = DebateSpec {
@@ -379,12 +381,12 @@ impl ConsultContext {
             company: assize_debate::DebateCompany {
                 ticker: state.company.ticker.as_ref().map(ToString::to_string),
                 name: state.company.name.clone(),
-                pack: Some(self.words(state).pack()),
+                pack: Some(self.prompts(state).pack()),
             },
             personas: self.personas.of_debate(),
             max_rounds: self.rounds,
             options: self.debate_options,
-            changes: (self.turnings.iter())
+            changes: (self.forks.iter())
                 .filter_map(|turning| turning.change(&suggestion.move_id))
                 .collect(),
         };
@@ -394,7 +396,7 @@ impl ConsultContext {
         let negotiated = negotiate(&context, &*self.debates, &self.models, &job, limit).await?;
         let DebateOutcome { verdict, not_isolated, weaker, .. } = match negotiated {
             DebateResult::Outcome(outcome) => *outcome,
-            DebateResult::Unopened(error) => {
+            DebateResult::OpeningFailed(error) => {
                 let message = format!(
                     "{move_id} was not debated, as the opening critique failed: {}",
                     error.message()
@@ -446,7 +448,7 @@ impl ConsultContext {
                 updates.push(flag(FlagKind::Tie, Some(id), message));
             }
         }
-        for turning in &self.turnings {
+        for turning in &self.forks {
             let of = turning.at.move_id.as_deref();
             updates.push(flag(FlagKind::Forked, of, turning.to_string()));
         }
@@ -462,7 +464,7 @@ impl ConsultContext {
     }
 }
 
-/// Moves that one analyst proposed, with the cost of the calls and any problem.
+/// Moves that one analyst proposed, the cost of the calls, and the problem with the proposal, if any.
 struct Proposed {
     moves: Vec<Move>,
     spent: CallTotals,
@@ -483,7 +485,7 @@ fn flagged(state: &ConsultState, kind: FlagKind) -> String {
 fn check_affected(state: &ConsultState) -> Result<(), TooManyMovesAffected> {
     let not_debated = state.move_suggestions.len() - state.policy_scores.len();
     let errors: Vec<&str> =
-        state.policy_scores.iter().filter_map(|verdict| verdict.affected_by()).collect();
+        state.policy_scores.iter().filter_map(|verdict| verdict.first_error()).collect();
     let affected = state.moves_lost + not_debated + errors.len();
     let total = state.moves_lost + state.move_suggestions.len();
     let error = errors
@@ -501,14 +503,16 @@ fn flags_of_suggestion(suggestion: &MoveSuggestion) -> Vec<ConsultUpdate> {
         flags.push(flag(FlagKind::UnsupportedFigure, id, message));
     }
     if !suggestion.unresolved_citations.is_empty() {
-        let message =
-            format!("cites unknown findings: {}", suggestion.unresolved_citations.join(", "));
+        let message = format!(
+            "the move cites unknown findings: {}",
+            suggestion.unresolved_citations.join(", ")
+        );
         flags.push(flag(FlagKind::UnresolvedCitation, id, message));
     }
     flags
 }
 
-/// Kind of flag for scores that the model did not return as requested: assumed or repaired.
+/// Kind of flag for scores that the model did not return as requested: [`FlagKind::Assumed`] or [`FlagKind::Repaired`].
 fn doubt_kind(score: &JudgeScore) -> FlagKind {
     let assumed = score.provenance == Provenance::Defaulted || !score.assumed.is_empty();
     if assumed { FlagKind::Assumed } else { FlagKind::Repaired }
@@ -539,7 +543,7 @@ fn flags_of(verdict: &DebateVerdict) -> Vec<ConsultUpdate> {
     let all = [("", &verdict.scores_by_agent), (" before the debate", &verdict.blind_scores)];
     let doubtful = all.into_iter().flat_map(|(when, scores)| {
         scores.iter().filter_map(move |(judge, score)| {
-            let message = format!("the scores of {judge}{when}: {}", score.doubt()?);
+            let message = format!("the scores of {judge}{when}: {}", score.caveat()?);
             Some(flag(doubt_kind(score), id, message))
         })
     });

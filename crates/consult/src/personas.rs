@@ -82,18 +82,18 @@ impl ConsultPersonas {
         for (index, Persona { name, .. }) in named.iter().enumerate() {
             let bad = |what: &str| {
                 let shown = shorten(&one_line(name).replace(char::is_control, ""), 60);
-                Err(InvalidPersonas(format!("the name `{shown}` {what}")))
+                Err(InvalidPersonas(format!("invalid name `{shown}`: {what}")))
             };
             if name.trim().is_empty() {
-                return bad("is empty");
+                return bad("the name is empty");
             }
             if name.chars().count() > 60 || name.contains(char::is_control) {
                 return bad(
-                    "is too long or has control characters: use one line of at most 60 characters",
+                    "a name is one line of at most 60 characters, without control characters",
                 );
             }
             if named[..index].iter().any(|other| other.name == *name) {
-                return bad("is used twice");
+                return bad("two personas have this name");
             }
         }
         let fixed = [("financial", &personas.financial), ("trend", &personas.trend)];
@@ -221,7 +221,7 @@ mod tests {
         let empty = file.replacen("Market Builder", " ", 1);
         assert!(error(&empty).contains("is empty"), "{}", error(&empty));
         let twice = file.replacen("Market Builder", "Contrarian", 1);
-        assert_eq!(error(&twice), "the name `Contrarian` is used twice");
+        assert_eq!(error(&twice), "invalid name `Contrarian`: two personas have this name");
         let silent = file.replacen("You propose moves that win", "", 1);
         let silent = silent.replacen("critic = '''", "critic = ''\nx = '''", 1);
         assert!(error(&silent).starts_with("line "), "{}", error(&silent));

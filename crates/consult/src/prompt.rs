@@ -1,6 +1,6 @@
 //! Prompts of a consultation, ordered for the provider's prompt cache: shared parts come first.
 
-use assize_llm::{ModelRequest, Prompt, TranscriptTurn, fenced};
+use assize_llm::{ModelRequest, Prompt, TranscriptTurn, enclose_untrusted};
 
 use crate::answer::{INFERENCE, PROPOSAL};
 use crate::personas::ConsultPersonas;
@@ -65,9 +65,12 @@ impl ConsultPrompts<'_> {
             .company()
             .block(
                 "figures",
-                fenced("What is known of its figures", &self.state.financial_data_raw),
+                enclose_untrusted("What is known of its figures", &self.state.financial_data_raw),
             )
-            .block("news", fenced("What is known of its news", &self.state.news_data_raw));
+            .block(
+                "news",
+                enclose_untrusted("What is known of its news", &self.state.news_data_raw),
+            );
         let tail = format!(
             "{persona}\n\nNow: write {about}. Five to eight findings, the weightiest first. Others will build moves \
              on them and cite them by number, so each must stand by itself."
@@ -117,13 +120,17 @@ impl ConsultPrompts<'_> {
     /// Company material of the debates: F1 and F2.
     pub(crate) fn pack(self) -> String {
         let ConsultState { f1_financial_inference, f2_trend_inference, .. } = self.state;
-        format!("{}\n\n{}", fenced("F1", f1_financial_inference), fenced("F2", f2_trend_inference))
+        format!(
+            "{}\n\n{}",
+            enclose_untrusted("F1", f1_financial_inference),
+            enclose_untrusted("F2", f2_trend_inference)
+        )
     }
 
     fn company(self) -> Prompt {
         Prompt::default()
             .block("rules", RULES)
-            .block("company", format!("The company: {}.", self.state.company.called()))
+            .block("company", format!("The company: {}.", self.state.company.display_name()))
     }
 
     fn request(self, prompt: Prompt, tail: String) -> ModelRequest {

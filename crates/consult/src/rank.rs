@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Number of recommended moves.
 pub const RECOMMENDED: usize = 3;
 
-/// Explanation of how moves with equal totals are ordered, for reports.
+/// Rule for the order of moves with equal total scores, as shown in reports.
 pub const TIE_RULE: &str = "equal totals are ordered by the total of the lowest-scoring judge, then by \
     risk-adjusted return, then by feasibility, then by the number of the move";
 
@@ -17,7 +17,7 @@ pub const TIE_RULE: &str = "equal totals are ordered by the total of the lowest-
 pub struct Ranking {
     pub recommended_moves: Vec<String>,
     pub other_moves: Vec<String>,
-    /// Groups of moves with equal totals, in ranked order.
+    /// Groups of moves with equal total scores, in ranked order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ties: Vec<Vec<String>>,
 }

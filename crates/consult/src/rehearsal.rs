@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::answer::{INFERENCE, PROPOSAL};
 
-/// Placeholder moves of the rehearsal model, one per line with title and aim; three moves per analyst.
+/// Placeholder moves of the rehearsal model, three per analyst. Each line has the title and the aim of a move.
 const STAND_INS: &str = include_str!("../data/rehearsal_moves.txt");
 
 /// Returns the rehearsal answer to a request of a consultation; `None` for any other request.

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::documents::{
-    CitedFinding, MoveSuggestion, PARTLY_SYNTHETIC, SYNTHETIC, clean, inline, plain,
+    CitedFinding, MoveSuggestion, PARTLY_SYNTHETIC, SYNTHETIC, clean, escape_inline, escape_text,
 };
 use crate::drift::{RoundDrift, drift};
 use crate::figures::GroundedFigure;
@@ -136,13 +136,13 @@ impl From<&ConsultState> for ConsultReport {
     }
 }
 
-/// Banner above the text of a rehearsal that a model would otherwise have written.
-pub const REHEARSED: &str = "> **REHEARSAL: no model was asked.**\n\n";
+/// Banner above text that the rehearsal model generated instead of a real model.
+pub const REHEARSAL_BANNER: &str = "> **REHEARSAL: no model was asked.**\n\n";
 
 /// Puts the rehearsal banner above each synthetic part of the gathered data.
-pub fn label_made_up_parts(text: &str) -> String {
+pub fn label_synthetic_parts(text: &str) -> String {
     let synthetic = format!("> **{SYNTHETIC}**\n\n");
-    text.replace(&synthetic, &format!("{REHEARSED}{synthetic}"))
+    text.replace(&synthetic, &format!("{REHEARSAL_BANNER}{synthetic}"))
 }
 
 impl ConsultReport {
@@ -179,12 +179,12 @@ impl ConsultReport {
         flags.into_iter()
     }
 
-    /// Banners that are put above documents: for a rehearsal and for synthetic data.
+    /// Banners above documents: a banner for a rehearsal, a banner for synthetic data, or none.
     fn banners(&self) -> String {
         let find = |kind: FlagKind| self.flags.iter().find(|flag| flag.kind == kind);
         let mut text = String::new();
         if find(FlagKind::Rehearsal).is_some() {
-            text.push_str(REHEARSED);
+            text.push_str(REHEARSAL_BANNER);
         }
         if let Some(flag) = find(FlagKind::Synthetic) {
             let _ = write!(text, "> **SYNTHETIC: {}.**\n\n", flag.message);
@@ -247,7 +247,7 @@ impl ConsultReport {
                 // Filed figures and the user's files get no banner. Synthetic parts already have their label.
                 "financial_data_raw.md" | "news_data_raw.md" => {
                     if self.spent.rehearsal {
-                        *text = label_made_up_parts(text);
+                        *text = label_synthetic_parts(text);
                     }
                 }
                 _ => {
@@ -263,7 +263,8 @@ impl ConsultReport {
 
     /// Renders the report as Markdown, the recommended moves first.
     pub fn to_markdown(&self) -> String {
-        let mut text = format!("# {}: recommendations\n", inline(&self.company.called()));
+        let mut text =
+            format!("# {}: recommendations\n", escape_inline(&self.company.display_name()));
         for flag in self.common_flags() {
             let message = match flag.kind {
                 FlagKind::Synthetic => format!("SYNTHETIC: {}.", flag.message),
@@ -273,7 +274,7 @@ impl ConsultReport {
                 FlagKind::Moves => format!("Missing or extra moves: {}.", flag.message),
                 _ => format!("Note: {}.", flag.message),
             };
-            let _ = write!(text, "\n> **{}**\n", inline(&message));
+            let _ = write!(text, "\n> **{}**\n", escape_inline(&message));
         }
         for placed in &self.recommended_moves {
             self.render_move(&mut text, placed);
@@ -283,12 +284,12 @@ impl ConsultReport {
             let rows = self.other_moves.iter().map(|placed| {
                 let flags: Vec<String> = self
                     .flags_of(&placed.move_id)
-                    .map(|flag| short(flag.kind).to_owned())
+                    .map(|flag| flag_label(flag.kind).to_owned())
                     .collect();
                 vec![
                     placed.rank.to_string(),
                     placed.move_id.clone(),
-                    inline(&placed.title),
+                    escape_inline(&placed.title),
                     format!("{} of {}", placed.total_score, placed.out_of),
                     flags.join(", "),
                 ]
@@ -332,10 +333,10 @@ impl ConsultReport {
         let _ = write!(
             text,
             "\n## {rank}. {}\n\n**{total_score} of {out_of}** · {move_id} · proposed by {}, {}\n\n{}\n",
-            inline(title),
+            escape_inline(title),
             suggestion.agent_id,
             suggestion.persona,
-            plain(&suggestion.proposed.thesis)
+            escape_text(&suggestion.proposed.thesis)
         );
         if let Some(lead) = self.lead(placed) {
             let _ = write!(text, "\n{lead}\n");
@@ -360,11 +361,11 @@ impl ConsultReport {
         let _ = write!(text, "\n{}\n", table(&heads, &rows));
         text.push_str("Reasons for the scores:\n");
         for (id, score) in &verdict.scores_by_agent {
-            let _ = writeln!(text, "- {id}: {}", inline(&score.card.reasoning));
+            let _ = writeln!(text, "- {id}: {}", escape_inline(&score.card.reasoning));
         }
         text.push_str("\nUnanswered objections:\n");
         for (id, objection) in unanswered(verdict) {
-            let _ = writeln!(text, "- {id}: {}", inline(objection));
+            let _ = writeln!(text, "- {id}: {}", escape_inline(objection));
         }
         if let [first, .., last] = &drift[..] {
             let share = |share: Option<f64>| {
@@ -384,21 +385,21 @@ impl ConsultReport {
         }
         text.push_str("\nThe critic's last entry to each decision maker:\n");
         for (maker, last) in last_of_critic(verdict) {
-            let _ = writeln!(text, "- {maker}: {}", shorten(&inline(last), 400));
+            let _ = writeln!(text, "- {maker}: {}", shorten(&escape_inline(last), 400));
         }
         for (head, items) in
             [("Actions", &suggestion.proposed.actions), ("Risks", &suggestion.proposed.risks)]
         {
             let _ = write!(text, "\n{head}:\n");
             for item in items {
-                let _ = writeln!(text, "- {}", inline(item));
+                let _ = writeln!(text, "- {}", escape_inline(item));
             }
         }
         let _ = write!(
             text,
             "\nCost (the analyst's estimate): {}\n\nTimeline (the analyst's estimate): {}\n",
-            inline(&suggestion.proposed.cost),
-            inline(&suggestion.proposed.timeline)
+            escape_inline(&suggestion.proposed.cost),
+            escape_inline(&suggestion.proposed.timeline)
         );
         text.push_str("\nSources of the figures in this move:\n");
         if let Some(note) = suggestion.without_figures() {
@@ -406,7 +407,7 @@ impl ConsultReport {
         }
         for GroundedFigure { figure, source, place, alike } in &suggestion.figures {
             let unlike = if *alike { "" } else { UNLIKE };
-            let _ = writeln!(text, "- {figure}: {unlike}{place} ({})", inline(source));
+            let _ = writeln!(text, "- {figure}: {unlike}{place} ({})", escape_inline(source));
         }
         text.push_str("\nBased on these findings:\n");
         if suggestion.cited.is_empty() {
@@ -416,7 +417,12 @@ impl ConsultReport {
             let _ = writeln!(text, "- {finding}, {title}");
         }
         for flag in self.flags_of(move_id) {
-            let _ = write!(text, "\n> **{}: {}.**\n", short(flag.kind), inline(&flag.message));
+            let _ = write!(
+                text,
+                "\n> **{}: {}.**\n",
+                flag_label(flag.kind),
+                escape_inline(&flag.message)
+            );
         }
     }
 }
@@ -433,15 +439,15 @@ pub(crate) fn unanswered(verdict: &DebateVerdict) -> impl Iterator<Item = (&str,
 pub(crate) fn last_of_critic(verdict: &DebateVerdict) -> impl Iterator<Item = (String, &str)> {
     verdict.conversation_logs.iter().filter_map(|(log, entries)| {
         let last = entries.iter().rev().find(|entry| entry.role == "critic")?;
-        Some((log.maker(), &*last.content))
+        Some((log.decision_maker_id(), &*last.content))
     })
 }
 
-/// Text before the source of a figure that may match by chance.
+/// Text before a figure's source if the figure and the number in the source may be equal by chance.
 pub(crate) const UNLIKE: &str = "source unclear; the same number occurs at ";
 
 /// Short name of a kind of flag, shown in reports.
-pub fn short(kind: FlagKind) -> &'static str {
+pub fn flag_label(kind: FlagKind) -> &'static str {
     match kind {
         FlagKind::CompanyNotVerified => "company not verified",
         FlagKind::Synthetic => "synthetic",
@@ -465,7 +471,7 @@ pub fn short(kind: FlagKind) -> &'static str {
 fn transcript(verdict: &DebateVerdict) -> String {
     let mut text = format!("# {}: transcript\n", verdict.move_id);
     for (log, entries) in &verdict.conversation_logs {
-        let id = log.maker();
+        let id = log.decision_maker_id();
         let name = verdict.agents.get(&id).map_or("", String::as_str);
         let _ = write!(text, "\n## {log}: the critic and {id}, {name}\n");
         for entry in entries {
@@ -475,7 +481,7 @@ fn transcript(verdict: &DebateVerdict) -> String {
                 "\n### Round {}, {}{cut}\n\n{}\n",
                 entry.round,
                 entry.role,
-                plain(&entry.content)
+                escape_text(&entry.content)
             );
         }
     }

@@ -37,7 +37,7 @@ impl ConsultCompany {
     }
 
     /// Name and ticker for display, as far as they are known.
-    pub fn called(&self) -> String {
+    pub fn display_name(&self) -> String {
         match (&self.name, &self.ticker) {
             (Some(name), Some(ticker)) => format!("{name} ({ticker})"),
             (Some(name), None) => name.clone(),
@@ -67,7 +67,8 @@ impl InferenceSide {
         }
     }
 
-    /// Agent of layer 0 that gathers the data for this inference: agent id, agent name and file name of the data.
+    /// Agent of layer 0 (the stage that gathers company data) that gathers the data for this inference: agent id, agent
+    /// name and file name of the data.
     pub(crate) fn gatherer(self) -> (&'static str, &'static str, &'static str) {
         match self {
             InferenceSide::Financial => {
@@ -86,7 +87,7 @@ impl InferenceSide {
     }
 }
 
-/// Work item of one branch in the consultation graph.
+/// Work item of one branch in the consultation graph: one inference, one analyst or one debate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConsultItem {
     Inference(InferenceSide),

@@ -15,13 +15,13 @@
 //! parsed, its score is a neutral 5 for each metric, marked as neutral. If a conversation exceeds the context window,
 //! prompts contain its first round, its last three rounds, and a summary of the rounds between.
 
-mod bounds;
-mod job;
+mod allowed_calls;
+mod call_position;
 mod nodes;
 mod personas;
-mod place;
 mod prompt;
 mod score;
+mod spec;
 mod state;
 mod verdict;
 
@@ -31,14 +31,14 @@ use assize_graph::{Branch, END, FanOut, Graph, InvalidGraph};
 use assize_llm::{Model, ModelRequest};
 use serde::{Deserialize, Serialize};
 
-pub use bounds::AllowedCalls;
-pub use job::{DebateSpec, HOST_IS_GONE, step_limit};
-use nodes::DebateNodes;
-pub use personas::{DebatePersonas, Persona};
-pub use place::{
+pub use allowed_calls::AllowedCalls;
+pub use call_position::{
     CallPosition, CallPurpose, RoundEvents, Transcript, conversation_logs, ends_the_run,
 };
+use nodes::DebateNodes;
+pub use personas::{DebatePersonas, Persona};
 pub use score::{BEST, METRICS, ScoreCard};
+pub use spec::{DebateSpec, HOST_CONNECTION_LOST, step_limit};
 pub use state::{
     ConversationEntry, DebateCompany, DebateState, DebateUpdate, InvalidLogName, JudgeScore,
     LogName, MoveDocument, PartialConversation, PersonaChange, RoundSummary,
@@ -81,7 +81,7 @@ pub fn calls(rounds: u32, makers: usize) -> u64 {
 }
 
 /// Number of calls in the longest chain of sequential calls of a debate.
-pub fn in_a_row(rounds: u32) -> u64 {
+pub fn longest_call_chain(rounds: u32) -> u64 {
     2 * u64::from(rounds) + 1
 }
 

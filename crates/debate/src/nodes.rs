@@ -7,17 +7,18 @@ use assize_graph::{Context, GraphEvent, NodeError};
 use assize_llm::{
     AnswerError, JsonRequest, Model, ModelError, ModelRequest, Provenance, StopReason, TypedAnswer,
 };
-use assize_run::{JournaledModel, RoundStatus, RunEvent, declined};
+use assize_run::{JournaledModel, RoundStatus, RunEvent, refusal_error};
 use assize_types::text::shorten;
 use futures_util::future::{join, join_all};
 use serde_json::json;
 
 use crate::DebateOptions;
-use crate::place::{BLIND, RoundEvents, ends_the_run, is_overflow};
+use crate::call_position::{BLIND, RoundEvents, ends_the_run, is_overflow};
 use crate::prompt::{DebatePrompts, likely_tokens, turn};
 use crate::score::ScoreCard;
 use crate::state::{
-    ConversationEntry, DebateState, DebateUpdate, JudgeScore, LogName, RoundSummary, said,
+    ConversationEntry, DebateState, DebateUpdate, JudgeScore, LogName, RoundSummary,
+    entry_from_response,
 };
 
 type Updates = Result<Vec<DebateUpdate>, NodeError>;
@@ -45,25 +46,26 @@ fn log_of(context: &Context<DebateState>) -> Result<LogName, NoLog> {
 }
 
 impl DebateNodes {
-    fn words<'a>(&'a self, context: &'a Context<DebateState>) -> DebatePrompts<'a> {
+    fn prompts<'a>(&'a self, context: &'a Context<DebateState>) -> DebatePrompts<'a> {
         DebatePrompts { state: context.state(), options: &self.options }
     }
 
     /// Node that requests the opening critique, which every decision maker answers. It also requests the blind scores.
     pub(crate) async fn critic_round_1(self: Arc<Self>, context: Context<DebateState>) -> Updates {
         let tell = || Some(event(context.state(), None, 1, RoundStatus::CriticResponded, None));
-        let asking =
-            JournaledModel::new(&context, &*self.model, "round-1/critic").telling(tell).insisting();
+        let asking = JournaledModel::new(&context, &*self.model, "round-1/critic")
+            .with_event(tell)
+            .refusal_is_failure();
         // The debate needs an opening critique, so any failure of this call ends the run. The run can be resumed.
-        let request = self.words(&context).opening();
+        let request = self.prompts(&context).opening();
         let blind = self.options.blind_scores;
         let logs = context.state().log_names().filter(|_| blind);
         let blind = join_all(logs.map(|log| self.judge_blind(&context, log)));
-        let (response, blind) = join(asking.answer(&request), blind).await;
-        let entry = said("critic".into(), 1, &response??);
+        let (response, blind) = join(asking.request_answer(&request), blind).await;
+        let entry = entry_from_response("critic".into(), 1, &response??);
         let turn = turn(&entry);
         let mut updates = vec![DebateUpdate::Spent(asking.spent())];
-        updates.extend(context.state().log_names().map(|log| DebateUpdate::Said {
+        updates.extend(context.state().log_names().map(|log| DebateUpdate::EntryAdded {
             log,
             entry: entry.clone(),
             turn: turn.clone(),
@@ -77,10 +79,10 @@ impl DebateNodes {
     /// Requests the scores of a decision maker before the debate (blind scores).
     async fn judge_blind(&self, context: &Context<DebateState>, log: LogName) -> Updates {
         let asking = JournaledModel::new(context, &*self.model, format!("{log}/{BLIND}"));
-        let score = match scores(&asking, self.words(context).blind_scoring(log)).await? {
+        let score = match scores(&asking, self.prompts(context).blind_scoring(log)).await? {
             Ok(score) => score,
             // Blind scores only show what the debate changes. If their call fails, the debate continues without them.
-            Err(error) if failed_for_good(&error).is_some() => return Ok(Vec::new()),
+            Err(error) if permanent_error(&error).is_some() => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
         };
         Ok(vec![DebateUpdate::Spent(asking.spent()), DebateUpdate::BlindScored { log, score }])
@@ -90,9 +92,13 @@ impl DebateNodes {
     pub(crate) async fn dm_respond(self: Arc<Self>, context: Context<DebateState>) -> Updates {
         let log = log_of(&context)?;
         let round = context.state().round_of(log);
-        let speech =
-            Speech { role: log.maker().into(), status: RoundStatus::DmResponded, log, round };
-        self.speak(&context, speech, |words, summary| words.response(log, summary)).await
+        let speech = Speech {
+            role: log.decision_maker_id().into(),
+            status: RoundStatus::DmResponded,
+            log,
+            round,
+        };
+        self.add_entry(&context, speech, |words, summary| words.response(log, summary)).await
     }
 
     /// Node that requests the critic's critique of the decision maker's last answer.
@@ -104,7 +110,7 @@ impl DebateNodes {
         let round = context.state().round_of(log) + 1;
         let speech =
             Speech { role: "critic".into(), status: RoundStatus::CriticResponded, log, round };
-        self.speak(&context, speech, |words, summary| words.critique(log, round, summary)).await
+        self.add_entry(&context, speech, |words, summary| words.critique(log, round, summary)).await
     }
 
     /// Node that requests the scores of all decision makers.
@@ -117,7 +123,7 @@ impl DebateNodes {
             updates.extend(judged?);
         }
         let scores = updates.iter().filter_map(|update| match update {
-            DebateUpdate::Scored { log, score } => Some((log.maker(), &score.card)),
+            DebateUpdate::Scored { log, score } => Some((log.decision_maker_id(), &score.card)),
             _ => None,
         });
         let mut total = 0;
@@ -137,7 +143,7 @@ impl DebateNodes {
     }
 
     async fn judge(&self, context: &Context<DebateState>, log: LogName) -> Updates {
-        let words = self.words(context);
+        let words = self.prompts(context);
         // A resumed run may continue a partial conversation. The scores of a partial conversation have a separate
         // key, so that they are not replayed for the longer conversation.
         let conversation = match context.state().partial.contains_key(&log) {
@@ -146,8 +152,9 @@ impl DebateNodes {
         };
         let key = |what: &str| format!("{conversation}/{what}");
         let summary_key = || key("score-summary");
-        let (summary, mut updates) =
-            self.fit(context, log, summary_key, |summary| words.scoring(log, summary)).await?;
+        let (summary, mut updates) = self
+            .summary_to_fit(context, log, summary_key, |summary| words.scoring(log, summary))
+            .await?;
         let hasher = &context.state().hashers[log.index()];
         let mut asking = JournaledModel::new(context, &*self.model, key("score")).hashed_by(hasher);
         let mut answer = scores(&asking, words.scoring(log, summary.as_ref())).await?;
@@ -162,9 +169,9 @@ impl DebateNodes {
         }
         let score = match answer {
             Ok(score) => score,
-            Err(error) => match failed_for_good(&error) {
+            Err(error) => match permanent_error(&error) {
                 Some(failed) => JudgeScore {
-                    card: ScoreCard::unasked(),
+                    card: ScoreCard::for_failed_call(),
                     provenance: Provenance::Defaulted,
                     assumed: Vec::new(),
                     failed: Some(failed.message().to_owned()),
@@ -178,39 +185,41 @@ impl DebateNodes {
     }
 
     /// Adds one entry to a conversation, or ends the conversation if the call fails permanently.
-    async fn speak(
+    async fn add_entry(
         &self,
         context: &Context<DebateState>,
         speech: Speech,
         request: impl Fn(DebatePrompts<'_>, Option<&RoundSummary>) -> ModelRequest,
     ) -> Updates {
         let Speech { role, status, log, round } = speech;
-        let words = self.words(context);
+        let words = self.prompts(context);
         let key = |what: &str| format!("round-{round}/{what}");
         let summary_key = || key("summary");
-        let (summary, mut updates) =
-            self.fit(context, log, summary_key, |summary| request(words, summary)).await?;
+        let (summary, mut updates) = self
+            .summary_to_fit(context, log, summary_key, |summary| request(words, summary))
+            .await?;
         let tell = || Some(event(context.state(), Some(log), round, status, None));
         let hasher = &context.state().hashers[log.index()];
-        let mut asking =
-            JournaledModel::new(context, &*self.model, key(&role)).telling(tell).hashed_by(hasher);
-        let mut answer = asking.answer(&request(words, summary.as_ref())).await?;
+        let mut asking = JournaledModel::new(context, &*self.model, key(&role))
+            .with_event(tell)
+            .hashed_by(hasher);
+        let mut answer = asking.request_answer(&request(words, summary.as_ref())).await?;
         if let Err(error) = &answer
             && let Some((shorter, more)) = self
                 .after_overflow(&asking, error, log, summary.as_ref(), &key("summary-2"))
                 .await?
         {
             let shorter_key = key(&format!("{role}-shorter"));
-            asking = JournaledModel::new(context, &*self.model, shorter_key).telling(tell);
-            answer = asking.answer(&request(words, Some(&shorter))).await?;
+            asking = JournaledModel::new(context, &*self.model, shorter_key).with_event(tell);
+            answer = asking.request_answer(&request(words, Some(&shorter))).await?;
             updates.extend(more);
         }
         let error = match answer {
-            Ok(response) if response.stop == StopReason::Refused => declined(),
+            Ok(response) if response.stop == StopReason::Refused => refusal_error(),
             Ok(response) => {
                 updates.push(DebateUpdate::Spent(asking.spent()));
-                let entry = said(role, round, &response);
-                updates.push(DebateUpdate::Said { log, turn: turn(&entry), entry });
+                let entry = entry_from_response(role, round, &response);
+                updates.push(DebateUpdate::EntryAdded { log, turn: turn(&entry), entry });
                 return Ok(updates);
             }
             Err(error) if !ends_the_run(&error) => error,
@@ -221,13 +230,13 @@ impl DebateNodes {
         let status = RoundStatus::Failed;
         context.emit(event(context.state(), Some(log), round, status, Some(error.clone())));
         updates.push(DebateUpdate::Spent(asking.spent()));
-        updates.push(DebateUpdate::Stopped { log, error });
+        updates.push(DebateUpdate::ConversationEnded { log, error });
         Ok(updates)
     }
 
-    /// Returns the summary of older rounds with which the request fits into the context window, if one is needed. The
-    /// model generates a new summary if the request with the known summary is still too long.
-    async fn fit(
+    /// Returns the summary of older rounds that the request has to contain, if any. If the request with the known
+    /// summary is too long for the context window, the model generates a new summary, which covers more rounds.
+    async fn summary_to_fit(
         &self,
         context: &Context<DebateState>,
         log: LogName,
@@ -250,10 +259,10 @@ impl DebateNodes {
         Ok((Some(summary), updates))
     }
 
-    /// If the provider reports that the context window is exceeded, returns a summary for a second attempt. Returns
-    /// `None` for other errors, or if there are no rounds to summarize.
+    /// If a request exceeded the context window, returns a summary of older rounds for a second, shorter request.
+    /// Returns `None` for other errors, or if there are no rounds to summarize.
     ///
-    /// The provider can report this because [`likely_tokens`] may estimate too few tokens.
+    /// Requests can exceed the context window, because the estimate of [`likely_tokens`] may be too low.
     async fn after_overflow(
         &self,
         asking: &JournaledModel<'_, DebateState>,
@@ -266,7 +275,7 @@ impl DebateNodes {
         match summarizable(context.state(), log, known).filter(|_| is_overflow(error)) {
             None => Ok(None),
             Some(up_to_round) => {
-                asking.go_on().await?;
+                asking.record_failure().await?;
                 Box::pin(self.summarize(context, log, up_to_round, key)).await.map(Some)
             }
         }
@@ -281,15 +290,17 @@ impl DebateNodes {
         key: &str,
     ) -> Result<(RoundSummary, Vec<DebateUpdate>), NodeError> {
         let asking = JournaledModel::new(context, &*self.model, key).extra();
-        let text = match asking.answer(&self.words(context).summing_up(log, up_to_round)).await? {
-            Ok(response) if response.stop != StopReason::Refused => Some(response.text),
-            Ok(_) => None,
-            Err(error) if !ends_the_run(&error) => {
-                asking.go_on().await?;
-                None
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let text =
+            match asking.request_answer(&self.prompts(context).summing_up(log, up_to_round)).await?
+            {
+                Ok(response) if response.stop != StopReason::Refused => Some(response.text),
+                Ok(_) => None,
+                Err(error) if !ends_the_run(&error) => {
+                    asking.record_failure().await?;
+                    None
+                }
+                Err(error) => return Err(error.into()),
+            };
         let extracted = text.is_none();
         let text = text.unwrap_or_else(|| first_lines(context.state().log(log), up_to_round));
         let summary = RoundSummary { up_to_round, text, extracted };
@@ -298,7 +309,7 @@ impl DebateNodes {
     }
 }
 
-/// Last round that can be summarized; `None` if the known summary already covers it.
+/// Last round that a new summary can cover; `None` if the known summary already covers this round.
 fn summarizable(state: &DebateState, log: LogName, known: Option<&RoundSummary>) -> Option<u32> {
     let up_to_round = state.round_of(log).saturating_sub(UNSUMMARIZED_ROUNDS);
     let done = known.map_or(1, |summary| summary.up_to_round);
@@ -332,10 +343,10 @@ async fn scores(
 ) -> Result<Result<JudgeScore, AnswerError>, NodeError> {
     let reader = ScoreCard::reader().ok_or(AnswerError::Schema)?;
     let ask = JsonRequest::new(request)
-        .read_by(reader)
+        .with_reader(reader)
         .extract(&ScoreCard::find)
         .or_default(ScoreCard::neutral());
-    Ok(asking.value(ask).await?.map(|TypedAnswer { value: card, provenance, responses }| {
+    Ok(asking.request_json(ask).await?.map(|TypedAnswer { value: card, provenance, responses }| {
         if provenance != Provenance::Defaulted {
             return JudgeScore { card, provenance, assumed: Vec::new(), failed: None };
         }
@@ -346,15 +357,15 @@ async fn scores(
             }
             None => {
                 let failed = asking.failure();
-                let card = if failed.is_some() { ScoreCard::unasked() } else { card };
+                let card = if failed.is_some() { ScoreCard::for_failed_call() } else { card };
                 JudgeScore { card, provenance, assumed: Vec::new(), failed }
             }
         }
     }))
 }
 
-/// The model error, if a call failed permanently and the debate can continue without its answer.
-fn failed_for_good(error: &AnswerError) -> Option<&ModelError> {
+/// Returns the model error if a call failed permanently, but the debate can continue without the answer.
+fn permanent_error(error: &AnswerError) -> Option<&ModelError> {
     error.model_error().filter(|error| !ends_the_run(error))
 }
 

@@ -53,7 +53,7 @@ impl DebatePersonas {
     pub fn agents(&self) -> BTreeMap<String, String> {
         let logs = LogName::first(self.decision_makers.len());
         logs.zip(&self.decision_makers)
-            .map(|(log, maker)| (log.maker(), maker.name.clone()))
+            .map(|(log, maker)| (log.decision_maker_id(), maker.name.clone()))
             .collect()
     }
 }

@@ -4,7 +4,7 @@
 //! only grows. The persona and the task of this turn come last. So critic and decision maker of one conversation share
 //! everything but the end of the prompt, and all conversations share the move.
 
-use assize_llm::{Block, ModelRequest, Prompt, TranscriptTurn, fenced, mark_of};
+use assize_llm::{Block, ModelRequest, Prompt, TranscriptTurn, content_mark, enclose_untrusted};
 
 use crate::DebateOptions;
 use crate::score::ScoreCard;
@@ -61,7 +61,7 @@ impl DebatePrompts<'_> {
 
     /// Prompt tail with a decision maker's persona and task.
     fn tail(self, log: LogName, round: u32, task: &[&str]) -> String {
-        let (id, name) = (log.maker(), &self.state.decision_maker(log).name);
+        let (id, name) = (log.decision_maker_id(), &self.state.decision_maker(log).name);
         let persona = ["You are ", &id, ", ", name, ". ", self.state.persona(&id, round), NOW];
         [&persona, task].concat().concat()
     }
@@ -85,7 +85,7 @@ impl DebatePrompts<'_> {
             "It is round {round} of your conversation with {} ({}). Take up that last answer: grant \
              what was answered, press what was avoided, and if your earlier points are settled, bring \
              the most serious one that has not been raised.",
-            log.maker(),
+            log.decision_maker_id(),
             self.state.decision_maker(log).name
         );
         let critic = self.state.persona("critic", round);
@@ -181,7 +181,7 @@ pub(crate) fn turn(entry: &ConversationEntry) -> TranscriptTurn {
 
 /// Puts text below a header and ends it with a delimiter that the text cannot contain.
 fn delimited(head: &str, text: &str) -> String {
-    let mark = mark_of(text);
+    let mark = content_mark(text);
     [head, " ", &mark, "\n", text, "\n", &mark].concat()
 }
 
@@ -194,14 +194,14 @@ pub(crate) fn blocks(document: &MoveDocument, company: &DebateCompany) -> Vec<Bl
         (None, None) => "The company is the one that the move speaks of.".to_owned(),
     };
     let about = match &company.pack {
-        Some(pack) => format!("{name}\n{}", fenced("What is known of it", pack)),
+        Some(pack) => format!("{name}\n{}", enclose_untrusted("What is known of it", pack)),
         None => name,
     };
     let what = format!("The move, {},", document.move_id);
     Prompt::default()
         .block("house rules", HOUSE_RULES)
         .block("company", about)
-        .block("move", fenced(&what, &document.content))
+        .block("move", enclose_untrusted(&what, &document.content))
         .blocks
 }
 

@@ -96,7 +96,7 @@ impl ScoreCard {
     }
 
     /// Neutral score card for a judge whose call failed.
-    pub(crate) fn unasked() -> ScoreCard {
+    pub(crate) fn for_failed_call() -> ScoreCard {
         ScoreCard::of("The judge's call failed: 5 is assumed for each metric.", [NEUTRAL; 4])
     }
 
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_are_extracted_next_to_their_names() {
+    fn scores_are_extracted_next_to_the_names_of_their_metrics() {
         let texts = [
             "Impact: 8, Feasibility: 6, Risk-Adjusted Return: 7, Strategic Alignment: 9",
             "**Impact (1-10):** 8/10\n**Feasibility (1–10):** 6/10\n**Risk-Adjusted Return:** 7/10\n\
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_invalid_or_conflicting_scores_are_rejected() {
+    fn text_with_missing_invalid_or_conflicting_scores_is_rejected() {
         let rest = "feasibility: 6, risk-adjusted return: 7, strategic alignment: 9";
         let texts = [
             "",

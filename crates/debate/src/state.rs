@@ -25,7 +25,7 @@ pub struct MoveDocument {
     pub content: String,
 }
 
-/// Data on the company, contained in all prompts of a debate.
+/// Company whose move is debated. All prompts of the debate contain this data.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DebateCompany {
     pub ticker: Option<String>,
@@ -64,7 +64,7 @@ impl LogName {
     }
 
     /// Id of the decision maker in this conversation, such as `D1`.
-    pub fn maker(self) -> String {
+    pub fn decision_maker_id(self) -> String {
         format!("D{}", self.0 + 1)
     }
 }
@@ -107,7 +107,7 @@ pub struct ConversationEntry {
 }
 
 /// Creates a conversation entry from a model response.
-pub(crate) fn said(
+pub(crate) fn entry_from_response(
     role: Cow<'static, str>,
     round: u32,
     response: &ModelResponse,
@@ -156,7 +156,7 @@ pub struct JudgeScore {
 
 impl JudgeScore {
     /// Caveat to show with the scores; `None` if the model returned the scores as requested.
-    pub fn doubt(&self) -> Option<String> {
+    pub fn caveat(&self) -> Option<String> {
         if let Some(error) = &self.failed {
             return Some(format!("NEUTRAL, 5 for each metric: the judge's call failed: {error}"));
         }
@@ -201,7 +201,7 @@ pub struct DebateState {
     pub spent: CallTotals,
     /// Blocks at the start of every prompt. They are built once per debate.
     pub(crate) blocks: Vec<Block>,
-    /// Entries of each conversation as prompt turns.
+    /// Entries of each conversation, in the form in which prompts contain them.
     pub(crate) turns: Vec<Vec<TranscriptTurn>>,
     /// Hasher for each conversation, which computes the fingerprints of its requests.
     pub(crate) hashers: Arc<[PrefixHasher]>,
@@ -263,12 +263,12 @@ impl DebateState {
     }
 }
 
-/// One change of a debate's state. `Said` contains the entry and also its prompt turn, so that the turn is built only
-/// once.
+/// One change of a debate's state. `Said` contains a new entry and also its form for prompts (`turn`), which is built
+/// only once.
 #[derive(Debug, Clone)]
 pub enum DebateUpdate {
-    Said { log: LogName, entry: ConversationEntry, turn: TranscriptTurn },
-    Stopped { log: LogName, error: String },
+    EntryAdded { log: LogName, entry: ConversationEntry, turn: TranscriptTurn },
+    ConversationEnded { log: LogName, error: String },
     Summarised { log: LogName, summary: RoundSummary },
     BlindScored { log: LogName, score: JudgeScore },
     Scored { log: LogName, score: JudgeScore },
@@ -281,13 +281,13 @@ impl State for DebateState {
 
     fn apply(&mut self, update: DebateUpdate) {
         match update {
-            DebateUpdate::Said { log, entry, turn } => {
+            DebateUpdate::EntryAdded { log, entry, turn } => {
                 self.current_round = self.current_round.max(entry.round);
                 self.turns[log.index()].push(turn);
                 self.logs[log.index()].push(entry);
             }
-            DebateUpdate::Stopped { log, error } => {
-                let id = log.maker();
+            DebateUpdate::ConversationEnded { log, error } => {
+                let id = log.decision_maker_id();
                 let answered = self.log(log).iter().rev().find(|entry| entry.role == id);
                 let completed_rounds = answered.map_or(0, |entry| entry.round);
                 self.partial.insert(log, PartialConversation { completed_rounds, error });
@@ -296,11 +296,11 @@ impl State for DebateState {
                 self.summaries.insert(log, summary);
             }
             DebateUpdate::BlindScored { log, score } => {
-                self.blind_scores.insert(log.maker(), score);
+                self.blind_scores.insert(log.decision_maker_id(), score);
             }
             DebateUpdate::Scored { log, score } => {
                 self.total_score += score.card.total();
-                self.scores.insert(log.maker(), score);
+                self.scores.insert(log.decision_maker_id(), score);
             }
             DebateUpdate::Spent(spent) => self.spent = self.spent.plus(spent),
         }

@@ -79,25 +79,25 @@ impl DebateVerdict {
         (self.blind_scores.len() == self.agents.len() && parsed).then(|| totals.sum())
     }
 
-    /// Ids of judges whose call failed and whose scores are therefore neutral.
-    pub fn unasked(&self) -> impl Iterator<Item = &String> {
+    /// Ids of judges whose call for scores failed. Their scores are neutral.
+    pub fn failed_judges(&self) -> impl Iterator<Item = &String> {
         self.scores_by_agent.iter().filter(|(_, score)| score.failed.is_some()).map(|(id, _)| id)
     }
 
     /// Error of a call that failed permanently and affected the verdict: a conversation is partial, or a judge's scores
     /// are neutral.
-    pub fn affected_by(&self) -> Option<&str> {
+    pub fn first_error(&self) -> Option<&str> {
         let scores = self.scores_by_agent.values().filter_map(|score| score.failed.as_deref());
         self.partial.values().map(|partial| partial.error.as_str()).chain(scores).next()
     }
 
-    /// Returns an error if the verdict is invalid, because no conversation completed a round or because the calls of
-    /// more than half of the judges failed.
-    pub fn is_no_verdict(&self) -> Option<NoVerdict> {
-        let error = self.affected_by()?.to_owned();
+    /// Returns an error if the scores are no valid verdict, because no conversation completed a round or because the
+    /// calls of more than half of the judges failed.
+    pub fn no_verdict_reason(&self) -> Option<NoVerdict> {
+        let error = self.first_error()?.to_owned();
         let nothing = self.partial.len() == self.agents.len()
             && self.partial.values().all(|partial| partial.completed_rounds == 0);
-        let (unasked, judges) = (self.unasked().count(), self.scores_by_agent.len());
+        let (unasked, judges) = (self.failed_judges().count(), self.scores_by_agent.len());
         match () {
             () if nothing => Some(NoVerdict::NoRound { error }),
             () if 2 * unasked > judges => Some(NoVerdict::NoJudges { unasked, judges, error }),
@@ -106,7 +106,7 @@ impl DebateVerdict {
     }
 
     /// Ids of decision makers whose scores were extracted by pattern or defaulted.
-    pub fn doubtful(&self) -> impl Iterator<Item = &str> {
+    pub fn judges_with_repaired_scores(&self) -> impl Iterator<Item = &str> {
         let scores = self.scores_by_agent.iter();
         scores.filter(|(_, score)| score.provenance.is_doubtful()).map(|(id, _)| id.as_str())
     }

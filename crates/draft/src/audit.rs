@@ -21,9 +21,10 @@ pub struct LogCheck {
     pub entries: usize,
     /// Number of audit log entries of this workspace.
     pub of_workspace: usize,
-    /// Current head of the log as `ID:HASH`; a later check can confirm that the log still contains this entry.
+    /// Id and hash of the last log entry as `ID:HASH`, from which a later check can see whether the log still contains
+    /// this entry; null if the log is empty.
     pub head: Option<String>,
-    /// Repairs of the log file in the workspace: it was too short, and the missing lines were appended.
+    /// Repairs of the log file in the workspace. A repair appends the missing lines to a log file that is too short.
     pub completed: Vec<LogCompletion>,
     /// Comparison of the log file in the workspace with the store.
     #[serde(skip)]
@@ -42,8 +43,8 @@ pub struct LogCompletion {
 }
 
 /// Checks whether the audit log in the store or the log file in the workspace was changed, truncated or reordered.
-/// `since` lists earlier heads of the log as `ID:HASH`, separated by spaces, which the log must still contain.
-pub async fn look(
+/// `since` lists entries that the log must still contain, as `ID:HASH`, separated by spaces.
+pub async fn check_log(
     store: &dyn Store,
     service: &DraftService,
     since: Option<&str>,
@@ -58,7 +59,7 @@ pub async fn look(
         wrong.push(format!("audit log entry {at} in the store was changed, removed or moved"));
     }
     wrong.extend(mirror.complaint(own.len()));
-    wrong.extend(missing(&log, since.unwrap_or_default())?);
+    wrong.extend(check_heads(&log, since.unwrap_or_default())?);
     Ok(LogCheck {
         intact: wrong.is_empty(),
         wrong,
@@ -70,9 +71,9 @@ pub async fn look(
     })
 }
 
-/// Checks that a log still contains the given heads (`ID:HASH`, separated by spaces); returns a description of each
-/// problem.
-pub fn missing(log: &[AuditEntry], heads: &str) -> Result<Vec<String>, Failure> {
+/// Checks that a log still contains the entries that `heads` lists as `ID:HASH`, separated by spaces; returns a
+/// description of each problem.
+pub fn check_heads(log: &[AuditEntry], heads: &str) -> Result<Vec<String>, Failure> {
     let mut wrong = Vec::new();
     for head in heads.split_ascii_whitespace() {
         let parts = head.split_once(':');
@@ -96,7 +97,11 @@ fn completed(entry: &AuditEntry) -> Option<LogCompletion> {
 
 /// Filters the log entries of a workspace. With `task`, only entries about the task and its submissions remain. With
 /// `refused`, only entries about refused paths remain.
-pub fn about(mut entries: Vec<AuditEntry>, task: Option<&str>, refused: bool) -> Vec<AuditEntry> {
+pub fn filter_entries(
+    mut entries: Vec<AuditEntry>,
+    task: Option<&str>,
+    refused: bool,
+) -> Vec<AuditEntry> {
     let submissions = DraftState::of(&entries).submissions;
     let concerns = |entry: &AuditEntry, task: &str| {
         let submission = entry.detail["submission"].as_u64().and_then(|id| submissions.get(&id));

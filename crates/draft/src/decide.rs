@@ -15,17 +15,19 @@ use assize_workspace::{FolderLock, WorkspacePath};
 use tokio_util::sync::CancellationToken;
 
 use crate::execute::Decision;
-use crate::service::{DraftError, DraftService, wrong};
+use crate::service::{DraftError, DraftService, invalid_request};
 use crate::state::{ProposedFile, Submission, SubmissionStage};
 use crate::transaction::Transaction;
 
-/// Result of the project's tests on a submission: reasons to reject or escalate it, and the last verification.
+/// Result of the project's tests on a submission: reasons to reject or escalate the submission, and the result of the
+/// last verification.
 type Tested = (Vec<Reason>, Option<VerifyResult>);
 
 impl DraftService {
     /// Decides on a submission and returns the transaction in which the decision was made. `right` is the decision lock
-    /// of the submission: the caller must pass it if an earlier transaction recorded the submission, and otherwise this
-    /// method acquires it if tests are needed. `gone` is cancelled when the agent stops waiting for the response.
+    /// of the submission. It is required if an earlier transaction recorded the submission. If it is `None`, this
+    /// method acquires the lock before it runs tests. `gone` is cancelled when the agent stops waiting for the
+    /// response.
     pub(crate) async fn decide(
         self: &Arc<Self>,
         mut transaction: Transaction,
@@ -38,7 +40,7 @@ impl DraftService {
                 return Ok(transaction);
             };
             if right.is_none() {
-                right = self.right_to_decide(id)?;
+                right = self.try_decision_lock(id)?;
             }
             if right.is_some() {
                 break untested;
@@ -60,7 +62,7 @@ impl DraftService {
 
     /// Decides on a submission that an earlier transaction recorded. Waits while another process is deciding on the
     /// submission.
-    pub(crate) async fn decide_earlier(
+    pub(crate) async fn decide_recorded(
         self: &Arc<Self>,
         id: u64,
         gone: &CancellationToken,
@@ -71,7 +73,7 @@ impl DraftService {
     }
 
     /// Tries to acquire the decision lock of a submission; returns `None` if another process holds the lock.
-    pub(crate) fn right_to_decide(&self, id: u64) -> Result<Option<FolderLock>, DraftError> {
+    pub(crate) fn try_decision_lock(&self, id: u64) -> Result<Option<FolderLock>, DraftError> {
         self.try_lock(&decision_lock_name(id))
     }
 
@@ -80,8 +82,8 @@ impl DraftService {
         let changed = |file: &ProposedFile| {
             Ok(ChangedFile {
                 path: file.path.clone(),
-                before: self.base(file.before)?,
-                after: self.copy(file.after)?,
+                before: self.old_content(file.before)?,
+                after: self.stored_content(file.after)?,
             })
         };
         let files: Result<Vec<ChangedFile>, DraftError> =
@@ -95,14 +97,14 @@ impl DraftService {
         }
     }
 
-    /// Starts a background task for every undecided submission. The task decides on the submission unless another
-    /// process is deciding on it. A submission stays undecided if its process died before the decision.
-    pub async fn begin_to_decide_what_is_left(self: &Arc<Self>) -> Result<(), DraftError> {
+    /// Starts a background task for every undecided submission, unless another process is already deciding on it. A
+    /// submission stays undecided if its process dies before the decision.
+    pub async fn decide_orphaned_in_background(self: &Arc<Self>) -> Result<(), DraftError> {
         let state = self.state().await?;
         let left = state.submissions.values().filter(|s| s.stage == SubmissionStage::Submitted);
         for id in left.map(|submission| submission.id) {
             let service = Arc::clone(self);
-            self.deciding.spawn(async move {
+            self.decision_tasks.spawn(async move {
                 if let Err(error) = service.decide_orphaned(id).await {
                     tracing::warn!(submission = id, %error, "cannot decide on an orphaned submission");
                 }
@@ -112,7 +114,7 @@ impl DraftService {
     }
 
     async fn decide_orphaned(self: &Arc<Self>, id: u64) -> Result<(), DraftError> {
-        if let Some(right) = self.right_to_decide(id)? {
+        if let Some(right) = self.try_decision_lock(id)? {
             let transaction = self.begin().await?;
             let gone = CancellationToken::new();
             gone.cancel();
@@ -122,10 +124,10 @@ impl DraftService {
     }
 
     /// Waits until all decisions that this process has started are finished.
-    pub async fn finish_deciding(&self) {
-        self.deciding.close();
-        self.deciding.wait().await;
-        self.deciding.reopen();
+    pub async fn wait_for_decisions(&self) {
+        self.decision_tasks.close();
+        self.decision_tasks.wait().await;
+        self.decision_tasks.reopen();
     }
 }
 
@@ -160,7 +162,7 @@ fn decision(
             reason.what_to_do = advice.to_owned();
         }
     }
-    Decision { verdict, reasons, policy, review, verified, told }
+    Decision { verdict, reasons, policy, review, verified, reported_in_response: told }
 }
 
 impl Transaction {
@@ -188,7 +190,7 @@ impl Transaction {
         let (found, verified) = tested.unwrap_or_default();
         reasons.extend(found);
         // While the draft tools are off, a reviewer decides, even if the settings disable reviews.
-        let review = if self.state().off { Review::Escalated } else { policy.review };
+        let review = if self.state().tools_off { Review::Escalated } else { policy.review };
         let told = !gone.is_cancelled();
         let by = (review, policy.fingerprint());
         self.execute(id, decision(&submission, by, reasons, verified, told)).await?;
@@ -196,7 +198,7 @@ impl Transaction {
     }
 
     pub(crate) fn path(&self, path: &str) -> Result<WorkspacePath, DraftError> {
-        self.service.workspace.inside(path).map_err(wrong)
+        self.service.workspace.parse_path(path).map_err(invalid_request)
     }
 
     /// Runs all checks except the tests on a submission; returns the reasons to reject or escalate it.
@@ -210,7 +212,7 @@ impl Transaction {
         if policy.task.as_deref().is_some_and(|only| only != submission.task.as_str()) {
             let message = "the contract of the workspace is for another task";
             let reason = submission.reason(ReasonEffect::Reject, "path/not-allowed", message);
-            reasons.push(reason.advise("work on the task that the contract names"));
+            reasons.push(reason.with_advice("work on the task that the contract names"));
         }
         for proposed in &submission.files {
             match self.change_of(proposed) {
@@ -223,11 +225,11 @@ impl Transaction {
             }
         }
         reasons.extend(self.too_many_files(submission, policy));
-        if self.state().off {
+        if self.state().tools_off {
             let message = "the draft tools are off: the change is kept as a proposed patch";
             let reason = submission.reason(ReasonEffect::Escalate, "off", message);
             let advice = format!("`assize gate accept {}` applies the change", submission.id);
-            reasons.push(reason.advise(advice));
+            reasons.push(reason.with_advice(advice));
         }
         let names: BTreeSet<String> =
             submission.files.iter().map(|file| file.path.to_lowercase()).collect();
@@ -265,13 +267,13 @@ impl Transaction {
         let is_new = proposed.before.is_none();
         let now = service.workspace.find(&path, u64::MAX - 1);
         Ok(ProposedChange {
-            base: proposed.before.map(|hash| service.copy(hash)).transpose()?,
-            draft: service.copy(proposed.after)?,
+            base: proposed.before.map(|hash| service.stored_content(hash)).transpose()?,
+            draft: service.stored_content(proposed.after)?,
             draft_mode: proposed.draft_mode,
             mode: now.as_ref().ok().and_then(Option::as_ref).map(|original| original.mode),
-            now: now.map(|original| original.map(|original| original.sha256)),
+            current_hash: now.map(|original| original.map(|original| original.sha256)),
             ignored_by: service.workspace.ignored_by(&path, &service.options.git),
-            twin: is_new.then(|| service.workspace.twin(&path)).flatten(),
+            case_conflict: is_new.then(|| service.workspace.find_case_conflict(&path)).flatten(),
             path,
         })
     }

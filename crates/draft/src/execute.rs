@@ -7,14 +7,15 @@ use assize_gate::{GateVerdict, Reason, ReasonEffect, TaskId, VerifyResult};
 use assize_types::Fingerprint;
 use assize_workspace::{Applier, ApplyError, DRAFTS, FileReplacement, FolderHandle, HANDOFF};
 
-use crate::service::{DraftError, DraftService, GATE, file, wrong};
+use crate::service::{DraftError, DraftService, GATE, file_error, invalid_request};
 use crate::state::{DraftStep, Submission, SubmissionStage, message_id};
 use crate::transaction::Transaction;
 
 /// Name of the folder in [`HANDOFF`] in which new file contents are staged before they are applied.
 pub(crate) const STAGING: &str = "staging";
 
-const OFF: &str = "the draft tools are switched off in this workspace; stop and inform the user";
+const TOOLS_OFF: &str =
+    "the draft tools are switched off in this workspace; stop and inform the user";
 
 /// A verdict on a submission, with its reasons.
 #[derive(Debug, Clone)]
@@ -26,7 +27,7 @@ pub(crate) struct Decision {
     pub(crate) review: Review,
     pub(crate) verified: Option<VerifyResult>,
     /// Whether the response to the agent's call reports the decision. If false, a later message reports it.
-    pub(crate) told: bool,
+    pub(crate) reported_in_response: bool,
 }
 
 impl Decision {
@@ -38,16 +39,23 @@ impl Decision {
         policy: Fingerprint,
     ) -> Decision {
         let verified = submission.verified.clone();
-        Decision { verdict, reasons, policy, review: Review::Escalated, verified, told: false }
+        Decision {
+            verdict,
+            reasons,
+            policy,
+            review: Review::Escalated,
+            verified,
+            reported_in_response: false,
+        }
     }
 
     fn step(self, submission: u64, files: Vec<FileReplacement>) -> DraftStep {
-        let Decision { verdict, reasons, policy, verified, told, .. } = self;
+        let Decision { verdict, reasons, policy, verified, reported_in_response: told, .. } = self;
         DraftStep::Decided { submission, verdict, reasons, files, policy, verified, told }
     }
 
-    /// Replaces the verdict after the change could not be applied: with escalated, or with rejected if reviews are
-    /// disabled.
+    /// Replaces the verdict of a change that could not be applied: the new verdict is escalated, or rejected if reviews
+    /// are disabled.
     fn not_applied(mut self, submission: &Submission, why: &str) -> Decision {
         self.reasons.retain(|reason| reason.rule != "apply");
         let message = format!("the change could not be applied: {why}");
@@ -65,9 +73,10 @@ impl Decision {
 enum Changed {
     /// All files were changed.
     Done,
-    /// The new contents could not be staged. No file was changed, and no intent is recorded.
+    /// The new contents could not be staged, so no file was changed. The audit log does not contain the intent to
+    /// change the files.
     NotStaged(ApplyError),
-    /// The change failed after the intent was recorded. No file was changed.
+    /// The change failed after the audit log had recorded the intent to change the files. No file was changed.
     NotApplied(ApplyError),
 }
 
@@ -85,24 +94,28 @@ impl DraftService {
     /// Starts a transaction for a draft tool; fails if the tools are switched off.
     pub(crate) async fn begin_if_on(self: &Arc<Self>) -> Result<Transaction, DraftError> {
         let transaction = self.begin().await?;
-        if transaction.state().off { Err(wrong(OFF)) } else { Ok(transaction) }
+        if transaction.state().tools_off {
+            Err(invalid_request(TOOLS_OFF))
+        } else {
+            Ok(transaction)
+        }
     }
 
     fn applier<'a>(&'a self, staging: &'a FolderHandle) -> Applier<'a> {
-        Applier { workspace: &self.workspace, staging, copies: &self.copies }
+        Applier { workspace: &self.workspace, staging, copies: &self.contents }
     }
 }
 
 impl Transaction {
     fn staging(&self) -> Result<FolderHandle, DraftError> {
-        self.handoff.folder(STAGING).map_err(file(format!("{HANDOFF}/{STAGING}")))
+        self.handoff.open_or_create(STAGING).map_err(file_error(format!("{HANDOFF}/{STAGING}")))
     }
 
     /// Executes the gate's decision.
     pub(crate) async fn execute(&mut self, id: u64, decision: Decision) -> Result<(), DraftError> {
         let submission = self.submission(id)?.clone();
         if decision.verdict != GateVerdict::Accepted {
-            return self.settle(GATE, &submission, decision).await;
+            return self.reject_or_escalate(GATE, &submission, decision).await;
         }
         let files = submission.files.iter().map(|file| FileReplacement {
             path: file.path.clone(),
@@ -113,7 +126,7 @@ impl Transaction {
     }
 
     /// Rejects or escalates a submission.
-    pub(crate) async fn settle(
+    pub(crate) async fn reject_or_escalate(
         &mut self,
         by: &str,
         submission: &Submission,
@@ -138,16 +151,20 @@ impl Transaction {
     ) -> Result<Option<String>, DraftError> {
         let id = submission.id;
         let intent = decision.clone().step(id, files.clone());
-        let error = match self.change(by, id, &files, intent).await? {
+        let error = match self.change_files(by, id, &files, intent).await? {
             Changed::Done => {
-                self.record(by, DraftStep::Applied { submission: id, told: decision.told }).await?;
+                self.record(
+                    by,
+                    DraftStep::Applied { submission: id, told: decision.reported_in_response },
+                )
+                .await?;
                 self.remove_drafts(submission)?;
                 return Ok(None);
             }
             Changed::NotStaged(error) => error.to_string(),
             Changed::NotApplied(error) => self.record_not_applied(by, id, &error).await?,
         };
-        self.settle(GATE, submission, decision.not_applied(submission, &error)).await?;
+        self.reject_or_escalate(GATE, submission, decision.not_applied(submission, &error)).await?;
         Ok(Some(error))
     }
 
@@ -155,10 +172,10 @@ impl Transaction {
     pub(crate) async fn undo(&mut self, by: &str, id: u64) -> Result<(), DraftError> {
         let files = self.submission(id)?.reversed();
         for hash in files.iter().filter_map(|file| file.after) {
-            self.service.copy(hash)?;
+            self.service.stored_content(hash)?;
         }
         let intent = DraftStep::Undoing { submission: id, files: files.clone() };
-        match self.change(by, id, &files, intent).await? {
+        match self.change_files(by, id, &files, intent).await? {
             Changed::Done => self.record(by, DraftStep::Undone { submission: id }).await.map(drop),
             Changed::NotStaged(error) => Err(DraftError::Conflict(error.to_string())),
             Changed::NotApplied(error) => {
@@ -167,7 +184,7 @@ impl Transaction {
         }
     }
 
-    /// Records that a change whose intent is recorded was not applied; returns the error message.
+    /// Records that a change was not applied although its intent had been recorded; returns the error message.
     async fn record_not_applied(
         &mut self,
         by: &str,
@@ -179,8 +196,8 @@ impl Transaction {
         Ok(why)
     }
 
-    /// Stages the new contents, records the intent, and changes all files or none.
-    async fn change(
+    /// Stages the new contents, records in the audit log that the files will be changed, and changes all files or none.
+    async fn change_files(
         &mut self,
         by: &str,
         id: u64,
@@ -201,9 +218,9 @@ impl Transaction {
         match applier.apply(&items) {
             Ok(()) => Ok(Changed::Done),
             // The intent stays recorded, so the next transaction finishes the change.
-            Err(error @ ApplyError::Half { .. }) => Err(DraftError::Unfinished(format!(
-                "{error}; the next draft operation in this workspace retries the change"
-            ))),
+            Err(error @ ApplyError::PartiallyApplied { .. }) => Err(DraftError::Unfinished(
+                format!("{error}; the next draft operation in this workspace retries the change"),
+            )),
             Err(error) => Ok(Changed::NotApplied(error)),
         }
     }
@@ -218,7 +235,7 @@ impl Transaction {
         for submission in interrupted {
             let (id, undoing) = (submission.id, submission.stage == SubmissionStage::Undoing);
             let (service, staging) = (Arc::clone(&self.service), self.staging()?);
-            match service.applier(&staging).resume(id, &submission.changes()) {
+            match service.applier(&staging).resume(id, &submission.replacements_in_progress()) {
                 Ok(()) if undoing => {
                     self.record(GATE, DraftStep::Undone { submission: id }).await?;
                 }
@@ -228,7 +245,7 @@ impl Transaction {
                 }
                 // The change still cannot be finished, for example because of an I/O error. This must not make other
                 // calls fail.
-                Err(error @ ApplyError::Half { .. }) => {
+                Err(error @ ApplyError::PartiallyApplied { .. }) => {
                     tracing::warn!(submission = id, %error, "cannot finish an interrupted change yet");
                 }
                 Err(error) => {
@@ -240,10 +257,10 @@ impl Transaction {
                             policy: submission.policy,
                             review: service.options.policy.review,
                             verified: submission.verified.clone(),
-                            told: false,
+                            reported_in_response: false,
                         };
                         let decision = decision.not_applied(&submission, &why);
-                        self.settle(GATE, &submission, decision).await?;
+                        self.reject_or_escalate(GATE, &submission, decision).await?;
                     }
                 }
             }
@@ -253,7 +270,7 @@ impl Transaction {
 
     /// Deletes the remaining drafts of decided submissions, if a process died between the decision and the deletion.
     fn remove_left_drafts(&self) -> Result<(), DraftError> {
-        let names = self.drafts.names().map_err(file(DRAFTS))?;
+        let names = self.drafts.names().map_err(file_error(DRAFTS))?;
         let left = |submission: &&Submission| {
             let settled =
                 matches!(submission.stage, SubmissionStage::Accepted | SubmissionStage::Rejected);
@@ -264,18 +281,19 @@ impl Transaction {
         self.state().submissions.values().filter(left).try_for_each(|left| self.remove_drafts(left))
     }
 
-    /// Deletes the drafts of a decided submission, unless agents requested them again. The drafts are deleted last: if
-    /// the process dies before that, the remaining drafts show the next transaction that the deletion is incomplete.
+    /// Deletes the drafts of a decided submission, except drafts that agents have requested again. The drafts are
+    /// deleted as the last step of a decision. If the process dies before that, the next transaction finds and deletes
+    /// the drafts.
     fn remove_drafts(&self, submission: &Submission) -> Result<(), DraftError> {
-        let waits = |s: &Submission| s.task == submission.task && s.stage.waits();
+        let waits = |s: &Submission| s.task == submission.task && s.stage.is_undecided();
         let name = submission_file(&submission.task);
         match self.state().submissions.values().rev().find(|s| waits(s)) {
             Some(waiting) => self.write_submission(waiting),
-            None => _ = self.drafts.discard(&name).map_err(file(name))?,
+            None => _ = self.drafts.remove_without_sync(&name).map_err(file_error(name))?,
         }
         for draft in submission.files.iter().filter_map(|file| file.draft.as_ref()) {
             if !self.state().drafts.contains_key(draft) {
-                self.drafts.remove(draft).map_err(file(draft))?;
+                self.drafts.remove(draft).map_err(file_error(draft))?;
             }
         }
         Ok(())

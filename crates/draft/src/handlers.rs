@@ -6,21 +6,21 @@ use std::sync::Arc;
 use assize_gate::secrets::SecretScanner;
 use assize_gate::{DRAFT_MODE, Diff, FileKind, Policy, TaskId};
 use assize_types::Fingerprint;
-use assize_workspace::{DRAFTS, FileError, HANDOFF, WorkspacePath, as_the_original};
+use assize_workspace::{DRAFTS, FileError, HANDOFF, WorkspacePath, restore_line_ends};
 use tokio_util::sync::CancellationToken;
 
-use crate::answers::{
-    DraftContent, DraftCreated, DraftWritten, SubmitRequest, SubmitResponse, answer,
-};
 use crate::names::{draft_name, draft_path, free_name};
-use crate::service::{DraftError, DraftService, file, wrong};
+use crate::responses::{
+    DraftContent, DraftCreated, DraftWritten, SubmitRequest, SubmitResponse, submit_response,
+};
+use crate::service::{DraftError, DraftService, file_error, invalid_request};
 use crate::state::{DraftStep, OpenDraft, ProposedFile, Submission};
 use crate::transaction::Transaction;
 
 /// Maximum length of the summary of a change, in characters.
 const MAX_SUMMARY: usize = 2000;
 
-/// Maximum number of open drafts of a task, for each file that the policy allows a task to change.
+/// Limit on the open drafts of a task: the number of files that the policy allows a task to change, times this factor.
 const MAX_DRAFTS_PER_FILE: usize = 10;
 
 impl DraftService {
@@ -35,24 +35,25 @@ impl DraftService {
         task_id: &str,
     ) -> Result<DraftCreated, DraftError> {
         let mut transaction = self.begin_if_on().await?;
-        let task = transaction.task(by, "request", task_id).await?;
+        let task = transaction.parse_task_id(by, "request", task_id).await?;
         let (policy, places) = transaction.policy()?;
-        let (path, original) = match transaction.draftable(source_path, &task, &policy, &places) {
-            Ok(found) => found,
-            Err(DraftError::Refused(why)) => {
-                return Err(transaction
-                    .refuse(by, "request", Some(task_id), source_path, why)
-                    .await);
-            }
-            Err(error) => return Err(error),
-        };
+        let (path, original) =
+            match transaction.read_draftable_file(source_path, &task, &policy, &places) {
+                Ok(found) => found,
+                Err(DraftError::PathRefused(why)) => {
+                    return Err(transaction
+                        .refuse(by, "request", Some(task_id), source_path, why)
+                        .await);
+                }
+                Err(error) => return Err(error),
+            };
         let bytes = original.as_ref().map(|original| original.bytes.as_slice()).unwrap_or_default();
         let before = original.as_ref().map(|original| original.sha256);
         if before.is_some() {
-            self.keep(bytes)?;
+            self.store_content(bytes)?;
         }
         let (name, note) =
-            transaction.draft_for(by, &path, &task, &policy, (before, bytes)).await?;
+            transaction.find_or_create_draft(by, &path, &task, &policy, (before, bytes)).await?;
         let new = || {
             format!(
                 "`{path}` does not exist yet: this draft proposes it as a new file and is empty"
@@ -64,7 +65,7 @@ impl DraftService {
             line_count: String::from_utf8_lossy(bytes).lines().count(),
             new_file: before.is_none(),
             note: note.map(str::to_owned).or_else(|| before.is_none().then(new)),
-            messages: transaction.messages(&task).await?,
+            messages: transaction.deliver_messages(&task).await?,
         })
     }
 
@@ -78,34 +79,42 @@ impl DraftService {
         let mut transaction = self.begin_if_on().await?;
         let draft = transaction.open_draft(by, "write", path).await?;
         let (policy, _) = transaction.policy()?;
-        let base = self.base(draft.before)?;
-        let (content, note) = as_the_original(&String::from_utf8_lossy(&base), content);
+        let base = self.old_content(draft.before)?;
+        let (content, note) = restore_line_ends(&String::from_utf8_lossy(&base), content);
         if content.len() as u64 > policy.max_bytes {
-            return Err(wrong(format!(
+            return Err(invalid_request(format!(
                 "the content has {} bytes (at most {} are allowed); the draft is unchanged",
                 content.len(),
                 policy.max_bytes
             )));
         }
-        transaction.drafts.write(&draft.name, content.as_bytes()).map_err(file(&draft.name))?;
+        transaction
+            .drafts
+            .write(&draft.name, content.as_bytes())
+            .map_err(file_error(&draft.name))?;
         Ok(DraftWritten {
             success: true,
             new_hash: Fingerprint::of(content.as_bytes()).to_string(),
             line_count: content.lines().count(),
             note,
-            messages: transaction.messages(&draft.task).await?,
+            messages: transaction.deliver_messages(&draft.task).await?,
         })
     }
 
     /// Returns the content of a draft.
     pub async fn read(self: &Arc<Self>, by: &str, path: &str) -> Result<DraftContent, DraftError> {
         let mut transaction = self.begin_if_on().await?;
-        let draft = transaction.draft(by, "read", path).await?;
+        let draft = transaction.find_draft(by, "read", path).await?;
         let bytes = transaction.read_draft(by, "read", &draft).await?.0;
-        let content = String::from_utf8(bytes)
-            .map_err(|_| wrong(format!("the draft `{path}` is not UTF-8 text; write it again")))?;
+        let content = String::from_utf8(bytes).map_err(|_| {
+            invalid_request(format!("the draft `{path}` is not UTF-8 text; write it again"))
+        })?;
         let line_count = content.lines().count();
-        Ok(DraftContent { content, line_count, messages: transaction.messages(&draft.task).await? })
+        Ok(DraftContent {
+            content,
+            line_count,
+            messages: transaction.deliver_messages(&draft.task).await?,
+        })
     }
 
     /// Submits drafts, and waits for the verdict for at most [`DraftOptions::patience`](crate::DraftOptions::patience).
@@ -115,14 +124,14 @@ impl DraftService {
         submit: SubmitRequest<'_>,
     ) -> Result<SubmitResponse, DraftError> {
         let mut transaction = self.begin_if_on().await?;
-        let task = transaction.task(by, "submit", submit.task_id).await?;
+        let task = transaction.parse_task_id(by, "submit", submit.task_id).await?;
         let known = transaction.state().last_submission();
         let id = match transaction.earlier_submission(&submit, &task) {
             Some(id) => id,
             None => transaction.record_drafts(by, submit, &task).await?,
         };
         let again = id <= known;
-        let mut answer = self.verdict((!again).then_some(transaction), id, &task).await?;
+        let mut answer = self.wait_for_verdict((!again).then_some(transaction), id, &task).await?;
         if again {
             let prefix =
                 format!("this is the status of {}; nothing new was submitted: ", answer.message_id);
@@ -134,7 +143,7 @@ impl DraftService {
     /// Starts the gate's decision on a submission, and waits for the verdict for at most
     /// [`DraftOptions::patience`](crate::DraftOptions::patience). `transaction` is the transaction that recorded the
     /// submission, or `None` if an earlier transaction recorded it.
-    pub(crate) async fn verdict(
+    pub(crate) async fn wait_for_verdict(
         self: &Arc<Self>,
         transaction: Option<Transaction>,
         id: u64,
@@ -144,30 +153,32 @@ impl DraftService {
         let waiting = gone.clone().drop_guard();
         let service = Arc::clone(self);
         // The decision continues if the agent stops waiting.
-        let deciding = self.deciding.spawn(async move {
+        let deciding = self.decision_tasks.spawn(async move {
             match transaction {
                 Some(transaction) => service.decide(transaction, None, id, &gone).await,
-                None => service.decide_earlier(id, &gone).await,
+                None => service.decide_recorded(id, &gone).await,
             }
         });
-        let mut transaction = match tokio::time::timeout(self.options.patience, deciding).await {
-            Ok(decided) => {
-                let failed = |_| wrong("the gate failed unexpectedly; submit the draft again");
-                decided.map_err(failed)??
-            }
-            Err(_) => self.begin().await?,
-        };
+        let mut transaction =
+            match tokio::time::timeout(self.options.verdict_timeout, deciding).await {
+                Ok(decided) => {
+                    let failed =
+                        |_| invalid_request("the gate failed unexpectedly; submit the draft again");
+                    decided.map_err(failed)??
+                }
+                Err(_) => self.begin().await?,
+            };
         // Every decision needs a transaction, so none is made while this transaction exists. This response reports an
         // earlier decision; a later decision is reported by a message.
         drop(waiting);
-        let messages = transaction.messages(task).await?;
-        Ok(answer(transaction.submission(id)?, messages))
+        let messages = transaction.deliver_messages(task).await?;
+        Ok(submit_response(transaction.submission(id)?, messages))
     }
 }
 
 impl Transaction {
     /// Finds the open draft of a file or creates one; returns its name and a note for the agent.
-    async fn draft_for(
+    async fn find_or_create_draft(
         &mut self,
         by: &str,
         path: &WorkspacePath,
@@ -178,7 +189,7 @@ impl Transaction {
         let path_text = path.to_string();
         let is_same = |draft: &&OpenDraft| draft.task == *task && draft.path == path_text;
         let (name, note) = match self.state().drafts.values().find(is_same) {
-            Some(OpenDraft { submission: Some(id), .. }) => return Err(waits(*id)),
+            Some(OpenDraft { submission: Some(id), .. }) => return Err(already_submitted(*id)),
             Some(draft) if draft.before != before => {
                 let note =
                     "the file has changed, so the draft starts again from its current content";
@@ -194,7 +205,7 @@ impl Transaction {
                 if open >= policy.max_files * MAX_DRAFTS_PER_FILE {
                     let why =
                         format!("the task `{task}` has {open} open drafts; submit some first");
-                    return Err(wrong(why));
+                    return Err(invalid_request(why));
                 }
                 (free_name(self.state(), path, task), None)
             }
@@ -207,7 +218,7 @@ impl Transaction {
             policy: policy.fingerprint(),
         };
         self.record(by, step).await?;
-        self.drafts.write(&name, bytes).map_err(file(&name))?;
+        self.drafts.write(&name, bytes).map_err(file_error(&name))?;
         Ok((name, note))
     }
 
@@ -221,12 +232,12 @@ impl Transaction {
         let draft = self.open_draft(by, "submit", submit.draft_path).await?;
         if draft.task != *task {
             let why = format!("this draft belongs to the task `{}`, not to `{task}`", draft.task);
-            return Err(wrong(why));
+            return Err(invalid_request(why));
         }
-        match self.service.workspace.inside(submit.original_path) {
+        match self.service.workspace.parse_path(submit.original_path) {
             Ok(path) if path.to_string() == draft.path => {}
             Ok(path) => {
-                return Err(wrong(format!(
+                return Err(invalid_request(format!(
                     "this is a draft of `{0}`, not of `{path}`; set `original_path` to `{0}`",
                     draft.path
                 )));
@@ -254,7 +265,7 @@ impl Transaction {
         }
         if files.is_empty() {
             let names = unchanged.join("`, `");
-            return Err(wrong(format!(
+            return Err(invalid_request(format!(
                 "the draft does not change `{names}`; write the change to the draft first"
             )));
         }
@@ -268,15 +279,15 @@ impl Transaction {
         let in_summary = |line| secrets.in_line(line, FileKind::Prose);
         match summary.lines().flat_map(in_summary).next() {
             None => Ok(summary),
-            Some(found) => Err(wrong(format!(
+            Some(found) => Err(invalid_request(format!(
                 "the summary contains {}; remove it and submit again",
                 found.what
             ))),
         }
     }
 
-    /// Records a submission, on which the gate then decides; returns the submission's number. The store may write the
-    /// log entry of a cancelled caller first, so the number is known only after the entry is recorded.
+    /// Records a submission, on which the gate then decides; returns the submission's number. The number is known only
+    /// after the log entry is recorded, because the store may write an entry of a cancelled caller before it.
     pub(crate) async fn record_submission(
         &mut self,
         by: &str,
@@ -285,7 +296,7 @@ impl Transaction {
         files: Vec<ProposedFile>,
     ) -> Result<u64, DraftError> {
         let (policy, _) = self.policy()?;
-        let policy = self.service.keep(&policy.to_bytes())?;
+        let policy = self.service.store_content(&policy.to_bytes())?;
         let (task, owned) = (task.clone(), key.map(str::to_owned));
         let step = DraftStep::Submitted { task, summary, files, policy, key: owned };
         let entry = self.record(by, step).await?;
@@ -293,12 +304,17 @@ impl Transaction {
             Some(key) => self.state().submission_with_key(key),
             None => self.state().submission_of_entry(entry),
         };
-        let lost = || wrong("the submission was not recorded; submit it again");
+        let lost = || invalid_request("the submission was not recorded; submit it again");
         Ok(recorded.ok_or_else(lost)?.id)
     }
 
     /// Finds the open draft with the given draft path. A path outside the drafts folder is refused.
-    async fn draft(&mut self, by: &str, tool: &str, path: &str) -> Result<OpenDraft, DraftError> {
+    async fn find_draft(
+        &mut self,
+        by: &str,
+        tool: &str,
+        path: &str,
+    ) -> Result<OpenDraft, DraftError> {
         let name = draft_name(path, &self.service.workspace.roots());
         let Some(name) = name else {
             let why = format!(
@@ -309,7 +325,7 @@ impl Transaction {
             return Err(self.refuse(by, tool, None, path, why).await);
         };
         let missing = || {
-            wrong(format!(
+            invalid_request(format!(
                 "there is no open draft `{name}`; request one with `ollama_request_draft`"
             ))
         };
@@ -323,10 +339,10 @@ impl Transaction {
         tool: &str,
         path: &str,
     ) -> Result<OpenDraft, DraftError> {
-        let draft = self.draft(by, tool, path).await?;
+        let draft = self.find_draft(by, tool, path).await?;
         match draft.submission {
             None => Ok(draft),
-            Some(id) => Err(waits(id)),
+            Some(id) => Err(already_submitted(id)),
         }
     }
 
@@ -340,17 +356,17 @@ impl Transaction {
         let (policy, _) = self.policy()?;
         match self.drafts.read_with_mode(&draft.name, policy.max_bytes) {
             Ok(found) => Ok(found),
-            Err(FileError::Missing) => Err(wrong(format!(
+            Err(FileError::Missing) => Err(invalid_request(format!(
                 "the draft `{}` was deleted; request it again with `ollama_request_draft`",
                 draft.name
             ))),
-            Err(error @ (FileError::Link | FileError::Special)) => {
+            Err(error @ (FileError::Link | FileError::NotRegularFile)) => {
                 let why =
                     format!("the draft `{}` is not a regular file any more: {error}", draft.name);
                 let (task, path) = (draft.task.to_string(), draft_path(&draft.name));
                 Err(self.refuse(by, tool, Some(&task), &path, why).await)
             }
-            Err(error) => Err(file(&draft.name)(error)),
+            Err(error) => Err(file_error(&draft.name)(error)),
         }
     }
 
@@ -362,7 +378,7 @@ impl Transaction {
         draft: &OpenDraft,
     ) -> Result<Option<ProposedFile>, DraftError> {
         let (bytes, draft_mode) = self.read_draft(by, "submit", draft).await?;
-        let base = self.service.base(draft.before)?;
+        let base = self.service.old_content(draft.before)?;
         if bytes == base && draft.before.is_some() {
             return Ok(None);
         }
@@ -382,15 +398,15 @@ impl Transaction {
             path: path.to_owned(),
             draft: None,
             before,
-            after: self.service.keep(content)?,
+            after: self.service.store_content(content)?,
             draft_mode: DRAFT_MODE,
             added: diff.added.len(),
             removed: diff.removed,
         })
     }
 
-    /// Finds the submission that already contains a draft, unless the agent requested the draft again since. A repeated
-    /// submit call, for example after a crash, returns the status of that submission.
+    /// Finds the earlier submission of a draft, so that a repeated submit call, for example after a crash, returns its
+    /// status. Returns `None` if the agent has requested the draft again after that submission.
     fn earlier_submission(&self, submit: &SubmitRequest<'_>, task: &TaskId) -> Option<u64> {
         let name = draft_name(submit.draft_path, &self.service.workspace.roots())?;
         if self.state().drafts.get(&name).is_some_and(|draft| draft.submission.is_none()) {
@@ -404,8 +420,8 @@ impl Transaction {
 }
 
 /// Creates the error for a file whose submission waits for a decision.
-pub(crate) fn waits(id: u64) -> DraftError {
-    wrong(format!(
+pub(crate) fn already_submitted(id: u64) -> DraftError {
+    invalid_request(format!(
         "this change is submitted and waits for a decision (submission {id}); work on other files until then"
     ))
 }

@@ -40,7 +40,8 @@ fn failed(folder: &Path, what: &str, error: &dyn std::fmt::Display) -> Failure {
 /// Creates the drafts folder of a workspace and reads its `.gitignore`.
 pub fn prepare(folder: &Path) -> Result<IgnoreFile, Failure> {
     let workspace = Workspace::open(folder).map_err(|error| failed(folder, "", &error))?;
-    let made = workspace.root().folder(HANDOFF).and_then(|handoff| handoff.folder(DRAFTS));
+    let made =
+        workspace.root().open_or_create(HANDOFF).and_then(|handoff| handoff.open_or_create(DRAFTS));
     made.map_err(|error| failed(folder, HANDOFF, &error))?;
     // This read does not follow a symbolic link, which could point outside the workspace.
     let text = match workspace.root().read(IGNORE, MAX_SIZE) {
@@ -53,12 +54,12 @@ pub fn prepare(folder: &Path) -> Result<IgnoreFile, Failure> {
 
 impl IgnoreFile {
     /// Whether the `.gitignore` already makes git ignore the drafts folder.
-    pub fn leaves_drafts_out(&self) -> bool {
+    pub fn ignores_drafts(&self) -> bool {
         self.text.lines().any(|line| KNOWN.contains(&line.trim()))
     }
 
     /// Adds the lines to the `.gitignore` that make git ignore the drafts folder.
-    pub fn leave_drafts_out(&self, folder: &Path) -> Result<(), Failure> {
+    pub fn add_ignore_lines(&self, folder: &Path) -> Result<(), Failure> {
         let gap = if self.text.is_empty() || self.text.ends_with('\n') { "" } else { "\n" };
         let added = self.workspace.root().append(IGNORE, format!("{gap}{IGNORED}\n").as_bytes());
         added.map_err(|error| failed(folder, IGNORE, &error))

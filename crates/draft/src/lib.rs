@@ -7,15 +7,15 @@
 //!
 //! [`work`] contains the agent of Assize itself: a model that edits files with the draft tools.
 
-mod answers;
+mod agent_access;
 pub mod audit;
 mod decide;
 mod execute;
 mod handlers;
 pub mod handoff;
-mod ledger;
 mod names;
 mod propose;
+mod responses;
 mod review;
 mod service;
 mod settings;
@@ -25,23 +25,23 @@ pub mod tools;
 mod transaction;
 mod verifier;
 mod view;
-mod visible;
 pub mod work;
+mod workspace_log;
 
 pub use assize_gate::{Diff, Reason, ReasonEffect, VerifyResult};
 pub use assize_workspace::{DRAFTS, HANDOFF};
 
-pub use answers::{
+pub use propose::{FileProposal, ProposedContent, SeenFile};
+pub use responses::{
     DraftContent, DraftCreated, DraftWritten, SubmissionStatus, SubmitRequest, SubmitResponse,
 };
-pub use ledger::{LogComparison, TRANSITIONS};
-pub use propose::{FileProposal, ProposedContent, SeenFile};
 pub use review::Force;
 pub use service::{DraftError, DraftOptions, DraftService, GATE};
-pub use settings::{desk, keep, options, policy, verifier};
+pub use settings::{open_service, options, policy, retention, verifier};
 pub use state::{
     AgentMessage, DraftState, DraftStep, MessageKind, OpenDraft, ProposedFile, Submission,
     SubmissionStage, message_id,
 };
 pub use sweep::{EmptyResult, SweepResult};
-pub use view::{SubmissionView, meanwhile};
+pub use view::{SubmissionView, diff_since_draft};
+pub use workspace_log::{LogComparison, TRANSITIONS};

@@ -4,11 +4,12 @@ use std::path::{Component, Path};
 
 use assize_gate::TaskId;
 use assize_types::Fingerprint;
-use assize_workspace::{DRAFTS, HANDOFF, UNFINISHED, WorkspacePath};
+use assize_workspace::{DRAFTS, HANDOFF, TEMP_FILE_PREFIX, WorkspacePath};
 
 use crate::state::DraftState;
 
-/// Maximum length in bytes of a draft name with the complete file name. A longer file name is shortened.
+/// Maximum length in bytes of a draft name that contains the complete file name. If the draft name would be longer, it
+/// contains only the start of the file name.
 const MAX_NAME: usize = 200;
 
 /// Returns the path of a draft as shown to agents: relative to the workspace.
@@ -38,14 +39,15 @@ pub(crate) fn draft_name(text: &str, roots: &[&Path]) -> Option<String> {
     (name.ends_with(".draft") && name.len() <= 255).then(|| name.to_owned())
 }
 
-/// Returns an unused draft name: `{file name}.{task}.draft`, or the same with a hash of the file's path.
+/// Returns an unused draft name: `{file name}.{task}.draft`. If that name is used or too long, the draft name also
+/// contains a hash of the file's path.
 pub(crate) fn free_name(state: &DraftState, path: &WorkspacePath, task: &TaskId) -> String {
     let taken = |name: &str| {
         let name = name.to_lowercase();
         state.drafts.keys().any(|other| other.to_lowercase() == name)
     };
     // A draft whose name starts with `UNFINISHED` would be mistaken for an unfinished temporary file.
-    let start = if path.name().starts_with(UNFINISHED) { "_" } else { "" };
+    let start = if path.name().starts_with(TEMP_FILE_PREFIX) { "_" } else { "" };
     let plain = format!("{start}{}.{task}.draft", path.name());
     if plain.len() <= MAX_NAME && !taken(&plain) {
         return plain;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use assize_gate::{PathRules, Policy, TaskId};
 use assize_types::Fingerprint;
-use assize_workspace::as_the_original;
+use assize_workspace::restore_line_ends;
 
-use crate::answers::SubmitResponse;
-use crate::handlers::waits;
-use crate::service::{DraftError, DraftService, wrong};
+use crate::handlers::already_submitted;
+use crate::responses::SubmitResponse;
+use crate::service::{DraftError, DraftService, invalid_request};
 use crate::state::{ProposedFile, Submission};
 use crate::transaction::Transaction;
 
@@ -58,13 +58,13 @@ impl DraftService {
         proposal: FileProposal<'_>,
     ) -> Result<SubmitResponse, DraftError> {
         let mut transaction = self.begin().await?;
-        let task = transaction.task(by, "propose", proposal.task_id).await?;
+        let task = transaction.parse_task_id(by, "propose", proposal.task_id).await?;
         let known = transaction.state().last_submission();
         let id = match transaction.state().submission_with_key(proposal.key).map(|s| s.id) {
             Some(id) => id,
             None => transaction.record_proposal(by, &task, proposal).await?,
         };
-        self.verdict((id > known).then_some(transaction), id, &task).await
+        self.wait_for_verdict((id > known).then_some(transaction), id, &task).await
     }
 }
 
@@ -86,12 +86,14 @@ impl Transaction {
             self.refuse_secret_path(new.path, &policy)?;
             match self.proposed(task, new, &policy, &places) {
                 Ok(proposed) => files.push(proposed),
-                Err(DraftError::Refused(why)) => {
+                Err(DraftError::PathRefused(why)) => {
                     let refused =
                         self.refuse(by, "propose", Some(task.as_str()), new.path, why).await;
                     problems.push(format!("{}: {refused}", new.path));
                 }
-                Err(DraftError::Wrong(why)) => problems.push(format!("{}: {why}", new.path)),
+                Err(DraftError::InvalidRequest(why)) => {
+                    problems.push(format!("{}: {why}", new.path))
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -100,16 +102,16 @@ impl Transaction {
             problems.push("the same file is proposed twice; propose it once".to_owned());
         }
         if !problems.is_empty() {
-            return Err(wrong(problems.join("\n- ")));
+            return Err(invalid_request(problems.join("\n- ")));
         }
         files.retain(|file| file.before != Some(file.after));
         if files.is_empty() {
             let why = "the proposal changes nothing; write the change into the file first";
-            return Err(wrong(why));
+            return Err(invalid_request(why));
         }
         match self.waiting_submission(task, &files) {
             Some(waiting) if contents(&waiting.files) == contents(&files) => Ok(waiting.id),
-            Some(waiting) => Err(waits(waiting.id)),
+            Some(waiting) => Err(already_submitted(waiting.id)),
             None => self.record_submission(by, task, (summary, Some(proposal.key)), files).await,
         }
     }
@@ -122,7 +124,7 @@ impl Transaction {
         policy: &Policy,
         places: &PathRules,
     ) -> Result<ProposedFile, DraftError> {
-        let (path, original) = self.draftable(new.path, task, policy, places)?;
+        let (path, original) = self.read_draftable_file(new.path, task, policy, places)?;
         // Compare with the content that the agent saw, so that the gate reports a conflict if the file has changed.
         let base = match new.seen {
             SeenFile::Text(seen) => Some(seen.as_bytes().to_vec()),
@@ -130,13 +132,13 @@ impl Transaction {
             SeenFile::NotShown => original.map(|original| original.bytes),
         };
         let text = String::from_utf8_lossy(base.as_deref().unwrap_or_default()).into_owned();
-        let (content, _) = as_the_original(&text, new.content);
+        let (content, _) = restore_line_ends(&text, new.content);
         if content.len() as u64 > policy.max_bytes {
             let (bytes, most) = (content.len(), policy.max_bytes);
             let why = format!("the content has {bytes} bytes (at most {most} are allowed)");
-            return Err(wrong(why));
+            return Err(invalid_request(why));
         }
-        let before = base.as_deref().map(|bytes| self.service.keep(bytes)).transpose()?;
+        let before = base.as_deref().map(|bytes| self.service.store_content(bytes)).transpose()?;
         self.proposed_file(&path.to_string(), (before, text.as_bytes()), content.as_bytes())
     }
 
@@ -149,11 +151,11 @@ impl Transaction {
             .submissions
             .values()
             .rev()
-            .find(|s| s.stage.waits() && s.task == *task && shares(s))
+            .find(|s| s.stage.is_undecided() && s.task == *task && shares(s))
     }
 }
 
-/// Returns the path and the hash of the new content of each file of a submission.
+/// Returns, for each file of a submission, its path and the hash of its new content.
 fn contents(files: &[ProposedFile]) -> BTreeSet<(&str, Fingerprint)> {
     files.iter().map(|file| (file.path.as_str(), file.after)).collect()
 }

@@ -8,7 +8,7 @@ use assize_types::text::shorten;
 use assize_workspace::{FileReplacement, FolderLock};
 
 use crate::execute::Decision;
-use crate::service::{DraftError, DraftService, file, wrong};
+use crate::service::{DraftError, DraftService, file_error, invalid_request};
 use crate::state::{DraftStep, ProposedFile, Submission, SubmissionStage};
 use crate::transaction::Transaction;
 
@@ -32,9 +32,9 @@ impl DraftService {
         id: u64,
         force: Force,
     ) -> Result<(), DraftError> {
-        let _lock = self.reviewers_right(id)?;
+        let _lock = self.reviewer_decision_lock(id)?;
         let mut transaction = self.begin().await?;
-        let submission = transaction.waiting(id)?;
+        let submission = transaction.undecided_submission(id)?;
         let (policy, _) = transaction.policy()?;
         let mut files = Vec::new();
         for proposed in &submission.files {
@@ -54,21 +54,21 @@ impl DraftService {
 
     /// Rejects a waiting submission on behalf of a reviewer.
     pub async fn reject(self: &Arc<Self>, by: &str, id: u64, why: &str) -> Result<(), DraftError> {
-        let _lock = self.reviewers_right(id)?;
+        let _lock = self.reviewer_decision_lock(id)?;
         let mut transaction = self.begin().await?;
-        let submission = transaction.waiting(id)?;
+        let submission = transaction.undecided_submission(id)?;
         let message = match why.trim() {
             "" => "a reviewer rejected the change".to_owned(),
             why => format!("a reviewer rejected the change: {}", shorten(why, 2000)),
         };
         let reason = submission.reason(ReasonEffect::Reject, "person", message);
-        let reason = reason.advise("follow the reviewer's comment");
+        let reason = reason.with_advice("follow the reviewer's comment");
         // A reviewer can reject a submission even if the contract is invalid.
         let policy = transaction.policy().map_or(submission.policy, |(now, _)| now.fingerprint());
         // The reviewer's reason replaces the reasons of the gate.
         let decision =
             Decision::by_reviewer(&submission, GateVerdict::Rejected, vec![reason], policy);
-        transaction.settle(by, &submission, decision).await
+        transaction.reject_or_escalate(by, &submission, decision).await
     }
 
     /// Undoes an accepted submission: restores the previous content of its files byte for byte.
@@ -81,11 +81,11 @@ impl DraftService {
         if submission.stage != SubmissionStage::Accepted {
             let stage = submission.stage.name();
             let why = format!("cannot undo submission {id}: it is {stage}, not accepted");
-            return Err(wrong(why));
+            return Err(invalid_request(why));
         }
         if submission.swept {
             let why = format!("cannot undo submission {id}: the old file contents were deleted");
-            return Err(wrong(why));
+            return Err(invalid_request(why));
         }
         transaction.undo(by, id).await
     }
@@ -93,7 +93,7 @@ impl DraftService {
     /// Switches the draft tools on or off; returns `false` if they already were in that state.
     pub async fn switch(self: &Arc<Self>, by: &str, on: bool) -> Result<bool, DraftError> {
         let mut transaction = self.begin().await?;
-        let changes = transaction.state().off == on;
+        let changes = transaction.state().tools_off == on;
         if changes {
             transaction.record(by, DraftStep::Switched { on }).await?;
         }
@@ -101,32 +101,33 @@ impl DraftService {
     }
 
     /// Acquires the decision lock of a submission for a reviewer; fails while the submission is being verified.
-    pub(crate) fn reviewers_right(&self, id: u64) -> Result<FolderLock, DraftError> {
+    pub(crate) fn reviewer_decision_lock(&self, id: u64) -> Result<FolderLock, DraftError> {
         let verified = || format!("submission {id} is being verified; try again later");
-        self.right_to_decide(id)?.ok_or_else(|| wrong(verified()))
+        self.try_decision_lock(id)?.ok_or_else(|| invalid_request(verified()))
     }
 }
 
 impl Transaction {
     /// Returns a submission that waits for a decision; fails if the submission is already decided.
-    fn waiting(&self, id: u64) -> Result<Submission, DraftError> {
+    fn undecided_submission(&self, id: u64) -> Result<Submission, DraftError> {
         let submission = self.submission(id)?;
-        if submission.stage.waits() {
+        if submission.stage.is_undecided() {
             return Ok(submission.clone());
         }
         let stage = submission.stage.name();
-        Err(wrong(format!("submission {id} is already {stage}")))
+        Err(invalid_request(format!("submission {id} is already {stage}")))
     }
 
-    /// Returns the hash of the file that an accepted draft replaces: the file that the draft was created from, or with
-    /// force the current file.
+    /// Returns the hash of the file content that an accepted draft replaces: the content that the draft was created
+    /// from, or, if the acceptance is forced, the current content.
     fn replaced(
         &self,
         proposed: &ProposedFile,
         force: Force,
     ) -> Result<Option<Fingerprint>, DraftError> {
         let path = self.path(&proposed.path)?;
-        let now = self.service.workspace.find(&path, u64::MAX - 1).map_err(file(&proposed.path))?;
+        let now =
+            self.service.workspace.find(&path, u64::MAX - 1).map_err(file_error(&proposed.path))?;
         let hash = now.as_ref().map(|original| original.sha256);
         match (now, force) {
             (_, Force::No) if hash != proposed.before => Err(DraftError::Conflict(format!(
@@ -135,7 +136,7 @@ impl Transaction {
             ))),
             // Store a copy of the current content, so that undo can restore it.
             (Some(original), Force::Yes) => {
-                self.service.keep(&original.bytes)?;
+                self.service.store_content(&original.bytes)?;
                 Ok(hash)
             }
             _ => Ok(hash),

@@ -1,4 +1,4 @@
-//! The draft service of a workspace: its options, and reads that need no lock.
+//! The draft service of a workspace: its options, and read operations that need no lock.
 //!
 //! Several processes may serve one workspace. Every change is made in a [`Transaction`](crate::transaction).
 
@@ -19,8 +19,8 @@ use assize_workspace::{
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
-use crate::ledger::{LogCache, LogComparison, TRANSITIONS, WorkspaceLog};
 use crate::state::{DraftState, ProposedFile};
+use crate::workspace_log::{LogCache, LogComparison, TRANSITIONS, WorkspaceLog};
 
 /// Actor name of the gate in the log.
 pub const GATE: &str = "gate";
@@ -34,8 +34,9 @@ pub struct DraftOptions {
     pub git: GitSettings,
     /// Verifier that runs the tests of the project in a sandbox.
     pub verifier: Option<Arc<dyn Verifier>>,
-    /// Maximum time that a submit call waits for the verdict. A later verdict is delivered with a later response.
-    pub patience: Duration,
+    /// Maximum time that a submit call waits for the verdict. If the verdict takes longer, a later response delivers
+    /// it.
+    pub verdict_timeout: Duration,
 }
 
 impl Default for DraftOptions {
@@ -45,7 +46,7 @@ impl Default for DraftOptions {
             policy: Policy::default(),
             git: GitSettings::default(),
             verifier: None,
-            patience,
+            verdict_timeout: patience,
         }
     }
 }
@@ -55,10 +56,10 @@ impl Default for DraftOptions {
 pub enum DraftError {
     /// A path is not allowed; the refusal is recorded in the audit log.
     #[error("{0}")]
-    Refused(String),
+    PathRefused(String),
     /// The request is invalid.
     #[error("{0}")]
-    Wrong(String),
+    InvalidRequest(String),
     #[error(transparent)]
     Task(#[from] InvalidTaskId),
     #[error(transparent)]
@@ -86,7 +87,7 @@ impl From<DraftError> for Failure {
             DraftError::Scanner(_) | DraftError::File { .. } | DraftError::Unfinished(_) => {
                 FailureKind::Environment
             }
-            DraftError::Refused(_) | DraftError::Wrong(_) | DraftError::Task(_) => {
+            DraftError::PathRefused(_) | DraftError::InvalidRequest(_) | DraftError::Task(_) => {
                 FailureKind::Usage
             }
             DraftError::Contract(_) | DraftError::Pattern(_) => FailureKind::Settings,
@@ -97,14 +98,14 @@ impl From<DraftError> for Failure {
 }
 
 /// Returns a function that adds a file's name to a file error.
-pub(crate) fn file(what: impl Into<String>) -> impl FnOnce(FileError) -> DraftError {
+pub(crate) fn file_error(what: impl Into<String>) -> impl FnOnce(FileError) -> DraftError {
     let what = what.into();
     move |error| DraftError::File { what, error }
 }
 
 /// Creates the error for an invalid request.
-pub(crate) fn wrong(why: impl std::fmt::Display) -> DraftError {
-    DraftError::Wrong(why.to_string())
+pub(crate) fn invalid_request(why: impl std::fmt::Display) -> DraftError {
+    DraftError::InvalidRequest(why.to_string())
 }
 
 /// Draft service of one workspace.
@@ -112,15 +113,15 @@ pub(crate) fn wrong(why: impl std::fmt::Display) -> DraftError {
 pub struct DraftService {
     pub(crate) workspace: Workspace,
     pub(crate) options: DraftOptions,
-    pub(crate) copies: ContentStore,
+    pub(crate) contents: ContentStore,
     /// Background tasks that decide on submissions.
-    pub(crate) deciding: TaskTracker,
-    pub(crate) ledger: WorkspaceLog,
+    pub(crate) decision_tasks: TaskTracker,
+    pub(crate) log: WorkspaceLog,
     /// State folder outside the workspace: locks, copies of file contents, and workspace copies for verifications.
-    pub(crate) folder: Arc<FolderHandle>,
+    pub(crate) state_folder: Arc<FolderHandle>,
     /// Path of the state folder.
-    pub(crate) folder_path: PathBuf,
-    pub(crate) known: Arc<Mutex<LogCache>>,
+    pub(crate) state_folder_path: PathBuf,
+    pub(crate) log_cache: Arc<Mutex<LogCache>>,
     pub(crate) verification: Verification,
 }
 
@@ -134,33 +135,33 @@ impl DraftService {
     ) -> Result<Arc<DraftService>, DraftError> {
         let shown = workspace.display().to_string();
         let workspace =
-            Workspace::open(workspace).map_err(|error| file(&shown)(FileError::Io(error)))?;
+            Workspace::open(workspace).map_err(|error| file_error(&shown)(FileError::Io(error)))?;
         let hash = Fingerprint::of(workspace.path().as_os_str().as_encoded_bytes()).to_string();
         let folder_path = state.join(&hash[..16]);
-        let shown = || file(folder_path.display().to_string());
-        let folder = FolderHandle::at(&folder_path).map_err(shown())?;
-        let copies = folder.folder("copies").map_err(shown())?;
+        let shown = || file_error(folder_path.display().to_string());
+        let folder = FolderHandle::open_or_create_at(&folder_path).map_err(shown())?;
+        let copies = folder.open_or_create("copies").map_err(shown())?;
         let subject = workspace.path().to_string_lossy().into_owned();
         Ok(Arc::new(DraftService {
-            ledger: WorkspaceLog { store, subject },
-            copies: ContentStore::new(copies),
-            deciding: TaskTracker::new(),
-            folder: Arc::new(folder),
-            known: Arc::default(),
+            log: WorkspaceLog { store, subject },
+            contents: ContentStore::new(copies),
+            decision_tasks: TaskTracker::new(),
+            state_folder: Arc::new(folder),
+            log_cache: Arc::default(),
             verification: Verification::new(
                 workspace.path(),
                 &folder_path,
                 options.verifier.clone(),
             ),
-            folder_path,
+            state_folder_path: folder_path,
             workspace,
             options,
         }))
     }
 
-    /// Subject of the workspace's audit log entries.
+    /// Path of the workspace, which is the subject of its audit log entries.
     pub fn subject(&self) -> &str {
-        &self.ledger.subject
+        &self.log.subject
     }
 
     pub fn workspace(&self) -> &Path {
@@ -169,25 +170,25 @@ impl DraftService {
 
     /// Reads the current state of the drafts, without acquiring the workspace lock.
     pub async fn state(&self) -> Result<DraftState, DraftError> {
-        let mut known = self.known.lock().await;
-        known.catch_up(&self.ledger).await?;
+        let mut known = self.log_cache.lock().await;
+        known.catch_up(&self.log).await?;
         Ok(known.state.clone())
     }
 
     /// Reads all audit log entries of this workspace.
     pub async fn entries(&self) -> Result<Vec<AuditEntry>, DraftError> {
-        Ok(self.ledger.entries(0).await?)
+        Ok(self.log.entries(0).await?)
     }
 
     /// Compares the log file in the workspace with the audit log of the store.
     pub async fn compare_logs(&self) -> Result<LogComparison, DraftError> {
-        let entries = self.ledger.entries(0).await?;
+        let entries = self.log.entries(0).await?;
         let handoff = match self.workspace.root().existing(HANDOFF) {
             Err(FileError::Missing) if entries.is_empty() => return Ok(LogComparison::Same),
             Err(FileError::Missing) => return Ok(LogComparison::Short { lines: 0 }),
-            found => found.map_err(file(HANDOFF))?,
+            found => found.map_err(file_error(HANDOFF))?,
         };
-        Ok(LogComparison::of(&handoff, &entries).map_err(file(TRANSITIONS))?.0)
+        Ok(LogComparison::of(&handoff, &entries).map_err(file_error(TRANSITIONS))?.0)
     }
 
     /// Reads the contract of the workspace, if there is one.
@@ -195,34 +196,34 @@ impl DraftService {
         match self.workspace.root().existing(HANDOFF) {
             Ok(handoff) => Ok(Contract::read(&handoff)?),
             Err(FileError::Missing) => Ok(None),
-            Err(error) => Err(file(HANDOFF)(error)),
+            Err(error) => Err(file_error(HANDOFF)(error)),
         }
     }
 
     /// Reads the stored file content with the given hash.
-    pub fn copy(&self, hash: Fingerprint) -> Result<Vec<u8>, DraftError> {
-        self.copies.get(hash).map_err(|error| match error {
+    pub fn stored_content(&self, hash: Fingerprint) -> Result<Vec<u8>, DraftError> {
+        self.contents.get(hash).map_err(|error| match error {
             FileError::Missing => {
-                wrong("the stored file content was deleted (setting `draft.keep_days`)")
+                invalid_request("the stored file content was deleted (setting `draft.keep_days`)")
             }
-            error => file(hash.to_string())(error),
+            error => file_error(hash.to_string())(error),
         })
     }
 
     /// Reads the stored content of a file before a change; empty for a new file.
-    pub(crate) fn base(&self, before: Option<Fingerprint>) -> Result<Vec<u8>, DraftError> {
-        before.map_or(Ok(Vec::new()), |hash| self.copy(hash))
+    pub(crate) fn old_content(&self, before: Option<Fingerprint>) -> Result<Vec<u8>, DraftError> {
+        before.map_or(Ok(Vec::new()), |hash| self.stored_content(hash))
     }
 
     /// Stores a copy of a file's content; returns its hash.
-    pub(crate) fn keep(&self, bytes: &[u8]) -> Result<Fingerprint, DraftError> {
-        self.copies.keep(bytes).map_err(file("copies folder"))
+    pub(crate) fn store_content(&self, bytes: &[u8]) -> Result<Fingerprint, DraftError> {
+        self.contents.put(bytes).map_err(file_error("copies folder"))
     }
 
     /// Reads the current content of a file of the workspace; `None` if the file does not exist.
     pub fn current(&self, path: &str) -> Result<Option<Vec<u8>>, DraftError> {
-        let inside = self.workspace.inside(path).map_err(wrong)?;
-        let found = self.workspace.find(&inside, u64::MAX - 1).map_err(file(path))?;
+        let inside = self.workspace.parse_path(path).map_err(invalid_request)?;
+        let found = self.workspace.find(&inside, u64::MAX - 1).map_err(file_error(path))?;
         Ok(found.map(|original| original.bytes))
     }
 
@@ -230,31 +231,31 @@ impl DraftService {
     pub fn draft(&self, name: &str) -> Result<Vec<u8>, DraftError> {
         let read =
             || self.workspace.root().existing(HANDOFF)?.existing(DRAFTS)?.read(name, 1 << 30);
-        read().map_err(file(name))
+        read().map_err(file_error(name))
     }
 
     /// Returns all changes of a submission as one unified diff.
     pub async fn patch(&self, id: u64) -> Result<String, DraftError> {
         let state = self.state().await?;
         let submission = state.submissions.get(&id);
-        let unknown = || wrong(format!("no submission {id} in this workspace"));
+        let unknown = || invalid_request(format!("no submission {id} in this workspace"));
         let files = &submission.ok_or_else(unknown)?.files;
         let diff = |file: &ProposedFile| {
-            let (base, draft) = self.sides(file)?;
+            let (base, draft) = self.old_and_new_text(file)?;
             Ok(Diff::unified(&file.path, &base, &draft))
         };
         files.iter().map(diff).collect()
     }
 
     /// Reads the old and the proposed content of a file of a submission.
-    pub fn sides(&self, file: &ProposedFile) -> Result<(String, String), DraftError> {
+    pub fn old_and_new_text(&self, file: &ProposedFile) -> Result<(String, String), DraftError> {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ok((text(self.base(file.before)?), text(self.copy(file.after)?)))
+        Ok((text(self.old_content(file.before)?), text(self.stored_content(file.after)?)))
     }
 
     /// Tries to acquire a lock of this workspace by its name; returns `None` if the lock is already held.
     pub(crate) fn try_lock(&self, name: &str) -> Result<Option<FolderLock>, DraftError> {
-        self.folder.lock(name, LockWait::No).map_err(file("lock file"))
+        self.state_folder.lock(name, LockWait::No).map_err(file_error("lock file"))
     }
 
     /// Acquires a lock of this workspace by its name; waits while the lock is held.
@@ -262,9 +263,9 @@ impl DraftService {
         if let Some(lock) = self.try_lock(&name)? {
             return Ok(lock);
         }
-        let folder = self.folder.clone();
+        let folder = self.state_folder.clone();
         let waited = tokio::task::spawn_blocking(move || folder.lock(&name, LockWait::Yes)).await;
-        let lost = || wrong("waiting for the workspace lock failed");
-        waited.map_err(|_| lost())?.map_err(file("lock file"))?.ok_or_else(lost)
+        let lost = || invalid_request("waiting for the workspace lock failed");
+        waited.map_err(|_| lost())?.map_err(file_error("lock file"))?.ok_or_else(lost)
     }
 }

@@ -34,7 +34,7 @@ pub fn policy(config: &Settings) -> Result<Policy, Failure> {
         },
         ..Policy::default()
     };
-    policy.places().map_err(|error| Failure::from_error(FailureKind::Settings, &error))?;
+    policy.path_rules().map_err(|error| Failure::from_error(FailureKind::Settings, &error))?;
     Ok(policy)
 }
 
@@ -44,12 +44,12 @@ pub fn options(config: &Settings) -> Result<DraftOptions, Failure> {
 }
 
 /// Returns how long the file contents of decided submissions, and abandoned drafts, are kept (`draft.keep_days`).
-pub fn keep(config: &Settings) -> Duration {
+pub fn retention(config: &Settings) -> Duration {
     Duration::from_secs(*config.undo.keep_days * 24 * 60 * 60)
 }
 
 /// Opens the draft service of a workspace.
-pub fn desk(
+pub fn open_service(
     folder: &Path,
     environment: &Environment,
     store: Arc<dyn Store>,
@@ -59,7 +59,7 @@ pub fn desk(
         let message = format!("there is no folder `{}`", folder.display());
         return Err(Failure::new(FailureKind::Usage, message));
     }
-    let git = GitSettings::of(&environment.home, |name| environment.environment.get(name).cloned());
+    let git = GitSettings::of(&environment.home, |name| environment.variables.get(name).cloned());
     let options = DraftOptions { git, ..options };
     Ok(DraftService::open(folder, &environment.state_folder.join("drafts"), store, options)?)
 }

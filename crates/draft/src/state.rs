@@ -35,8 +35,9 @@ pub enum DraftStep {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
-    /// A verdict on a submission. The verdict `accepted` is only the intent to apply the change; a second entry records
-    /// that the change was applied. The other verdicts are the messages `DRAFT_REJECTED` and `DRAFT_ESCALATED`.
+    /// A verdict on a submission. The verdict `accepted` records only the intent to apply the change; a second entry
+    /// records that the change was applied. The verdicts `rejected` and `escalated` are sent to the agent as
+    /// `DRAFT_REJECTED` and `DRAFT_ESCALATED`.
     Decided {
         submission: u64,
         verdict: GateVerdict,
@@ -75,7 +76,8 @@ pub enum DraftStep {
     Swept { submissions: Vec<u64>, copies: usize },
     /// The log file in the workspace was too short, and the missing lines were appended.
     LogCompleted { lines_there: usize, lines_added: usize },
-    /// The log file in the workspace belonged to another folder, for example after a move, and was renamed.
+    /// The log file in the workspace belonged to another folder, for example because a user moved the workspace. The
+    /// log file was renamed.
     LogSetAside { name: String },
 }
 
@@ -146,7 +148,7 @@ pub enum SubmissionStage {
 
 impl SubmissionStage {
     /// Whether a submission in this stage waits for a decision of the gate or a reviewer.
-    pub(crate) fn waits(self) -> bool {
+    pub(crate) fn is_undecided(self) -> bool {
         matches!(self, SubmissionStage::Submitted | SubmissionStage::Escalated)
     }
 
@@ -166,7 +168,7 @@ pub struct Submission {
     pub entry: u64,
     /// When the submission was recorded, in milliseconds since 1970.
     pub at: u64,
-    /// When the submission reached its stage, in milliseconds since 1970.
+    /// When the submission reached its current stage, in milliseconds since 1970.
     pub settled: u64,
     /// Idempotency key of the request that created the submission.
     #[serde(skip)]
@@ -201,9 +203,9 @@ impl Submission {
         Reason::of_file(&file, effect, rule, message)
     }
 
-    /// Returns the file replacements that are in progress: those of the undo in the stage `undoing`, or else those of
-    /// the accepted change.
-    pub(crate) fn changes(&self) -> Vec<FileReplacement> {
+    /// Returns the file replacements that are in progress. In the stage `undoing`, these restore the old contents. In
+    /// other stages, these write the proposed contents.
+    pub(crate) fn replacements_in_progress(&self) -> Vec<FileReplacement> {
         if self.stage == SubmissionStage::Undoing { self.reversed() } else { self.replaced.clone() }
     }
 
@@ -272,13 +274,13 @@ pub struct DraftState {
     /// All submissions, by number.
     pub submissions: BTreeMap<u64, Submission>,
     /// Messages for agents that are not delivered yet, by the id of their log entry.
-    pub pending: BTreeMap<u64, AgentMessage>,
+    pub undelivered_messages: BTreeMap<u64, AgentMessage>,
     /// Whether the draft tools are switched off.
-    pub off: bool,
+    pub tools_off: bool,
     /// Number of tool calls that were refused because of their path.
-    pub refused: u64,
+    pub refused_calls: u64,
     /// Id of the last log entry from which this state is computed; 0 if there is none.
-    pub last: u64,
+    pub last_entry: u64,
     /// Number of log entries from which this state is computed.
     pub entries: usize,
 }
@@ -287,14 +289,14 @@ impl DraftState {
     /// Computes the state from all log entries of a workspace.
     pub fn of(entries: &[AuditEntry]) -> DraftState {
         let mut state = DraftState::default();
-        entries.iter().for_each(|entry| state.take(entry));
+        entries.iter().for_each(|entry| state.apply_entry(entry));
         state
     }
 
     /// Applies the next log entry to the state. An entry with an unknown step (written by a later version of Assize) is
     /// only counted.
-    pub(crate) fn take(&mut self, entry: &AuditEntry) {
-        self.last = entry.id;
+    pub(crate) fn apply_entry(&mut self, entry: &AuditEntry) {
+        self.last_entry = entry.id;
         self.entries += 1;
         let Ok(step) = DraftStep::of(entry) else { return };
         let message = MessageKind::of(&step);
@@ -380,11 +382,12 @@ impl DraftState {
                     submission.by = Some(entry.actor.clone());
                 }
             }
-            DraftStep::Refused { .. } => self.refused += 1,
+            DraftStep::Refused { .. } => self.refused_calls += 1,
             DraftStep::Told { task, up_to } => {
-                self.pending.retain(|id, message| *id > up_to || message.task_id != task);
+                self.undelivered_messages
+                    .retain(|id, message| *id > up_to || message.task_id != task);
             }
-            DraftStep::Switched { on } => self.off = !on,
+            DraftStep::Switched { on } => self.tools_off = !on,
             DraftStep::Expired { draft, .. } => drop(self.drafts.remove(&draft)),
             DraftStep::Swept { submissions, .. } => {
                 for id in submissions {
@@ -396,7 +399,7 @@ impl DraftState {
             DraftStep::LogCompleted { .. } | DraftStep::LogSetAside { .. } => {}
         }
         if let (Some(kind), Some(id)) = (message, undelivered) {
-            self.keep_message(entry, kind, id);
+            self.add_message(entry, kind, id);
         }
     }
 
@@ -416,7 +419,7 @@ impl DraftState {
     }
 
     /// Adds a message about a submission to the messages that are not delivered yet.
-    fn keep_message(&mut self, entry: &AuditEntry, kind: MessageKind, id: u64) {
+    fn add_message(&mut self, entry: &AuditEntry, kind: MessageKind, id: u64) {
         let Some(submission) = self.submissions.get(&id) else { return };
         let undone = kind == MessageKind::DraftUndone;
         let message = AgentMessage {
@@ -427,7 +430,7 @@ impl DraftState {
             reasons: if undone { Vec::new() } else { submission.reasons.clone() },
             verified: submission.verified.clone().filter(|_| !undone),
         };
-        self.pending.insert(entry.id, message);
+        self.undelivered_messages.insert(entry.id, message);
     }
 
     /// Returns the number of the last submission; 0 if there is none.

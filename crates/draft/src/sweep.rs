@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::execute::{Decision, STAGING};
-use crate::service::{DraftError, DraftService, file};
+use crate::service::{DraftError, DraftService, file_error};
 use crate::state::{DraftStep, OpenDraft, Submission, SubmissionStage};
 use crate::transaction::Transaction;
 
@@ -51,14 +51,16 @@ impl DraftService {
         for draft in &abandoned {
             transaction.expire(by, draft).await?;
         }
-        let copies =
-            self.copies.sweep(&transaction.wanted(&submissions)).map_err(file("copies folder"))?;
+        let copies = self
+            .contents
+            .remove_unused(&transaction.needed_contents(&submissions))
+            .map_err(file_error("copies folder"))?;
         let cleared =
             SweepResult { submissions: submissions.len(), drafts: abandoned.len(), copies };
         if !submissions.is_empty() || copies > 0 {
             transaction.record(by, DraftStep::Swept { submissions, copies }).await?;
         }
-        transaction.clear_leftovers()?;
+        transaction.remove_temporary_files()?;
         Ok(cleared)
     }
 }
@@ -85,8 +87,9 @@ impl DraftService {
     pub async fn empty(self: &Arc<Self>, by: &str) -> Result<EmptyResult, DraftError> {
         let mut transaction = self.begin().await?;
         let submissions = transaction.state().submissions.values();
-        let waiting: Vec<Submission> = submissions.filter(|s| s.stage.waits()).cloned().collect();
-        let locks = waiting.iter().map(|submission| self.reviewers_right(submission.id));
+        let waiting: Vec<Submission> =
+            submissions.filter(|s| s.stage.is_undecided()).cloned().collect();
+        let locks = waiting.iter().map(|submission| self.reviewer_decision_lock(submission.id));
         // Acquire the decision locks of all waiting submissions before anything is deleted.
         let _locks = locks.collect::<Result<Vec<_>, _>>()?;
         for submission in &waiting {
@@ -98,16 +101,16 @@ impl DraftService {
                 vec![reason],
                 submission.policy,
             );
-            transaction.settle(by, submission, decision).await?;
+            transaction.reject_or_escalate(by, submission, decision).await?;
         }
         let open: Vec<OpenDraft> = transaction.state().drafts.values().cloned().collect();
         for draft in &open {
             transaction.expire(by, draft).await?;
         }
-        transaction.drafts.discard_unfinished().map_err(file(DRAFTS))?;
+        transaction.drafts.discard_unfinished().map_err(file_error(DRAFTS))?;
         let (mut files, mut left) = (0, Vec::new());
-        for name in transaction.drafts.names().map_err(file(DRAFTS))? {
-            match transaction.drafts.discard(&name).map_err(file(&name))? {
+        for name in transaction.drafts.names().map_err(file_error(DRAFTS))? {
+            match transaction.drafts.remove_without_sync(&name).map_err(file_error(&name))? {
                 true => files += 1,
                 false => left.push(name),
             }
@@ -121,11 +124,11 @@ impl Transaction {
     async fn expire(&mut self, by: &str, draft: &OpenDraft) -> Result<(), DraftError> {
         let OpenDraft { name, task, .. } = draft;
         self.record(by, DraftStep::Expired { draft: name.clone(), task: task.clone() }).await?;
-        self.drafts.remove(name).map_err(file(name))
+        self.drafts.remove(name).map_err(file_error(name))
     }
 
-    /// Returns the unsubmitted drafts that were requested and last written long ago. `old` returns whether a time is
-    /// long ago.
+    /// Returns the drafts that were not submitted and that were requested and last written long ago. `old` decides
+    /// whether a time is long ago.
     fn abandoned(&self, old: &dyn Fn(u64) -> bool) -> Vec<OpenDraft> {
         let idle = |draft: &&OpenDraft| {
             let written = || self.drafts.stat(&draft.name).ok().flatten();
@@ -136,7 +139,7 @@ impl Transaction {
 
     /// Returns the hashes of the stored file contents that are still needed after the cleanup of the submissions in
     /// `swept`.
-    fn wanted(&self, swept: &[u64]) -> BTreeSet<Fingerprint> {
+    fn needed_contents(&self, swept: &[u64]) -> BTreeSet<Fingerprint> {
         let submissions = self.state().submissions.values();
         let needs = |s: &Submission| {
             let proposed = s.files.iter().flat_map(|f| [f.before, Some(f.after)]);
@@ -152,11 +155,11 @@ impl Transaction {
 
     /// Deletes temporary files of dead processes. This transaction holds the workspace lock, so the only temporary
     /// files that another process can be using are workspace copies of running verifications.
-    fn clear_leftovers(&self) -> Result<(), DraftError> {
-        self.drafts.discard_unfinished().map_err(file(DRAFTS))?;
+    fn remove_temporary_files(&self) -> Result<(), DraftError> {
+        self.drafts.discard_unfinished().map_err(file_error(DRAFTS))?;
         if let Ok(staging) = self.handoff.existing(STAGING) {
-            for name in staging.names().map_err(file(STAGING))? {
-                staging.discard(&name).map_err(file(name))?;
+            for name in staging.names().map_err(file_error(STAGING))? {
+                staging.remove_without_sync(&name).map_err(file_error(name))?;
             }
         }
         let waits = |id: u64| {
@@ -164,17 +167,17 @@ impl Transaction {
             submission.is_some_and(|submission| submission.stage == SubmissionStage::Submitted)
         };
         let service = &self.service;
-        for name in service.folder.names().map_err(file("state folder"))? {
+        for name in service.state_folder.names().map_err(file_error("state folder"))? {
             // The workspace copy of a verification is in use while a process holds the submission's decision lock.
             let copy = name.strip_prefix("verify-").and_then(|rest| rest.split('-').next());
             if let Some(id) = copy.and_then(|id| id.parse().ok())
-                && let Some(_lock) = service.right_to_decide(id)?
+                && let Some(_lock) = service.try_decision_lock(id)?
             {
-                let _ = std::fs::remove_dir_all(service.folder_path.join(&name));
+                let _ = std::fs::remove_dir_all(service.state_folder_path.join(&name));
             }
             let number = name.strip_prefix("deciding-").and_then(|id| id.parse().ok());
             if number.is_some_and(|id| !waits(id)) {
-                service.folder.discard(&name).map_err(file(&name))?;
+                service.state_folder.remove_without_sync(&name).map_err(file_error(&name))?;
             }
         }
         Ok(())

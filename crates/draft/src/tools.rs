@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::answers::{DraftContent, DraftCreated, DraftWritten, SubmitRequest, SubmitResponse};
+use crate::responses::{DraftContent, DraftCreated, DraftWritten, SubmitRequest, SubmitResponse};
 use crate::service::{DraftError, DraftService};
 
 /// Definition of a draft tool.
@@ -21,7 +21,7 @@ pub struct DraftTool {
     pub input: Value,
     /// JSON schema of the result.
     pub output: Value,
-    /// Whether the tool changes nothing.
+    /// Whether the tool only reads and changes nothing.
     pub only_reads: bool,
 }
 

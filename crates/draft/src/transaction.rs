@@ -12,9 +12,9 @@ use assize_types::text::shorten;
 use assize_workspace::{DRAFTS, FolderHandle, FolderLock, HANDOFF};
 use tokio::sync::OwnedMutexGuard;
 
-use crate::ledger::{self, LogCache, LogComparison, TRANSITIONS};
-use crate::service::{DraftError, DraftService, GATE, file, wrong};
+use crate::service::{DraftError, DraftService, GATE, file_error, invalid_request};
 use crate::state::{AgentMessage, DraftState, DraftStep, Submission};
+use crate::workspace_log::{self, LogCache, LogComparison, TRANSITIONS};
 
 /// Transaction on a workspace, which is locked until the transaction is dropped.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Transaction {
     /// `known` therefore finds the lock free.
     _lock: FolderLock,
     pub(crate) service: Arc<DraftService>,
-    known: OwnedMutexGuard<LogCache>,
+    log_cache: OwnedMutexGuard<LogCache>,
     pub(crate) handoff: FolderHandle,
     pub(crate) drafts: FolderHandle,
 }
@@ -34,43 +34,46 @@ impl Transaction {
     pub(crate) async fn open(
         service: &Arc<DraftService>,
     ) -> Result<(Transaction, bool), DraftError> {
-        let mut known = service.known.clone().lock_owned().await;
+        let mut known = service.log_cache.clone().lock_owned().await;
         let lock = service.lock("lock".to_owned()).await?;
         tracing::trace!(target: "assize_draft::lock", workspace = service.subject());
-        let from_start = known.state.last == 0;
-        let entries = known.catch_up(&service.ledger).await?;
-        let handoff = service.workspace.root().folder(HANDOFF).map_err(file(HANDOFF))?;
-        let drafts = handoff.folder(DRAFTS).map_err(file(format!("{HANDOFF}/{DRAFTS}")))?;
+        let from_start = known.state.last_entry == 0;
+        let entries = known.catch_up(&service.log).await?;
+        let handoff =
+            service.workspace.root().open_or_create(HANDOFF).map_err(file_error(HANDOFF))?;
+        let drafts =
+            handoff.open_or_create(DRAFTS).map_err(file_error(format!("{HANDOFF}/{DRAFTS}")))?;
         let service = Arc::clone(service);
-        let mut transaction = Transaction { _lock: lock, service, known, handoff, drafts };
+        let mut transaction =
+            Transaction { _lock: lock, service, log_cache: known, handoff, drafts };
         let repaired = transaction.repair_log(from_start.then_some(entries)).await?;
         Ok((transaction, repaired))
     }
 
     pub(crate) fn state(&self) -> &DraftState {
-        &self.known.state
+        &self.log_cache.state
     }
 
     /// Records a step in the store and in the log file of the workspace; returns the id of its log entry.
     pub(crate) async fn record(&mut self, by: &str, step: DraftStep) -> Result<u64, DraftError> {
         // If the caller is cancelled after the write to the store but before the write to the log file, the size of the
         // log file stays unknown, and the next transaction completes the log file.
-        let length = self.known.log_length.take();
-        let entry = self.service.ledger.record(by, &step).await?;
+        let length = self.log_cache.log_length.take();
+        let entry = self.service.log.record(by, &step).await?;
         let id = entry.id;
         // The store may have written the entry of a cancelled caller just before this entry. A store assigns
         // consecutive ids, so the log is read again only if an id was skipped.
-        let entries = match id == self.known.state.last + 1 {
+        let entries = match id == self.log_cache.state.last_entry + 1 {
             true => vec![entry],
-            false => self.service.ledger.entries(self.known.state.last).await?,
+            false => self.service.log.entries(self.log_cache.state.last_entry).await?,
         };
         let mut lines = String::new();
         for entry in &entries {
-            self.known.state.take(entry);
-            lines.push_str(&ledger::line(entry));
+            self.log_cache.state.apply_entry(entry);
+            lines.push_str(&workspace_log::line(entry));
         }
         match self.handoff.append(TRANSITIONS, lines.as_bytes()) {
-            Ok(()) => self.known.log_length = length.map(|length| length + lines.len() as u64),
+            Ok(()) => self.log_cache.log_length = length.map(|length| length + lines.len() as u64),
             // The call succeeds, because the entry is in the store, which is authoritative.
             Err(error) => {
                 tracing::warn!(%error, "cannot append to `{HANDOFF}/{TRANSITIONS}` in the workspace");
@@ -84,19 +87,20 @@ impl Transaction {
     /// Returns whether the size was unknown or unexpected.
     async fn repair_log(&mut self, all: Option<Vec<AuditEntry>>) -> Result<bool, DraftError> {
         let length = || -> Result<u64, DraftError> {
-            let found = self.handoff.stat(TRANSITIONS).map_err(file(TRANSITIONS))?;
+            let found = self.handoff.stat(TRANSITIONS).map_err(file_error(TRANSITIONS))?;
             Ok(found.map_or(0, |(length, _)| length))
         };
-        if self.known.log_length == Some(length()?) {
+        if self.log_cache.log_length == Some(length()?) {
             return Ok(false);
         }
         let entries = match all {
             Some(entries) => entries,
-            None => self.service.ledger.entries(0).await?,
+            None => self.service.log.entries(0).await?,
         };
-        let repaired = LogComparison::repair(&self.handoff, &entries).map_err(file(TRANSITIONS))?;
+        let repaired =
+            LogComparison::repair(&self.handoff, &entries).map_err(file_error(TRANSITIONS))?;
         let length = length()?;
-        self.known.log_length = Some(length);
+        self.log_cache.log_length = Some(length);
         if let Some(step) = repaired {
             self.record(GATE, step).await?;
         }
@@ -105,14 +109,14 @@ impl Transaction {
 
     /// Returns the current policy (the settings, tightened by the contract of the workspace) and its path rules.
     pub(crate) fn policy(&self) -> Result<(Policy, PathRules), DraftError> {
-        let policy = self.service.options.policy.under(Contract::read(&self.handoff)?);
-        let places = policy.places()?;
+        let policy = self.service.options.policy.with_contract(Contract::read(&self.handoff)?);
+        let places = policy.path_rules()?;
         Ok((policy, places))
     }
 
     pub(crate) fn submission(&self, id: u64) -> Result<&Submission, DraftError> {
         let found = self.state().submissions.get(&id);
-        found.ok_or_else(|| wrong(format!("no submission {id} in this workspace")))
+        found.ok_or_else(|| invalid_request(format!("no submission {id} in this workspace")))
     }
 
     /// Handles a path that is not allowed: logs a security event, records the refusal in the audit log, and returns the
@@ -141,17 +145,21 @@ impl Transaction {
             why: shorten(&why, 400),
         };
         match self.record(by, step).await {
-            Ok(_) => DraftError::Refused(why),
+            Ok(_) => DraftError::PathRefused(why),
             Err(error) => error,
         }
     }
 
     /// Returns the undelivered messages for the agent of a task, and records that they are delivered.
-    pub(crate) async fn messages(
+    pub(crate) async fn deliver_messages(
         &mut self,
         task: &TaskId,
     ) -> Result<Vec<AgentMessage>, DraftError> {
-        let pending = self.state().pending.iter().filter(|(_, message)| message.task_id == *task);
+        let pending = self
+            .state()
+            .undelivered_messages
+            .iter()
+            .filter(|(_, message)| message.task_id == *task);
         let (ids, messages): (Vec<u64>, Vec<AgentMessage>) =
             pending.map(|(id, message)| (*id, message.clone())).unzip();
         if let Some(up_to) = ids.last().copied() {
@@ -169,7 +177,7 @@ mod tests {
     use super::*;
     use crate::service::DraftOptions;
 
-    /// The store writes the log entry of a cancelled caller after the next transaction has read the log.
+    /// The store writes the log entry of a cancelled caller only after the next transaction has read the log.
     #[tokio::test]
     async fn late_log_entry_of_a_cancelled_caller_is_applied_before_the_next_entry() {
         let folder = tempfile::tempdir().unwrap();
@@ -189,8 +197,8 @@ mod tests {
             .record("ann", DraftStep::Expired { draft: "a".to_owned(), task: "t".parse().unwrap() })
             .await
             .unwrap();
-        assert!(transaction.state().off);
-        assert_eq!((transaction.state().last, transaction.state().entries), (3, 3));
+        assert!(transaction.state().tools_off);
+        assert_eq!((transaction.state().last_entry, transaction.state().entries), (3, 3));
         drop(transaction);
         assert_eq!(service.compare_logs().await.unwrap(), LogComparison::Same);
     }

@@ -65,12 +65,8 @@ impl SandboxVerifier {
             let environment = self.environment(&named.path, named.by_settings)?;
             return Ok(Some(Python { environment, optional: false }));
         }
-        let active = self
-            .sandboxes
-            .environment
-            .environment
-            .get("VIRTUAL_ENV")
-            .filter(|path| !path.is_empty());
+        let active =
+            self.sandboxes.environment.variables.get("VIRTUAL_ENV").filter(|path| !path.is_empty());
         let Some(path) = active else { return Ok(None) };
         match self.environment(Path::new(path), true) {
             Ok(environment) => Ok(Some(Python { environment, optional: true })),
@@ -124,10 +120,10 @@ impl SandboxVerifier {
             }
         };
         if let Some(python) = python.filter(|_| jail_first) {
-            self.sandboxes.settings.refuse_withheld().map_err(failed)?;
+            self.sandboxes.settings.reject_untrusted_values().map_err(failed)?;
             let backend = Arc::new(Jail::new(vec![python.environment.interpreter()]));
             let manager = self.sandboxes.manager(backend).await.map_err(failed)?;
-            match manager.make(spec.clone()).await {
+            match manager.create(spec.clone()).await {
                 Ok(sandbox) => return Ok(Prepared { _manager: manager, sandbox, packages: None }),
                 Err(SandboxError::Unavailable { .. })
                     if wanted != RequestedIsolation::Exactly(Isolation::Jail) => {}
@@ -137,7 +133,7 @@ impl SandboxVerifier {
         let packages = python.map(|python| layer(&python.environment.site_packages()));
         let packages = packages.transpose()?;
         spec.layers.extend(packages.clone());
-        let made = self.sandboxes.make(&[], &spec).await;
+        let made = self.sandboxes.create_sandbox(&[], &spec).await;
         let (manager, sandbox, _) = made.map_err(failed)?;
         Ok(Prepared { _manager: manager, sandbox, packages })
     }
@@ -152,13 +148,16 @@ fn layer(folder: &Path) -> Result<SandboxLayer, VerifyError> {
 #[async_trait]
 impl Verifier for SandboxVerifier {
     async fn run(&self, job: VerifyJob<'_>) -> Result<CommandOutcome, VerifyError> {
-        let VerifyJob { how, python, copy, .. } = job;
+        let VerifyJob { verify_command, python, copy, .. } = job;
         let workspace = layer(copy)?;
         let python = self.python(python)?;
-        let others: Vec<SandboxLayer> =
-            how.layers.iter().map(|folder| layer(Path::new(folder))).collect::<Result<_, _>>()?;
-        let memory = how.memory_mb << 20;
-        let wall = Duration::from_secs(how.seconds);
+        let others: Vec<SandboxLayer> = verify_command
+            .layers
+            .iter()
+            .map(|folder| layer(Path::new(folder)))
+            .collect::<Result<_, _>>()?;
+        let memory = verify_command.memory_mb << 20;
+        let wall = Duration::from_secs(verify_command.seconds);
         let limits = SandboxLimits {
             memory,
             wall,
@@ -176,7 +175,7 @@ impl Verifier for SandboxVerifier {
             .env("WORKSPACE", &workspace.at)
             .env("VERIFY", &job.command)
             .env("HOME", "/tmp")
-            .wall(wall);
+            .time_limit(wall);
         for (index, layer) in others.iter().enumerate() {
             path = format!("{}/bin:{path}", layer.at);
             command = command.env(format!("LAYER{}", index + 1), &layer.at);
@@ -218,13 +217,15 @@ impl Verifier for SandboxVerifier {
             let last = output.lines().last().unwrap_or_default();
             return Err(VerifyError(format!(
                 "`{}` uses a command that is not in the sandbox: {last}",
-                how.command
+                verify_command.command
             )));
         }
         let description = match (outcome.exit_code, outcome.signal) {
             _ if outcome.success() => "passed".to_owned(),
-            _ if outcome.timed_out => format!("timed out after {} s", how.seconds),
-            _ if outcome.out_of_memory => format!("used more than {} MB of memory", how.memory_mb),
+            _ if outcome.timed_out => format!("timed out after {} s", verify_command.seconds),
+            _ if outcome.out_of_memory => {
+                format!("used more than {} MB of memory", verify_command.memory_mb)
+            }
             (Some(code), _) => format!("exit code {code}"),
             (None, Some(signal)) => format!("terminated by signal {signal}"),
             (None, None) => "failed".to_owned(),
@@ -234,7 +235,7 @@ impl Verifier for SandboxVerifier {
             outcome: description,
             isolation: sandbox.isolation().to_string(),
             seconds: begun.elapsed().as_secs(),
-            printed: finished.stdout,
+            captured_output: finished.stdout,
             report,
         })
     }

@@ -7,9 +7,9 @@ use serde::Serialize;
 use crate::service::DraftService;
 use crate::state::{ProposedFile, Submission, SubmissionStage};
 
-/// Returns the diff from the content that a draft was created from to the current content of its file; `None` if the
-/// file is unchanged, or the submission is not escalated.
-pub fn meanwhile(
+/// Returns a diff of how a file has changed since its draft was created; `None` if the file is unchanged, or the
+/// submission is not escalated.
+pub fn diff_since_draft(
     service: &DraftService,
     submission: &Submission,
     file: &ProposedFile,
@@ -17,7 +17,7 @@ pub fn meanwhile(
     if submission.stage != SubmissionStage::Escalated {
         return None;
     }
-    let base = service.sides(file).ok()?.0;
+    let base = service.old_and_new_text(file).ok()?.0;
     let now = service.current(&file.path).ok()?.unwrap_or_default();
     let now = String::from_utf8_lossy(&now);
     (now != base).then(|| Diff::unified(&file.path, &base, &now))
@@ -45,11 +45,11 @@ impl SubmissionView {
     /// Computes the diffs of all files of a submission.
     pub fn new(service: &DraftService, submission: Submission) -> SubmissionView {
         let diff = |file: &ProposedFile| {
-            let sides = service.sides(file).ok();
+            let sides = service.old_and_new_text(file).ok();
             FileDiff {
                 path: file.path.clone(),
                 diff: sides.map(|(base, draft)| Diff::unified(&file.path, &base, &draft)),
-                changed_meanwhile: meanwhile(service, &submission, file),
+                changed_meanwhile: diff_since_draft(service, &submission, file),
             }
         };
         SubmissionView { diffs: submission.files.iter().map(diff).collect(), submission }

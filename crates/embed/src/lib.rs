@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Builds a workspace package with the profile `guest` to `OUT_DIR/<package>`, for `include_bytes!`.
+/// Compiles a package of this Cargo workspace with the Cargo profile `guest`, and copies the binary to
+/// `OUT_DIR/<package>`, where `include_bytes!` can embed it.
 #[expect(clippy::print_stdout, reason = "cargo reads a build script's standard output")]
 pub fn embed(package: &str) -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
@@ -50,7 +51,7 @@ pub fn embed(package: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the Cargo target folder for embedded programs. All profiles of the workspace share it, because the embedded
+/// Returns the Cargo target folder for embedded programs. All Cargo profiles share this folder, because the embedded
 /// programs are the same for each profile.
 fn guest_target_folder(out: &Path) -> PathBuf {
     let root = out.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists()).unwrap_or(out);

@@ -10,9 +10,9 @@ use assize_workspace::{FileError, WorkspacePath};
 
 use crate::diff::Diff;
 use crate::file_kind::FileKind;
-use crate::hardcoded::{MachinePath, PathScanner};
+use crate::machine_paths::{MachinePath, PathScanner};
+use crate::path_rules::PathRules;
 use crate::pattern::InvalidPattern;
-use crate::places::PathRules;
 use crate::policy::Policy;
 use crate::reason::{Reason, ReasonEffect};
 use crate::secrets::{FoundSecret, SecretScanner};
@@ -29,9 +29,9 @@ pub struct ProposedChange {
     /// Permission bits of the draft.
     pub draft_mode: u32,
     /// Hash of the current content of the file; `None` if the file does not exist.
-    pub now: Result<Option<Fingerprint>, FileError>,
+    pub current_hash: Result<Option<Fingerprint>, FileError>,
     /// Name of an existing file or folder that differs only in case from a component of the new file's path.
-    pub twin: Option<String>,
+    pub case_conflict: Option<String>,
     /// Current permission bits of the file.
     pub mode: Option<u32>,
     /// Name of the ignore list that makes git ignore this file; `None` if git does not ignore the file.
@@ -46,8 +46,8 @@ impl ProposedChange {
             base: None,
             draft: draft.into(),
             draft_mode: DRAFT_MODE,
-            now: Ok(None),
-            twin: None,
+            current_hash: Ok(None),
+            case_conflict: None,
             mode: None,
             ignored_by: None,
         }
@@ -78,7 +78,7 @@ pub fn check(
         let message = "the task is not allowed to change this file: the file is hidden from agents \
             or outside the paths of the task contract";
         let reason = Reason::of_file(&path.to_string(), ReasonEffect::Reject, rule, message);
-        reasons.push(reason.advise("do not change this file"));
+        reasons.push(reason.with_advice("do not change this file"));
     }
     let (base, draft) = (change.base.as_deref().unwrap_or_default(), &*change.draft);
     let is_binary = |bytes: &[u8]| bytes.contains(&0) || std::str::from_utf8(bytes).is_err();
@@ -90,7 +90,7 @@ pub fn check(
     if diff.deletion_ratio() > policy.max_deletion {
         let message = format!(
             "{} of {} lines are removed or replaced ({:.1} %; the limit is {:.1} %)",
-            diff.lost,
+            diff.removed_or_replaced,
             diff.original,
             diff.deletion_ratio() * 100.0,
             policy.max_deletion * 100.0
@@ -113,7 +113,7 @@ pub fn check(
         let message = "the original file or the draft is not UTF-8 text";
         reasons.push(escalate(path, "binary", message));
     }
-    if change.base.is_none() && path.parts().iter().any(|part| is_odd(part)) {
+    if change.base.is_none() && path.parts().iter().any(|part| is_confusing_name(part)) {
         let message = "the path of the new file contains characters that can be mistaken for \
             others or that shells interpret";
         reasons.push(escalate(path, "look-alike", message));
@@ -121,7 +121,7 @@ pub fn check(
     if !binary {
         reasons.extend(hidden_text(path, &diff));
     }
-    if let Some(twin) = &change.twin {
+    if let Some(twin) = &change.case_conflict {
         let message = format!(
             "the path of the new file differs from the existing name `{twin}` only in case; some \
              file systems treat both as the same file"
@@ -133,7 +133,7 @@ pub fn check(
 }
 
 /// Whether a file name can be mistaken for another name or contains characters that shells interpret.
-fn is_odd(name: &str) -> bool {
+fn is_confusing_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-+@ ()[],=~#%".contains(c);
     !name.chars().all(plain) || name.starts_with(['-', ' ', '~']) || name.ends_with([' ', '.'])
 }
@@ -197,7 +197,7 @@ fn hidden_text(path: &WorkspacePath, diff: &Diff) -> Vec<Reason> {
 
 /// Returns a reason to escalate if the file has changed since the draft was requested, or cannot be read.
 fn conflict(change: &ProposedChange) -> Option<Reason> {
-    let (rule, message) = match (&change.now, change.base.as_ref().map(Fingerprint::of)) {
+    let (rule, message) = match (&change.current_hash, change.base.as_ref().map(Fingerprint::of)) {
         (Ok(now), base) if *now == base => return None,
         (Err(FileError::Link), _) => ("symlink", "the file is now a symbolic link".to_owned()),
         (Err(error), _) => ("conflict", format!("the file cannot be read: {error}")),
@@ -214,9 +214,10 @@ fn conflict(change: &ProposedChange) -> Option<Reason> {
     Some(escalate(&change.path, rule, message))
 }
 
-/// Creates the reason for a secret or path that a scanner found. With advice, the reason rejects the draft; without, it
-/// escalates. A comment that allows the finding also makes it escalate: the agent that wrote the line may have written
-/// the comment too, so a reviewer must confirm the comment.
+/// Creates the reason for a secret or path that a scanner found. If `advice` is given, the reason rejects the draft; if
+/// not, it escalates the draft to a reviewer. If a comment on the line allows the finding (`allowed`), the reason
+/// always escalates: the agent that wrote the line may have written the comment too, so a reviewer must confirm the
+/// comment.
 fn finding(
     path: &WorkspacePath,
     (number, rule): (usize, String),
@@ -229,7 +230,7 @@ fn finding(
     let reason = match advice.filter(|_| !allowed) {
         Some(advice) => {
             let reason = Reason::of_file(&path.to_string(), ReasonEffect::Reject, &rule, message);
-            reason.advise(advice)
+            reason.with_advice(advice)
         }
         None => escalate(path, &rule, message),
     };
@@ -243,7 +244,7 @@ fn secrets_in(
     draft: &str,
 ) -> Result<Vec<Reason>, InvalidPattern> {
     let kind = FileKind::of(&path.to_string());
-    let new: HashSet<usize> = diff.new_words().map(|(number, _)| *number).collect();
+    let new: HashSet<usize> = diff.new_lines().map(|(number, _)| *number).collect();
     let found = SecretScanner::get()?.in_text(draft, kind, |number| new.contains(&number));
     let reason = |(number, secret): (usize, FoundSecret)| {
         let encoded = if secret.encoded { ", encoded" } else { "" };
@@ -259,13 +260,13 @@ fn secrets_in(
 /// count as added.
 fn paths_in(path: &WorkspacePath, diff: &Diff) -> Result<Vec<Reason>, InvalidPattern> {
     let (kind, scanner) = (FileKind::of(&path.to_string()), PathScanner::get()?);
-    let found = diff.new_words().flat_map(|(number, line)| {
+    let found = diff.new_lines().flat_map(|(number, line)| {
         scanner.in_line(line, kind).into_iter().map(move |found| (*number, found))
     });
     let reason = |(number, found): (usize, MachinePath)| {
         let message = format!("{}: `{}`", found.what, found.found);
         let advice = "read the path from a setting, an argument or the environment";
-        let advice = (!found.doubtful).then_some(advice);
+        let advice = (!found.needs_review).then_some(advice);
         let rule = format!("path/{}", found.rule);
         finding(path, (number, rule), message, found.allowed, advice)
     };

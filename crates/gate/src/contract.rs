@@ -135,11 +135,11 @@ pub enum ContractError {
         "`_handoff/{CONTRACT}` is invalid: {0}; ask the author of the task to fix this file \
          (format: docs/reference/task-contract.md)"
     )]
-    Form(String),
+    Invalid(String),
 }
 
 fn invalid(what: impl std::fmt::Display) -> ContractError {
-    ContractError::Form(what.to_string())
+    ContractError::Invalid(what.to_string())
 }
 
 impl Contract {

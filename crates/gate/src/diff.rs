@@ -18,7 +18,7 @@ pub struct Diff {
     /// The removed lines without indentation, each with the number of times it was removed.
     removed_lines: HashMap<String, usize>,
     /// Number of removed lines that are not blank and were neither moved nor re-indented.
-    pub lost: usize,
+    pub removed_or_replaced: usize,
     /// Number of non-blank lines of the original file.
     pub original: usize,
 }
@@ -33,7 +33,7 @@ impl Diff {
             added: Vec::new(),
             removed: 0,
             removed_lines: HashMap::new(),
-            lost: 0,
+            removed_or_replaced: 0,
             original: before.iter().filter(|line| !line.trim().is_empty()).count(),
         };
         for op in diff.ops() {
@@ -52,7 +52,7 @@ impl Diff {
             };
             changed.added.extend(new.map(line));
         }
-        changed.lost = changed.count_lost();
+        changed.removed_or_replaced = changed.count_lost();
         changed
     }
 
@@ -71,7 +71,7 @@ impl Diff {
     }
 
     /// Returns the added lines whose text is new. Lines that were only moved or re-indented are not included.
-    pub fn new_words(&self) -> impl Iterator<Item = &(usize, String)> {
+    pub fn new_lines(&self) -> impl Iterator<Item = &(usize, String)> {
         self.added.iter().filter(|(_, line)| !self.removed_lines.contains_key(line.trim()))
     }
 
@@ -83,7 +83,11 @@ impl Diff {
     /// Share of the original file's lines that were removed or replaced, from 0 to 1. Moved, re-indented and blank
     /// lines do not count as removed.
     pub fn deletion_ratio(&self) -> f64 {
-        if self.original == 0 { 0.0 } else { self.lost as f64 / self.original as f64 }
+        if self.original == 0 {
+            0.0
+        } else {
+            self.removed_or_replaced as f64 / self.original as f64
+        }
     }
 
     /// Formats the differences as a unified diff with three lines of context.
@@ -111,9 +115,12 @@ mod tests {
     fn diff_numbers_added_lines_and_counts_removed_lines() {
         let diff = Diff::between("a\nb\nc\nd\n", "a\nB\nc\nd\ne");
         assert_eq!(diff.added, [(2, "B".to_owned()), (5, "e".to_owned())]);
-        assert_eq!((diff.removed, diff.lost, diff.original, diff.lines()), (1, 1, 4, 3));
+        assert_eq!(
+            (diff.removed, diff.removed_or_replaced, diff.original, diff.lines()),
+            (1, 1, 4, 3)
+        );
         let diff = Diff::between("if x:\n    key = 1\n", "key = 1\nother = 2\n");
-        assert_eq!(diff.new_words().count(), 1, "{diff:?}");
+        assert_eq!(diff.new_lines().count(), 1, "{diff:?}");
         assert_eq!(Diff::between("a\r\nb", "a\r\nb").lines(), 0);
         // A line end is part of its line, so a line without it counts as removed and added.
         let diff = Diff::between("a\nb\n", "a\nb");

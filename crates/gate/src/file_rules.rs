@@ -39,7 +39,7 @@ pub(crate) struct BuildRule {
 #[derive(Debug)]
 pub(crate) struct ToolGlobs {
     globs: Globs,
-    /// Name of the tool of each pattern.
+    /// For each pattern, the name of the tool that reads the matching files.
     tools: Vec<String>,
 }
 
@@ -63,7 +63,8 @@ impl FileRules {
             text.parse().map_err(|error| InvalidGlob::new("data/files.toml", &error))?;
         let section = |name: &str| {
             let section = document.get(name).and_then(Item::as_table);
-            section.ok_or_else(|| InvalidGlob::new(name, &"missing in data/files.toml"))
+            section
+                .ok_or_else(|| InvalidGlob::new(name, &"the section is missing in data/files.toml"))
         };
         let mut runs = Vec::new();
         for (name, entry) in section("runs")? {
@@ -74,8 +75,8 @@ impl FileRules {
             };
             let keys: Vec<String> = list("keys")?.iter().map(|key| key.replace('.', "/")).collect();
             runs.push(BuildRule {
-                files: Globs::in_any_case(&list("files")?)?,
-                keys: (!keys.is_empty()).then(|| Globs::in_any_case(&keys)).transpose()?,
+                files: Globs::case_insensitive(&list("files")?)?,
+                keys: (!keys.is_empty()).then(|| Globs::case_insensitive(&keys)).transpose()?,
                 dependencies: list("dependencies")?,
             });
         }
@@ -91,7 +92,7 @@ impl FileRules {
     }
 }
 
-/// Compiles the file patterns of all groups in a section of the rules.
+/// Compiles the file patterns in one section of the rules, each with the name of its tool.
 fn tools(section: &Table) -> Result<ToolGlobs, InvalidGlob> {
     let (mut patterns, mut tools) = (Vec::new(), Vec::new());
     for (name, group) in section {
@@ -102,15 +103,15 @@ fn tools(section: &Table) -> Result<ToolGlobs, InvalidGlob> {
             }
         }
     }
-    Ok(ToolGlobs { globs: Globs::in_any_case(&patterns)?, tools })
+    Ok(ToolGlobs { globs: Globs::case_insensitive(&patterns)?, tools })
 }
 
 fn table<'i>(name: &str, item: &'i Item) -> Result<&'i dyn TableLike, InvalidGlob> {
-    item.as_table_like().ok_or_else(|| InvalidGlob::new(name, &"not a table"))
+    item.as_table_like().ok_or_else(|| InvalidGlob::new(name, &"the value is not a table"))
 }
 
 fn strings(name: &str, item: &Item) -> Result<Vec<String>, InvalidGlob> {
-    let wrong = || InvalidGlob::new(name, &"not a list of strings");
+    let wrong = || InvalidGlob::new(name, &"the value is not a list of strings");
     let values = item.as_array().ok_or_else(wrong)?;
     values.iter().map(|value| value.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
 }
@@ -142,7 +143,7 @@ mod tests {
                 let lists = table(group, item).unwrap();
                 let is_files = |tool: &str| section != "runs" || tool == "files";
                 for (tool, list) in lists.iter().filter(|(tool, _)| is_files(tool)) {
-                    let globs = Globs::in_any_case(&strings(tool, list).unwrap()).unwrap();
+                    let globs = Globs::case_insensitive(&strings(tool, list).unwrap()).unwrap();
                     if !paths.iter().any(|path| globs.matches(path)) {
                         without.push(format!("{section}.{group} {tool}"));
                     }

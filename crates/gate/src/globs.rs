@@ -1,4 +1,4 @@
-//! Glob patterns of paths: `src/main.py`, `docs/`, `**/*.lock`.
+//! Glob patterns that match paths: `src/main.py`, `docs/`, `**/*.lock`.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
@@ -10,7 +10,7 @@ pub(crate) struct Globs {
     patterns: Vec<usize>,
 }
 
-/// Error for an invalid glob pattern of paths.
+/// Error for an invalid path pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid path pattern `{pattern}`: {why}")]
 pub struct InvalidGlob {
@@ -31,7 +31,7 @@ impl Globs {
     }
 
     /// Compiles case-insensitive patterns, for deny lists, because some file systems ignore case.
-    pub(crate) fn in_any_case<T: AsRef<str>>(patterns: &[T]) -> Result<Globs, InvalidGlob> {
+    pub(crate) fn case_insensitive<T: AsRef<str>>(patterns: &[T]) -> Result<Globs, InvalidGlob> {
         Globs::build(patterns, true)
     }
 
@@ -92,7 +92,7 @@ mod tests {
         for path in ["src/main.pyc", "other/main.py", "docs", "top/a/x.md", "lock", "DOCS/x"] {
             assert!(!globs.matches(path), "{path}");
         }
-        assert!(Globs::in_any_case(&["docs/"]).unwrap().matches("DOCS/x"));
+        assert!(Globs::case_insensitive(&["docs/"]).unwrap().matches("DOCS/x"));
         assert!(!Globs::new::<&str>(&[]).unwrap().matches("x"));
         for bad in ["", "/etc/*", "../x", "a/../b", "a["] {
             assert!(Globs::new(&[bad]).is_err(), "{bad}");

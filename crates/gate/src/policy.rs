@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::{Contract, VerifyCommand};
-use crate::{file_rules, hardcoded};
+use crate::{file_rules, machine_paths};
 
 /// Policy of the gate: limits and rules that its decisions depend on. Each decision records the policy's fingerprint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -76,7 +76,7 @@ impl Policy {
     /// Combines the policy of the settings with a task contract. The lower value of each limit applies. The task, the
     /// allowed paths and the additional verification command are those of the contract.
     #[must_use]
-    pub fn under(&self, contract: Option<Contract>) -> Policy {
+    pub fn with_contract(&self, contract: Option<Contract>) -> Policy {
         let mut policy = self.clone();
         let Some(contract) = contract else { return policy };
         let limits = contract.limits;
@@ -106,7 +106,7 @@ impl Policy {
 /// Fingerprint of all built-in rules, which no setting changes.
 static BUILT_IN: LazyLock<Fingerprint> = LazyLock::new(|| {
     let rules = crate::secrets::patterns().collect::<Vec<_>>();
-    let data = [file_rules::DATA, hardcoded::DATA];
+    let data = [file_rules::DATA, machine_paths::DATA];
     // The checks that are written in Rust have no data to hash, so the version of the crate represents them.
     Fingerprint::of(serde_json::json!([data, rules, env!("CARGO_PKG_VERSION")]).to_string())
 });
@@ -119,23 +119,25 @@ mod tests {
     use assize_workspace::WorkspacePath;
 
     #[test]
-    fn policy_under_a_contract_is_tightened_but_never_loosened() {
+    fn task_contract_tightens_the_policy_but_never_loosens_it() {
         let contract = |text: &str| Some(Contract::parse(text.as_bytes()).unwrap());
         let policy = Policy::default();
-        let tighter = policy.under(contract(r#"{"version": 1, "limits": {"max_lines": 5}}"#));
+        let tighter =
+            policy.with_contract(contract(r#"{"version": 1, "limits": {"max_lines": 5}}"#));
         assert_eq!((tighter.max_lines, tighter.max_files), (5, 20));
         assert_ne!(tighter.fingerprint(), policy.fingerprint());
         let own = Policy { verify: vec![VerifyCommand::command("mine")], ..Policy::default() };
-        let both = own.under(contract(r#"{"version": 1, "verify": {"command": "true"}}"#));
+        let both = own.with_contract(contract(r#"{"version": 1, "verify": {"command": "true"}}"#));
         let commands: Vec<&str> = both.verify.iter().map(|v| v.command.as_str()).collect();
         assert_eq!(commands, ["mine", "true"]);
-        let looser = policy.under(contract(r#"{"version": 1, "limits": {"max_lines": 5000}}"#));
+        let looser =
+            policy.with_contract(contract(r#"{"version": 1, "limits": {"max_lines": 5000}}"#));
         assert_eq!(looser.max_lines, 500);
-        let narrow = policy.under(contract(r#"{"version": 1, "allowed_paths": ["src/"]}"#));
-        let places = narrow.places().unwrap();
+        let narrow = policy.with_contract(contract(r#"{"version": 1, "allowed_paths": ["src/"]}"#));
+        let places = narrow.path_rules().unwrap();
         let is_allowed =
-            |path| places.is_allowed(&WorkspacePath::read(path, Path::new("/")).unwrap());
+            |path| places.is_allowed(&WorkspacePath::parse(path, Path::new("/")).unwrap());
         assert!(is_allowed("src/a") && !is_allowed("SRC/a"));
-        assert_eq!(policy.under(None), policy);
+        assert_eq!(policy.with_contract(None), policy);
     }
 }

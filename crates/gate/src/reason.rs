@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Advice to the agent if a reviewer must decide on the draft.
-const WAIT: &str = "a reviewer decides; do not change this file until then";
+const REVIEW_ADVICE: &str = "a reviewer decides; do not change this file until then";
 
 /// Effect that a reason of the gate has on a draft.
 #[derive(
@@ -43,7 +43,7 @@ impl Reason {
         message: impl Into<String>,
     ) -> Reason {
         let what_to_do = match effect {
-            ReasonEffect::Escalate => WAIT,
+            ReasonEffect::Escalate => REVIEW_ADVICE,
             ReasonEffect::Reject => "",
         };
         let (rule, file, message) = (rule.to_owned(), file.to_owned(), message.into());
@@ -55,7 +55,7 @@ impl Reason {
     }
 
     /// Sets the advice to the agent.
-    pub fn advise(self, what_to_do: impl Into<String>) -> Reason {
+    pub fn with_advice(self, what_to_do: impl Into<String>) -> Reason {
         Reason { what_to_do: what_to_do.into(), ..self }
     }
 }

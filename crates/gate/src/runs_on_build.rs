@@ -1,8 +1,8 @@
 //! Detects changes to code that runs on build or test, such as a build script, `conftest.py` or the scripts in a
 //! `package.json`.
 //!
-//! Changes of version numbers and comments are ignored. In data files, only changes of commands count, and dependencies
-//! that are new or come from another source.
+//! Changes of version numbers and comments are ignored. In data files such as `package.json`, only these changes are
+//! reported: a changed command, a new dependency, and a dependency that now comes from another source.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -94,7 +94,7 @@ fn program_change(base: &str, draft: &str) -> Option<BuildChange> {
     (order(base) != order(draft)).then_some(BuildChange { line: None, message })
 }
 
-/// Replaces the version numbers in a text by `0`, to compare two texts without them.
+/// Replaces the version numbers in a text by `0`, so that two texts that differ only in version numbers become equal.
 fn unversioned(text: &str) -> String {
     let Some(version) = VERSION.as_ref() else { return text.to_owned() };
     let replaced = version.replace_all(text, |found: &regex::Captures<'_>| {
@@ -117,7 +117,8 @@ fn at<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
     key.split('.').try_fold(value, |value, part| value.get(part))
 }
 
-/// Returns the values at and below the keys that match the patterns, each by its dotted key.
+/// Returns all values whose key matches a pattern, and all values below such a key. The map contains each value by its
+/// dotted key.
 fn leaves(value: &Value, keys: &Globs) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut open = vec![(Vec::<&str>::new(), value)];
@@ -188,9 +189,9 @@ mod tests {
 
     /// Returns the gate's message for a changed file under the built-in rules; `None` if the gate ignores the change.
     fn changed(path: &str, base: &str, draft: &str) -> Option<String> {
-        let places = Policy::default().places().unwrap();
+        let places = Policy::default().path_rules().unwrap();
         let runs =
-            places.runs_on_build(&WorkspacePath::read(path, Path::new("/")).unwrap()).unwrap();
+            places.runs_on_build(&WorkspacePath::parse(path, Path::new("/")).unwrap()).unwrap();
         change(runs, base, draft).map(|change| change.message)
     }
 

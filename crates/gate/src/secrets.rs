@@ -4,11 +4,13 @@
 //! as in `password = …`, and by the randomness of the value (module `named`).
 //!
 //! A placeholder is not a secret (module `chance`). A value is a placeholder if little remains when its placeholder
-//! words are removed; a placeholder word in a long random value does not make it one. Test keys of providers
-//! (`sk_test_`) are not secrets. Password hashes are secrets only together with their accounts, as in `/etc/shadow`.
+//! words are removed. A long random value that happens to contain a placeholder word is therefore not a placeholder.
+//! Test keys of providers (`sk_test_`) are not secrets. Password hashes are secrets only together with their accounts,
+//! as in `/etc/shadow`.
 //!
-//! A literal assigned to a password is a secret if it has at least four characters, or three if one is a digit. It is
-//! not a secret if it is a placeholder, is read from the environment, or is in a test or a translation.
+//! A literal assigned to a variable for a password is a secret if it has at least four characters, or three characters
+//! with at least one digit. It is not a secret if it is a placeholder, is read from the environment, or is in a test or
+//! a translation.
 //!
 //! Text is normalised before it is searched: invisible characters are removed, escapes are resolved and encoded parts
 //! are decoded once (module `decode`). Text that spans several lines is joined into one line (module `statements`).
@@ -18,7 +20,7 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use regex::Regex;
 
-mod chance;
+mod classifier;
 mod decode;
 mod named;
 mod names;
@@ -33,7 +35,7 @@ use crate::file_kind::FileKind;
 use crate::pattern::{InvalidPattern, compile};
 
 /// Comment that allows the secrets on its line. The gate still reports them, and a reviewer decides.
-pub const ALLOWED: &str = "assize: allow-secret";
+pub const ALLOW_COMMENT: &str = "assize: allow-secret";
 
 /// Maximum number of secrets that are reported per line.
 const MAX_PER_LINE: usize = 200;
@@ -41,7 +43,7 @@ const MAX_PER_LINE: usize = 200;
 /// Maximum number of secrets in a text. When it is reached, secrets that span several lines are no longer searched.
 const MAX_PER_TEXT: usize = 1000;
 
-/// Rule name and description of a private key.
+/// Name and description of the rule for private keys.
 const PRIVATE_KEY: (&str, &str) = ("private-key", "a private key");
 
 /// A secret found in a text.
@@ -84,7 +86,7 @@ pub struct SecretScanner {
     decoder: TextDecoder,
     statements: statements::StatementPatterns,
     named: named::NamePatterns,
-    chance: chance::SecretClassifier,
+    chance: classifier::SecretClassifier,
 }
 
 static SCANNER: LazyLock<Result<SecretScanner, InvalidPattern>> =
@@ -123,7 +125,7 @@ impl SecretScanner {
             decoder: TextDecoder::compile()?,
             statements: statements::StatementPatterns::compile()?,
             named: named::NamePatterns::compile()?,
-            chance: chance::SecretClassifier::compile()?,
+            chance: classifier::SecretClassifier::compile()?,
             rules,
         })
     }
@@ -142,7 +144,7 @@ impl SecretScanner {
             |lines: std::ops::Range<usize>| lines.into_iter().find(|line| is_new[*line]);
         let mut bodies = statements::key_bodies(&source.lines);
         let examples: Vec<usize> = bodies
-            .extract_if(.., |body| !statements::may_hold_key(&source.lines[body.start..]))
+            .extract_if(.., |body| !statements::may_be_key(&source.lines[body.start..]))
             .map(|body| body.start - 1)
             .collect();
         let mut found: Vec<(usize, Hit)> = Vec::new();
@@ -171,7 +173,7 @@ impl SecretScanner {
             }
             for mut hit in self.scan_statement(&statement, kind) {
                 let mut lines = source.lines[statement.lines.clone()].iter();
-                hit.secret.allowed |= lines.any(|line| line.contains(ALLOWED));
+                hit.secret.allowed |= lines.any(|line| line.contains(ALLOW_COMMENT));
                 let known = |other: &Hit| other.value.contains(&hit.value);
                 let part = |other: &Hit| hit.value.contains(&other.value);
                 let here = |at: usize| statement.lines.contains(&at);
@@ -194,19 +196,19 @@ impl SecretScanner {
     /// Finds a secret in the name of a file or task. Only known key formats count, because the other rules would match
     /// many ordinary names.
     pub fn in_name(&self, name: &str) -> Option<FoundSecret> {
-        let mut hits = self.by_form(&self.decoder.visible(name), false);
-        hits.retain(|hit| self.chance.fills_a_form(&hit.value));
+        let mut hits = self.find_known_formats(&self.decoder.visible(name), false);
+        hits.retain(|hit| self.chance.is_real_key(&hit.value));
         hits.into_iter().next().map(|hit| hit.secret)
     }
 
     fn scan_statement(&self, statement: &Statement, kind: FileKind) -> Vec<Hit> {
         let text = statement.text.as_str();
-        let Some((rule, what)) = statement.is else { return self.scan_line(text, kind) };
+        let Some((rule, what)) = statement.secret_rule else { return self.scan_line(text, kind) };
         let decoded = decode::base64_text(text);
         let proved = match &decoded {
             // The decoded credentials of a container registry are JSON with an `auth` field.
             Some(plain) => self.chance.is_password(plain) || plain.contains("\"auth"),
-            None => self.chance.fills_a_form(text),
+            None => self.chance.is_real_key(text),
         };
         if proved { vec![Hit::new(rule, what, text, decoded.is_some())] } else { Vec::new() }
     }
@@ -240,13 +242,13 @@ impl SecretScanner {
                 }
             }
         }
-        let allowed = line.contains(ALLOWED);
+        let allowed = line.contains(ALLOW_COMMENT);
         found.iter_mut().for_each(|hit| hit.secret.allowed = allowed);
         found
     }
 
     fn scan_text(&self, line: &str, kind: FileKind, encoded: bool) -> Vec<Hit> {
-        let mut found = self.by_form(line, encoded);
+        let mut found = self.find_known_formats(line, encoded);
         let mut known: Vec<String> = found.iter().map(|hit| hit.value.clone()).collect();
         for value in self.named.values(line, kind, &self.chance) {
             let text = &line[value.start..value.end];
@@ -263,7 +265,7 @@ impl SecretScanner {
     }
 
     /// Finds secrets in a line that have a known key format, in the order of the rules.
-    fn by_form(&self, line: &str, encoded: bool) -> Vec<Hit> {
+    fn find_known_formats(&self, line: &str, encoded: bool) -> Vec<Hit> {
         let mut found: Vec<Hit> = Vec::new();
         let mut spans: Vec<(usize, usize)> = Vec::new();
         let mut tried = vec![false; self.rules.len()];
@@ -280,9 +282,9 @@ impl SecretScanner {
                 let (start, end) = (value.start(), value.end());
                 let known = || spans.iter().any(|(from, to)| start < *to && *from < end);
                 if spans.len() < MAX_PER_LINE
-                    && (!rule.apart || is_delimited(line, start, end))
+                    && (!rule.delimited || is_delimited(line, start, end))
                     && !known()
-                    && self.is_proven(rule.proof, value.as_str())
+                    && self.has_evidence(rule.proof, value.as_str())
                 {
                     spans.push((start, end));
                     found.push(Hit::new(rule.id, rule.what, value.as_str(), encoded));
@@ -292,17 +294,17 @@ impl SecretScanner {
         found
     }
 
-    fn is_proven(&self, proof: Proof, text: &str) -> bool {
+    fn has_evidence(&self, proof: Proof, text: &str) -> bool {
         match proof {
-            Proof::Words => true,
-            Proof::Form => {
+            Proof::MatchOnly => true,
+            Proof::RandomValue => {
                 match decode::base64_text(text).as_deref().and_then(|text| text.split_once(':')) {
                     // The decoded text is `user:password`, as in basic authentication headers.
                     Some((_, password)) => self.chance.is_password(password),
-                    None => self.chance.fills_a_form(text),
+                    None => self.chance.is_real_key(text),
                 }
             }
-            Proof::Picked => self.chance.is_password(text),
+            Proof::Position => self.chance.is_password(text),
         }
     }
 }
@@ -340,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn secret_scanner_with_an_invalid_rule_is_an_error() {
+    fn invalid_rule_of_the_secret_scanner_is_reported_as_an_error() {
         let broken = SecretRule::read("words  odd  a key  key  key(").unwrap();
         let error = SecretScanner::compile([Ok(broken)].into_iter()).unwrap_err().to_string();
         assert!(error.contains("pattern `odd` does not compile"), "{error}");

@@ -46,7 +46,7 @@ type Calls = HashMap<String, Vec<Recorded>>;
 
 #[derive(Debug)]
 struct Contents {
-    /// Recorded calls by the fingerprint of their request. Calls with the same request differ in their model.
+    /// Recorded calls, by the fingerprint of their request. A request can be recorded once for each model.
     calls: Calls,
     /// The file, locked against other processes; `None` if the cassette is only replayed.
     file: Option<File>,
@@ -70,7 +70,7 @@ struct Recorded {
 #[serde(rename_all = "snake_case")]
 enum Outcome {
     Response(ModelResponse),
-    /// The call failed with this error, which the caller received.
+    /// The call failed. The fields describe the error that the caller received.
     Failure {
         kind: ErrorKind,
         message: String,
@@ -132,7 +132,7 @@ impl Cassette {
     /// Returns the recorded outcome of a request to a provider and model that match `who`.
     ///
     /// A recorded failure is returned only in replay mode. In record mode, the call is sent again.
-    pub(crate) fn play(
+    pub(crate) fn recorded_outcome(
         &self,
         request: &ModelRequest,
         who: &CassetteFilter,
@@ -149,7 +149,7 @@ impl Cassette {
                 other.model
             );
             return Some(Err(ModelError::new(ErrorKind::NotRecorded, message)
-                .with_hint("choose one of the two with `--provider` and `--model`")));
+                .with_hint("choose one of the recorded models with `--provider` and `--model`")));
         }
         match &call.outcome {
             Outcome::Response(response) => Some(Ok(response.clone())),
@@ -211,7 +211,7 @@ impl Cassette {
         let contents = self.contents.lock();
         let path = self.path.display();
         let missing = |message: String| {
-            let hint = "record the request with `--record` instead of `--replay`; recorded requests are not repeated";
+            let hint = "record the request with `--record` instead of `--replay`; recorded requests are not sent again";
             ModelError::new(ErrorKind::NotRecorded, message).with_hint(hint)
         };
         if let Some(call) =
@@ -265,14 +265,14 @@ impl fmt::Display for CassetteFilter {
     }
 }
 
-/// Adds a recorded call. It replaces an earlier recording of the same request to the same model.
+/// Adds a recorded call. If the same request to the same model was recorded earlier, the new call replaces that call.
 fn insert(calls: &mut Calls, call: Recorded) {
     let same = calls.entry(call.fingerprint.clone()).or_default();
     same.retain(|other| other.provider != call.provider || other.model != call.model);
     same.push(call);
 }
 
-/// Unified diff of the recorded and the current request, limited in lines and width.
+/// Unified diff of the recorded and the current request. Long lines are shortened, and a long diff is cut off.
 fn difference(recorded: &str, requested: &str) -> String {
     const MAX_LINES: usize = 40;
     const MAX_WIDTH: usize = 300;

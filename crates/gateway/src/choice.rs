@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use assize_config::{GatewaySettings, Provider, ProviderName, REHEARSAL, SettingSource, Settings};
 use assize_llm::{BudgetLedger, BudgetLimits, MemoryBudgetLedger};
-use assize_types::text::harmless;
+use assize_types::text::replace_control_chars;
 use assize_types::{Failure, FailureKind, Reporter};
 use parking_lot::Mutex;
 
@@ -32,7 +32,7 @@ pub enum ProviderChoice {
 }
 
 /// Sources that determine the provider, in order of precedence. The first source that names a provider is used.
-pub const ORDER: [&str; 5] = [
+pub const PROVIDER_PRECEDENCE: [&str; 5] = [
     "--provider",
     "the setting `provider`",
     "an API key for anthropic, openai, google, groq or openrouter in that order",
@@ -60,7 +60,7 @@ pub fn from_settings(config: &Settings) -> Option<ProviderChoice> {
         })
         .collect();
     // The user's keys precede those of an untrusted folder. The sort is stable, so the order of providers is unchanged.
-    keyed.sort_by_key(|(_, source)| config.is_foreign(source));
+    keyed.sort_by_key(|(_, source)| config.is_untrusted(source));
     keyed.into_iter().next().map(|(provider, source)| ProviderChoice::Provider {
         provider,
         why: format!("API key found ({source})"),
@@ -107,7 +107,7 @@ pub fn endpoint(config: &Settings, provider: Provider) -> Endpoint {
     }
 }
 
-/// Whether model calls are recorded to a cassette or replayed from a cassette.
+/// Whether model calls are recorded to a cassette, replayed from a cassette, or neither.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum CassetteChoice {
     #[default]
@@ -119,14 +119,15 @@ pub enum CassetteChoice {
 }
 
 impl CassetteChoice {
-    /// Whether all answers are replayed. Replayed answers have the provider and model of the recording.
+    /// Whether all answers are replayed from a cassette. The provider and model of a replayed answer are those of the
+    /// recording.
     pub fn replays(&self) -> bool {
         matches!(self, CassetteChoice::Replay(_))
     }
 }
 
 /// Returns the budget limits from the settings.
-pub fn caps(config: &Settings) -> BudgetLimits {
+pub fn budget_limits(config: &Settings) -> BudgetLimits {
     BudgetLimits { cost: *config.budget.max_cost, tokens: *config.budget.max_tokens }
 }
 
@@ -134,18 +135,18 @@ pub fn caps(config: &Settings) -> BudgetLimits {
 #[derive(Clone)]
 pub struct Providers {
     pub settings: Arc<Settings>,
-    pub tape: CassetteChoice,
+    pub cassette: CassetteChoice,
     pub reporter: Arc<dyn Reporter>,
-    pub pacers: RateLimiters,
-    /// Prepared answers of the rehearsal model.
-    pub script: Option<PreparedAnswers>,
+    pub rate_limiters: RateLimiters,
+    /// Prepared answers of the rehearsal model; `None` if the rehearsal model generates all its answers.
+    pub prepared_answers: Option<PreparedAnswers>,
     /// Whether calls are only estimated and not sent, so that no API key is needed.
     pub estimate_only: bool,
 }
 
 impl fmt::Debug for Providers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Providers").field("tape", &self.tape).finish_non_exhaustive()
+        f.debug_struct("Providers").field("tape", &self.cassette).finish_non_exhaustive()
     }
 }
 
@@ -155,9 +156,10 @@ impl Providers {
         self.gateways(ledger, &BTreeMap::new()).await.map(|(gateway, _)| gateway)
     }
 
-    /// Creates a gateway for calls outside of a run. The whole budget of the settings is available to these calls.
-    pub async fn gateway_of_no_run(&self) -> Result<Gateway, Failure> {
-        self.gateway(Arc::new(MemoryBudgetLedger::new(caps(&self.settings)))).await
+    /// Creates a gateway for calls that do not belong to a run. These calls share a new budget with the limits from the
+    /// settings.
+    pub async fn gateway_outside_runs(&self) -> Result<Gateway, Failure> {
+        self.gateway(Arc::new(MemoryBudgetLedger::new(budget_limits(&self.settings)))).await
     }
 
     /// Creates the gateway to the model that the settings choose, and a gateway for each role that uses another model
@@ -168,9 +170,9 @@ impl Providers {
         roles: &BTreeMap<String, String>,
     ) -> Result<(Gateway, BTreeMap<String, Gateway>), Failure> {
         let settings = &self.settings;
-        settings.refuse_withheld()?;
+        settings.reject_untrusted_values()?;
         let mut options = self.options(ledger);
-        if let CassetteChoice::Replay(path) = &self.tape {
+        if let CassetteChoice::Replay(path) = &self.cassette {
             let cassette = Arc::new(Cassette::open(path, CassetteMode::Replay)?);
             let provider = settings.general.provider.requested().copied().flatten();
             let to = |model: Option<String>| {
@@ -182,7 +184,7 @@ impl Providers {
             let model = settings.general.model.requested().cloned().flatten();
             return Ok((to(model), others.collect()));
         }
-        if let CassetteChoice::Record(path) = &self.tape {
+        if let CassetteChoice::Record(path) = &self.cassette {
             options.cassette = Some(Arc::new(Cassette::open(path, CassetteMode::Record)?));
         }
         if let Some(warning) = settings.warn_of_ignored_choice() {
@@ -191,7 +193,7 @@ impl Providers {
         match choose(settings).await? {
             ProviderChoice::Rehearsal { .. } => {
                 // The rehearsal model needs no rate limits, so the concurrency limit is high.
-                options.pacer =
+                options.rate_limiter =
                     RateLimiter::new(RateLimits { concurrency: 1000, ..RateLimits::default() });
                 if let Some((role, model)) = roles.first_key_value() {
                     let message =
@@ -223,18 +225,18 @@ impl Providers {
                 endpoint.key_source
             )));
         }
-        if let Some(warning) = settings.warn_of_foreign_key(provider) {
+        if let Some(warning) = settings.warn_of_untrusted_key(provider) {
             self.reporter.warn(&warning);
         }
         let client = HttpClient::new();
         let (endpoint, limits) = endpoint_in_use(settings, &client, provider, false).await;
-        options.pacer = self.pacers.of(provider, limits);
+        options.rate_limiter = self.rate_limiters.of(provider, limits);
         let mut others = BTreeMap::new();
         for (role, model) in roles {
             let set = *settings.provider_settings(provider).context_window;
             let mut endpoint =
                 Endpoint { model: model.clone(), context_window: set, ..endpoint.clone() };
-            learn(&client, &mut endpoint).await;
+            query_local_server(&client, &mut endpoint).await;
             let options = GatewayOptions { price: settings.price(model)?, ..options.clone() };
             others.insert(role.clone(), Gateway::to_provider(&client, endpoint, options));
         }
@@ -256,15 +258,15 @@ impl Providers {
             },
             ledger,
             observer: Some(Arc::new(move |event: &CallEvent| report(&*reporter, event))),
-            script: self.script.clone(),
+            prepared_answers: self.prepared_answers.clone(),
             ..GatewayOptions::default()
         }
     }
 
     /// Returns an error if a cassette is set for a run that a cluster worker executes, because the cassette is a file
     /// on this machine.
-    pub fn refuse_tape(&self) -> Result<(), Failure> {
-        match self.tape {
+    pub fn reject_cassette(&self) -> Result<(), Failure> {
+        match self.cassette {
             CassetteChoice::None => Ok(()),
             CassetteChoice::Record(_) | CassetteChoice::Replay(_) => {
                 let message = "the model calls of a cluster run cannot be recorded or replayed";
@@ -275,7 +277,7 @@ impl Providers {
     }
 
     /// Returns an error if a run that is resumed was started with another model.
-    pub fn refuse_another_model(
+    pub fn check_same_model(
         &self,
         run: &str,
         before: (&str, &str),
@@ -283,7 +285,7 @@ impl Providers {
     ) -> Result<(), Failure> {
         let now = gateway.name();
         // Replayed answers have the provider and model of the recording, so a cassette is always accepted.
-        if self.tape.replays() || before == now {
+        if self.cassette.replays() || before == now {
             return Ok(());
         }
         let message = format!(
@@ -295,8 +297,8 @@ impl Providers {
     }
 }
 
-/// Returns the endpoint and the rate limits of a provider. They come from the settings and, unless `offline`, from a
-/// local server.
+/// Returns the endpoint and the rate limits of a provider from the settings. Unless `offline` is set, a local server is
+/// also queried for its context window and its number of parallel requests.
 pub async fn endpoint_in_use(
     config: &Settings,
     client: &HttpClient,
@@ -308,7 +310,7 @@ pub async fn endpoint_in_use(
         endpoint.model.clone_from(model);
     }
     let limits = limits(config, provider);
-    let slots = if offline { None } else { learn(client, &mut endpoint).await };
+    let slots = if offline { None } else { query_local_server(client, &mut endpoint).await };
     let is_set = config.provider_settings(provider).concurrency.is_set();
     let limits = match slots.filter(|_| !is_set) {
         Some(concurrency) => RateLimits { concurrency, ..limits },
@@ -319,7 +321,7 @@ pub async fn endpoint_in_use(
 
 /// Queries a local server. Sets the context window of the endpoint unless the settings contain one, and returns the
 /// number of requests that the server answers in parallel.
-async fn learn(client: &HttpClient, endpoint: &mut Endpoint) -> Option<usize> {
+async fn query_local_server(client: &HttpClient, endpoint: &mut Endpoint) -> Option<usize> {
     if !ModelFacts::of(endpoint).local {
         return None;
     }
@@ -350,12 +352,12 @@ fn rehearsal(config: &Settings) -> Rehearsal {
     }
 }
 
-/// Function that creates the rate limiter of a provider with these limits.
+/// Function that creates a rate limiter for a provider with the given limits.
 pub type MakeRateLimiter = Arc<dyn Fn(Provider, RateLimits) -> Arc<dyn RateLimit> + Send + Sync>;
 
 type KnownPacers = HashMap<(Provider, RateLimits), Arc<dyn RateLimit>>;
 
-/// Rate limiters by provider and limits. All runs of a process or of a cluster share them.
+/// Rate limiters, one for each combination of provider and limits. All runs of a process or of a cluster share them.
 #[derive(Clone)]
 pub struct RateLimiters {
     known: Arc<Mutex<KnownPacers>>,
@@ -385,17 +387,17 @@ impl RateLimiters {
     }
 }
 
-/// Reports retries, and waits for a rate limit of at least one second, to the user.
+/// Shows to the user each retry, and each wait for a rate limit that takes at least one second.
 fn report(reporter: &dyn Reporter, event: &CallEvent) {
     match event {
         CallEvent::Retry { reason, wait, .. } => {
-            let reason = harmless(reason);
+            let reason = replace_control_chars(reason);
             reporter.note(&format!("{reason}; retrying in {:.1} s", wait.as_secs_f64()));
         }
-        CallEvent::Paced { wait } if wait.as_secs() >= 1 => {
+        CallEvent::RateLimited { wait } if wait.as_secs() >= 1 => {
             let seconds = wait.as_secs();
             reporter.note(&format!("waiting {seconds} s for the provider's rate limit"));
         }
-        CallEvent::Paced { .. } => {}
+        CallEvent::RateLimited { .. } => {}
     }
 }

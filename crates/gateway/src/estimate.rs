@@ -8,8 +8,8 @@ use assize_types::Cost;
 
 use crate::catalog::ModelFacts;
 
-/// Number of tokens added for hidden input: instructions for tools and schemas that providers add, and the instruction
-/// that an adapter adds for a schema that the provider cannot enforce.
+/// Number of tokens added for input that is not in the request: instructions that providers add for tools and schemas,
+/// and the instruction that an adapter adds for a schema that the provider cannot enforce.
 const HIDDEN_TOKENS: u64 = 1024;
 
 /// Number of tokens added for the framing of each message.
@@ -22,7 +22,7 @@ pub(crate) fn likely_tokens(bytes: u64) -> u64 {
 
 /// High estimate of a request's input tokens. It counts one token for three ASCII letters or spaces, one token for each
 /// digit or other ASCII character, and one token for two bytes of other scripts.
-pub(crate) fn generous_input_tokens(request: &ModelRequest) -> u64 {
+pub(crate) fn high_input_tokens(request: &ModelRequest) -> u64 {
     let (mut letters, mut others, mut foreign) = (0, 0, 0);
     each_text(request, &mut |text| {
         for byte in text.bytes() {
@@ -43,33 +43,34 @@ const MIN_ANSWER: u64 = 128;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Overflow {
     /// The server silently truncates the prompt.
-    Cuts,
+    Truncates,
     /// The server rejects the request.
-    Refuses,
+    Rejects,
 }
 
-/// Error of a prompt that does not fit the context window. Both numbers are tokens.
+/// Error of a prompt that does not fit the context window, with the needed and the available number of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PromptTooLong {
     pub(crate) needed: u64,
     pub(crate) window: u64,
 }
 
-/// Returns the maximum number of answer tokens with which prompt and answer together fit `window`.
+/// Returns the maximum length of the answer in tokens, so that prompt and answer together fit the context window
+/// `window`.
 ///
 /// For a server that truncates long prompts, the prompt must fit by the high estimate. A server that rejects long
 /// prompts counts the tokens exactly, so this function only rejects prompts that are too long by the lowest estimate.
-pub(crate) fn answer_room(
+pub(crate) fn max_answer_tokens(
     request: &ModelRequest,
     window: u64,
     overflow: Overflow,
 ) -> Result<u32, PromptTooLong> {
     let requested = u64::from(request.max_tokens);
     let min_answer = requested.min(MIN_ANSWER);
-    let generous = generous_input_tokens(request);
+    let generous = high_input_tokens(request);
     let (least, room) = match overflow {
-        Overflow::Cuts => (generous, window.saturating_sub(generous)),
-        Overflow::Refuses => {
+        Overflow::Truncates => (generous, window.saturating_sub(generous)),
+        Overflow::Rejects => {
             let likely = window.saturating_sub(likely_input_tokens(request));
             // Lower bound of the input tokens: texts rarely have fewer than one token per eight bytes.
             let least = text_bytes(request) / 8;
@@ -84,7 +85,7 @@ pub(crate) fn answer_room(
 }
 
 /// Upper bound of a request's input tokens: no tokenizer produces more than one token per byte.
-pub(crate) fn most_input_tokens(request: &ModelRequest) -> u64 {
+pub(crate) fn max_input_tokens(request: &ModelRequest) -> u64 {
     let turns = request.prompt.blocks.len() + request.prompt.transcript.len() + request.tools.len();
     text_bytes(request) + TURN_TOKENS * turns as u64 + HIDDEN_TOKENS
 }
@@ -121,7 +122,7 @@ pub struct Estimate {
     pub output_tokens: u64,
     pub cost: Cost,
     /// Maximum cost, provided that no call is repeated.
-    pub at_most: Cost,
+    pub max_cost: Cost,
     /// Cost if nine tenths of the input tokens are read from the provider's cache.
     pub cached: Cost,
 }
@@ -139,7 +140,7 @@ impl Estimate {
     pub fn of_request(facts: &ModelFacts, request: &ModelRequest) -> Estimate {
         let output = u64::from(request.max_tokens);
         let likely = Estimate::of_calls(facts, 1, likely_input_tokens(request), output / 4);
-        Estimate { at_most: facts.cost_at_most(most_input_tokens(request), output), ..likely }
+        Estimate { max_cost: facts.cost_at_most(max_input_tokens(request), output), ..likely }
     }
 
     /// Estimates `calls` calls with this many input and output tokens in total.
@@ -148,7 +149,7 @@ impl Estimate {
         let cost = facts.cost(&usage);
         let (cached_input, cache_write) = (input / 10 * 9, input / 20);
         let cached = facts.cost(&assize_types::Usage { input, cached_input, cache_write, output });
-        Estimate { calls, input_tokens: input, output_tokens: output, cost, at_most: cost, cached }
+        Estimate { calls, input_tokens: input, output_tokens: output, cost, max_cost: cost, cached }
     }
 
     /// Sum of two estimates.
@@ -158,7 +159,7 @@ impl Estimate {
             input_tokens: self.input_tokens + other.input_tokens,
             output_tokens: self.output_tokens + other.output_tokens,
             cost: self.cost + other.cost,
-            at_most: self.at_most + other.at_most,
+            max_cost: self.max_cost + other.max_cost,
             cached: self.cached + other.cached,
         }
     }
@@ -176,10 +177,10 @@ mod tests {
         for length in [0, 10, 10_000, 1_000_000] {
             let estimate =
                 Estimate::of_request(&facts, &ModelRequest::question("x".repeat(length)));
-            let (Cost::Known(likely), Cost::Known(max)) = (estimate.cost, estimate.at_most) else {
+            let (Cost::Known(likely), Cost::Known(max)) = (estimate.cost, estimate.max_cost) else {
                 panic!("the price of the default model must be known");
             };
-            assert!(likely <= max, "{length}: {likely} > {max}");
+            assert!(likely <= max, "{length} B: likely cost {likely} > maximum {max}");
         }
     }
 
@@ -189,18 +190,21 @@ mod tests {
             max_tokens,
             ..ModelRequest::question("x".repeat(bytes))
         };
-        for overflow in [Overflow::Cuts, Overflow::Refuses] {
-            assert_eq!(answer_room(&request(300, 500), 100_000, overflow), Ok(500));
-            assert_eq!(answer_room(&request(300, 4096), 2048, overflow), Ok(2048 - 100 - 256));
-            assert_eq!(answer_room(&request(300, 10), 2048, overflow), Ok(10));
-            let long = answer_room(&request(40_000, 4096), 2048, overflow).unwrap_err();
+        for overflow in [Overflow::Truncates, Overflow::Rejects] {
+            assert_eq!(max_answer_tokens(&request(300, 500), 100_000, overflow), Ok(500));
+            assert_eq!(
+                max_answer_tokens(&request(300, 4096), 2048, overflow),
+                Ok(2048 - 100 - 256)
+            );
+            assert_eq!(max_answer_tokens(&request(300, 10), 2048, overflow), Ok(10));
+            let long = max_answer_tokens(&request(40_000, 4096), 2048, overflow).unwrap_err();
             assert!(long.needed > 2048 && long.window == 2048, "{long:?}");
         }
         // At three bytes per token the prompt is too long, and at four bytes per token it fits. So the estimates
         // differ.
         let near = request(6_000, 4096);
-        assert!(answer_room(&near, 2048, Overflow::Cuts).is_err());
-        let room = answer_room(&near, 2048, Overflow::Refuses).unwrap();
+        assert!(max_answer_tokens(&near, 2048, Overflow::Truncates).is_err());
+        let room = max_answer_tokens(&near, 2048, Overflow::Rejects).unwrap();
         assert!((128..=512).contains(&room), "{room}");
     }
 
@@ -209,6 +213,6 @@ mod tests {
         let endpoint = Endpoint { model: "mine".into(), ..Endpoint::new(Provider::OpenAi) };
         let estimate =
             Estimate::of_request(&ModelFacts::of(&endpoint), &ModelRequest::question("hi"));
-        assert_eq!((estimate.cost, estimate.at_most), (Cost::Unknown, Cost::Unknown));
+        assert_eq!((estimate.cost, estimate.max_cost), (Cost::Unknown, Cost::Unknown));
     }
 }

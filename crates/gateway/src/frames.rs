@@ -1,16 +1,16 @@
 //! Splits the byte stream of a response into frames: server-sent events or lines.
 
-use crate::dialect::Framing;
+use crate::adapter::Framing;
 
 /// Maximum size of one frame in bytes.
 const MAX_FRAME: usize = 8 * 1024 * 1024;
 
-/// Splitter of a stream. It buffers the received bytes that do not form a complete frame yet.
+/// Splitter that divides a stream into frames. It buffers the received bytes that do not form a complete frame yet.
 #[derive(Debug)]
 pub(crate) struct Frames {
     framing: Framing,
     pending: Vec<u8>,
-    /// Offset at which the search for the next line end continues.
+    /// Offset in the buffer at which the search for the next line end continues.
     searched: usize,
     /// Data lines of the current server-sent event.
     data: Vec<String>,
@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn chunk_boundaries_do_not_change_the_frames(
+        fn stream_chunk_boundaries_do_not_change_the_frames(
             texts in prop::collection::vec("[a-zé{}\": ]{0,12}", 1..8),
             cuts in prop::collection::vec(0usize..400, 0..12),
         ) {

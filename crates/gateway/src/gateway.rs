@@ -11,24 +11,24 @@ use assize_llm::{
     Model, ModelError, ModelRequest, ModelResponse, PromptMessage, Reservation, Settlement,
     StopReason,
 };
-use assize_types::text::harmless;
+use assize_types::text::replace_control_chars;
 use assize_types::{Cost, Failure, FailureKind};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{Instrument, debug, debug_span, trace};
 
+use crate::adapter::{EncodeOptions, ProviderReply};
+use crate::cache_warmup::{CacheWarmup, WarmupPermit};
 use crate::cassette::{Cassette, CassetteFilter};
 use crate::catalog::ModelFacts;
-use crate::dialect::{EncodeOptions, ProviderReply};
 use crate::estimate::{self, Estimate};
 use crate::http::{HttpClient, HttpTransport};
-use crate::pace::{RateLimit, RateLimiter, RateLimits};
-use crate::prime::{CacheWarmup, WarmupPermit};
 use crate::provider::Endpoint;
+use crate::rate_limiter::{RateLimit, RateLimiter, RateLimits};
 use crate::rehearsal::{PreparedAnswers, Rehearsal, RehearsalTransport};
 use crate::retry::RetryPolicy;
-use crate::wire::{OnProgress, OnText, SendOptions, Transport};
+use crate::transport::{OnProgress, OnText, SendOptions, Transport};
 
 /// Callback for events of running model calls.
 pub type CallObserver = Arc<dyn Fn(&CallEvent) + Send + Sync>;
@@ -39,34 +39,34 @@ pub enum CallEvent {
     /// An attempt failed. The call is retried after `wait`.
     Retry { attempt: u32, reason: String, wait: Duration },
     /// The call is delayed by `wait` to stay within the provider's rate limits.
-    Paced { wait: Duration },
+    RateLimited { wait: Duration },
 }
 
 /// Configuration of a gateway.
 #[derive(Clone)]
 pub struct GatewayOptions {
     pub retry: RetryPolicy,
-    /// Rate limiter, shared by all gateways to one provider.
-    pub pacer: Arc<dyn RateLimit>,
+    /// Rate limiter of the provider. All gateways to the same provider share it.
+    pub rate_limiter: Arc<dyn RateLimit>,
     pub ledger: Arc<dyn BudgetLedger>,
     pub cassette: Option<Arc<Cassette>>,
     /// Price of the model from the settings. It overrides the price in the catalog.
     pub price: Option<Price>,
     pub observer: Option<CallObserver>,
     /// Prepared answers of the rehearsal model. The rehearsal model generates an answer if none is prepared.
-    pub script: Option<PreparedAnswers>,
+    pub prepared_answers: Option<PreparedAnswers>,
 }
 
 impl Default for GatewayOptions {
     fn default() -> GatewayOptions {
         GatewayOptions {
             retry: RetryPolicy::default(),
-            pacer: RateLimiter::new(RateLimits::default()),
+            rate_limiter: RateLimiter::new(RateLimits::default()),
             ledger: Arc::new(MemoryBudgetLedger::default()),
             cassette: None,
             price: None,
             observer: None,
-            script: None,
+            prepared_answers: None,
         }
     }
 }
@@ -75,7 +75,7 @@ impl fmt::Debug for GatewayOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("retry", &self.retry)
-            .field("pacer", &self.pacer)
+            .field("pacer", &self.rate_limiter)
             .field("cassette", &self.cassette)
             .finish_non_exhaustive()
     }
@@ -85,14 +85,14 @@ impl fmt::Debug for GatewayOptions {
 #[derive(Debug)]
 pub struct Gateway {
     /// Transport to the model; `None` if the gateway only replays a cassette.
-    wire: Option<Arc<dyn Transport>>,
+    transport: Option<Arc<dyn Transport>>,
     options: GatewayOptions,
-    /// Provider and model whose recorded answers the cassette may return.
-    asked: CassetteFilter,
+    /// Filter for recorded answers: the cassette may return only answers of this provider and model.
+    cassette_filter: CassetteFilter,
     /// Request parameters that the model has rejected. They are no longer sent.
     rejected: RejectedParameters,
     /// State of the cache warm-up; `None` if the provider does not cache prompt prefixes.
-    primer: Option<CacheWarmup>,
+    cache_warmup: Option<CacheWarmup>,
 }
 
 /// Request parameters that the model has rejected in earlier calls.
@@ -103,7 +103,7 @@ struct RejectedParameters {
 }
 
 impl RejectedParameters {
-    fn manner(&self, wire: &dyn Transport, stream: bool) -> EncodeOptions {
+    fn encode_options(&self, wire: &dyn Transport, stream: bool) -> EncodeOptions {
         EncodeOptions {
             stream,
             temperature: wire.facts().temperature && !self.temperature.load(Ordering::Relaxed),
@@ -113,7 +113,12 @@ impl RejectedParameters {
 
     /// If the error says that the model does not support a parameter that can be omitted, records the parameter.
     /// Returns whether a parameter was recorded.
-    fn learn(&self, error: &ModelError, request: &ModelRequest, manner: EncodeOptions) -> bool {
+    fn record_rejection(
+        &self,
+        error: &ModelError,
+        request: &ModelRequest,
+        manner: EncodeOptions,
+    ) -> bool {
         if error.kind() != ErrorKind::BadRequest {
             return false;
         }
@@ -156,42 +161,50 @@ impl Gateway {
     ) -> Gateway {
         let mut facts = ModelFacts::of(&endpoint);
         facts.price = options.price.or(facts.price);
-        let primer = (endpoint.provider != Provider::Ollama).then(CacheWarmup::default);
+        let cache_warmup = (endpoint.provider != Provider::Ollama).then(CacheWarmup::default);
         let wire = HttpTransport::new(client.clone(), endpoint, facts);
-        Gateway { primer, ..Gateway::over(Some(Arc::new(wire)), options) }
+        Gateway { cache_warmup, ..Gateway::with_transport(Some(Arc::new(wire)), options) }
     }
 
     /// Creates a gateway to the rehearsal model.
     pub fn to_rehearsal(rehearsal: Rehearsal, options: GatewayOptions) -> Gateway {
-        let wire = RehearsalTransport::new(rehearsal, options.price, options.script.clone());
-        Gateway::over(Some(Arc::new(wire)), options)
+        let wire =
+            RehearsalTransport::new(rehearsal, options.price, options.prepared_answers.clone());
+        Gateway::with_transport(Some(Arc::new(wire)), options)
     }
 
     /// Creates a gateway that only replays a cassette. A request that is not in the cassette is an error.
     pub fn to_cassette(
         cassette: Arc<Cassette>,
-        asked: CassetteFilter,
+        cassette_filter: CassetteFilter,
         options: GatewayOptions,
     ) -> Gateway {
         let options = GatewayOptions { cassette: Some(cassette), ..options };
-        Gateway { asked, ..Gateway::over(None, options) }
+        Gateway { cassette_filter, ..Gateway::with_transport(None, options) }
     }
 
-    fn over(wire: Option<Arc<dyn Transport>>, options: GatewayOptions) -> Gateway {
-        let asked = CassetteFilter {
-            provider: wire.as_ref().map(|wire| wire.provider().to_owned()),
-            model: wire.as_ref().map(|wire| wire.model().to_owned()),
+    fn with_transport(transport: Option<Arc<dyn Transport>>, options: GatewayOptions) -> Gateway {
+        let cassette_filter = CassetteFilter {
+            provider: transport.as_ref().map(|wire| wire.provider().to_owned()),
+            model: transport.as_ref().map(|wire| wire.model().to_owned()),
         };
-        Gateway { wire, options, asked, rejected: RejectedParameters::default(), primer: None }
+        Gateway {
+            transport,
+            options,
+            cassette_filter,
+            rejected: RejectedParameters::default(),
+            cache_warmup: None,
+        }
     }
 
-    /// Names of the provider and the model; `cassette` and an empty name if the gateway only replays a cassette.
+    /// Names of the provider and the model. If the gateway only replays a cassette, the provider is `cassette` and the
+    /// model is empty.
     pub fn name(&self) -> (&str, &str) {
-        self.wire.as_ref().map_or(("cassette", ""), |wire| (wire.provider(), wire.model()))
+        self.transport.as_ref().map_or(("cassette", ""), |wire| (wire.provider(), wire.model()))
     }
 
     /// Names of the provider and the model as one text, for output.
-    pub fn called(&self) -> String {
+    pub fn display_name(&self) -> String {
         match self.name() {
             (provider, model) if provider == model => provider.to_owned(),
             (provider, model) => format!("{provider} {model}").trim_end().to_owned(),
@@ -200,17 +213,17 @@ impl Gateway {
 
     /// Price, context window and capabilities of the model; `None` if the gateway only replays a cassette.
     pub fn facts(&self) -> Option<&ModelFacts> {
-        self.wire.as_ref().map(|wire| wire.facts())
+        self.transport.as_ref().map(|wire| wire.facts())
     }
 
     /// Whether the rehearsal model answers instead of a real model.
     pub fn is_rehearsal(&self) -> bool {
-        self.wire.as_ref().is_some_and(|wire| wire.is_rehearsal())
+        self.transport.as_ref().is_some_and(|wire| wire.is_rehearsal())
     }
 
     /// Maximum number of concurrent calls to the provider.
     pub fn concurrency(&self) -> usize {
-        self.options.pacer.concurrency()
+        self.options.rate_limiter.concurrency()
     }
 
     pub fn ledger(&self) -> &Arc<dyn BudgetLedger> {
@@ -222,13 +235,13 @@ impl Gateway {
         self.facts().map(|facts| Estimate::of_request(facts, request))
     }
 
-    /// Returns an error with a hint if the cost of an estimate is unknown.
+    /// Returns an error with a hint if `cost` is unknown because a model has no known price.
     pub fn check_price(&self, cost: Cost) -> Result<(), Failure> {
         if cost != Cost::Unknown {
             return Ok(());
         }
         let (provider, model) = self.name();
-        let model = harmless(model);
+        let model = replace_control_chars(model);
         let whose = match self.facts().is_some_and(|facts| facts.price.is_none()) {
             true => format!("`{model}` ({provider})"),
             false => "the model of a role".to_owned(),
@@ -258,18 +271,18 @@ impl Gateway {
         let started = Instant::now();
         let mut attempt = 1;
         loop {
-            let turn = match &self.primer {
-                Some(primer) => Some(primer.turn(request).await),
+            let turn = match &self.cache_warmup {
+                Some(primer) => Some(primer.permit(request).await),
                 None => None,
             };
             let first = turn.as_ref().is_some_and(WarmupPermit::is_first);
             // A local server may be slow. A stream shows whether the server still makes progress.
             let stream = call.on_delta.is_some() || first || wire.facts().local;
-            let manner = self.rejected.manner(wire, stream);
+            let manner = self.rejected.encode_options(wire, stream);
             let text_seen = AtomicBool::new(false);
             let progress = || {
                 clock.progress();
-                turn.iter().for_each(WarmupPermit::begun);
+                turn.iter().for_each(WarmupPermit::answer_started);
             };
             let on_progress = || {
                 progress();
@@ -287,7 +300,7 @@ impl Gateway {
             let outcome = self.attempt(wire, request, manner, clock, &on_text, &on_progress).await;
             clock.attempt_ended();
             if outcome.is_ok() {
-                turn.iter().for_each(WarmupPermit::begun);
+                turn.iter().for_each(WarmupPermit::answer_started);
             }
             // Calls that wait for this call to warm up the cache must not wait for its retry.
             drop(turn);
@@ -298,10 +311,11 @@ impl Gateway {
                 }
                 Err(error) => error,
             };
-            if self.rejected.learn(&error, request, manner) {
+            if self.rejected.record_rejection(&error, request, manner) {
                 continue;
             }
-            let Some(wait) = self.options.retry.wait_after(&error, attempt, fastrand::f64()) else {
+            let Some(wait) = self.options.retry.retry_delay(&error, attempt, fastrand::f64())
+            else {
                 return Err(after_attempts(error, attempt));
             };
             if wait > clock.left() {
@@ -309,10 +323,10 @@ impl Gateway {
                     "; the next attempt would be in {} s, after the deadline",
                     wait.as_secs()
                 );
-                return Err(after_attempts(error.and(&late), attempt));
+                return Err(after_attempts(error.append_message(&late), attempt));
             }
             if error.retry_after.is_some() {
-                self.options.pacer.cool_down(wait);
+                self.options.rate_limiter.cool_down(wait);
             }
             *last_failure.lock() = Some(error.message().to_owned());
             debug!(
@@ -341,7 +355,7 @@ impl Gateway {
         on_progress: OnProgress<'_>,
     ) -> Result<(ProviderReply, bool), ModelError> {
         let encoded = wire.encode(request, manner)?;
-        let max_input = estimate::most_input_tokens(request);
+        let max_input = estimate::max_input_tokens(request);
         let max_output = u64::from(request.max_tokens);
         let worst = CallMaximum {
             tokens: max_input + max_output,
@@ -354,9 +368,9 @@ impl Gateway {
         clock.queue();
         let on_wait = |wait| {
             clock.dequeue();
-            self.notify(CallEvent::Paced { wait });
+            self.notify(CallEvent::RateLimited { wait });
         };
-        let pacer = Arc::clone(&self.options.pacer);
+        let pacer = Arc::clone(&self.options.rate_limiter);
         let permit =
             pacer.admit(tokens, Instant::now() + clock.left(), &on_wait).await.map_err(|wait| {
                 let (provider, seconds) = (wire.provider(), wait.as_secs());
@@ -369,17 +383,17 @@ impl Gateway {
             })?;
 
         clock.dequeue();
-        reservation.send().await.map_err(|error| over_budget(error, wire))?;
+        reservation.mark_sent().await.map_err(|error| over_budget(error, wire))?;
         let limit = self.options.retry.attempt_timeout;
         let sending = SendOptions {
             on_text: manner.stream.then_some(on_text),
             on_progress,
-            learn: &|left| self.options.pacer.learn(left, tokens),
+            on_remaining: &|left| self.options.rate_limiter.apply_remaining(left, tokens),
             start_timeout: match wire.facts().local {
                 true => limit.max(self.options.retry.local_start_timeout),
                 false => limit,
             },
-            patience: limit,
+            idle_timeout: limit,
         };
         let send = wire.send(&encoded, request, sending);
         // A stream has no total time limit as long as it makes progress.
@@ -394,7 +408,7 @@ impl Gateway {
         };
         match outcome {
             Ok(reply) => {
-                permit.used(reply.usage.map_or(tokens, |usage| usage.total()));
+                permit.set_actual_tokens(reply.usage.map_or(tokens, |usage| usage.total()));
                 reservation.settle(settlement(wire, &reply));
                 let empty = reply.text.trim().is_empty() && reply.tool_calls.is_empty();
                 if empty && reply.stop == StopReason::End {
@@ -411,13 +425,15 @@ impl Gateway {
         }
     }
 
-    /// Returns the recorded outcome of the request, or `None` if the cassette has none or there is no cassette.
+    /// Returns the recorded outcome of the request, or `None` if there is no cassette or the cassette does not contain
+    /// the request.
     fn replay(
         &self,
         request: &ModelRequest,
         call: &CallOptions<'_>,
     ) -> Option<Result<ModelResponse, ModelError>> {
-        let outcome = self.options.cassette.as_ref()?.play(request, &self.asked)?;
+        let outcome =
+            self.options.cassette.as_ref()?.recorded_outcome(request, &self.cassette_filter)?;
         self.options.ledger.count_replayed();
         if let (Ok(response), Some(on_delta)) = (&outcome, call.on_delta) {
             on_delta(Delta::Text(&response.text));
@@ -425,7 +441,7 @@ impl Gateway {
         Some(outcome)
     }
 
-    async fn ask(
+    async fn execute_call(
         &self,
         request: &ModelRequest,
         call: CallOptions<'_>,
@@ -440,9 +456,9 @@ impl Gateway {
             return outcome;
         }
         let cassette = self.options.cassette.as_ref();
-        let Some(wire) = &self.wire else {
+        let Some(wire) = &self.transport else {
             return Err(match cassette {
-                Some(cassette) => cassette.missing(request, &self.asked),
+                Some(cassette) => cassette.missing(request, &self.cassette_filter),
                 None => ModelError::new(
                     ErrorKind::Internal,
                     "the gateway has neither a provider nor a cassette",
@@ -473,18 +489,19 @@ impl Gateway {
     }
 }
 
-/// Measures the time until the deadline of one call.
+/// Measures how much time of a call is left until its deadline.
 ///
-/// The time stops while the call waits for a free slot in the rate limiter, or for the ledger to record the call. The
-/// deadline does not cut off an answer that is still streaming.
+/// The time does not run while the call waits for a free slot in the rate limiter, or for the ledger to record the
+/// call. The deadline does not cut off an answer that is still streaming.
 struct Clock<'a> {
     started: Instant,
     deadline: Duration,
-    /// Maximum time without progress of a stream.
+    /// Maximum time between two signs of progress of a streamed answer.
     idle_timeout: Duration,
     ledger: &'a dyn BudgetLedger,
-    /// Total time during which the ledger was unavailable before this call.
-    held_up_before: Duration,
+    /// Total time during which the ledger was unavailable before this call started. Only later unavailable time extends
+    /// the deadline.
+    unavailable_before: Duration,
     progress: Mutex<Progress>,
 }
 
@@ -504,12 +521,12 @@ impl Clock<'_> {
             deadline,
             idle_timeout,
             ledger,
-            held_up_before: ledger.held_up(),
+            unavailable_before: ledger.unavailable_time(),
             progress: Mutex::default(),
         }
     }
 
-    /// Stops the clock until [`dequeue`](Clock::dequeue).
+    /// Stops the clock of the deadline until [`dequeue`](Clock::dequeue) is called.
     fn queue(&self) {
         self.progress.lock().queued_since.get_or_insert_with(Instant::now);
     }
@@ -532,14 +549,13 @@ impl Clock<'_> {
     }
 
     fn left(&self) -> Duration {
-        let held_up = self.ledger.held_up().saturating_sub(self.held_up_before);
+        let held_up = self.ledger.unavailable_time().saturating_sub(self.unavailable_before);
         let state = self.progress.lock();
         let queued = state.queued + state.queued_since.map_or(Duration::ZERO, |at| at.elapsed());
         (self.deadline + held_up + queued).saturating_sub(self.started.elapsed())
     }
 
-    /// Remaining time in which a streaming answer must make progress; `None` if no answer is streaming or the time is
-    /// over.
+    /// Time that a streaming answer has left to make progress; `None` if no answer is streaming or no time is left.
     fn still_streaming(&self) -> Option<Duration> {
         let last_progress = self.progress.lock().last_progress?;
         self.idle_timeout.checked_sub(last_progress.elapsed()).filter(|left| !left.is_zero())
@@ -572,7 +588,7 @@ impl Model for Gateway {
         );
         async {
             trace!(request = ?request, "model call starts");
-            let outcome = self.ask(request, call).await;
+            let outcome = self.execute_call(request, call).await;
             match &outcome {
                 Ok(response) => {
                     let usage = response.usage.unwrap_or_default();
@@ -600,8 +616,8 @@ impl Model for Gateway {
     }
 }
 
-/// Returns how to settle the reservation of an answered call. If the provider reports no usage, the cost is unknown, so
-/// the call counts with its maximum cost.
+/// Returns how to settle the reservation of an answered call. If the provider reports neither usage nor cost, the call
+/// counts with its maximum cost.
 fn settlement(wire: &dyn Transport, reply: &ProviderReply) -> Settlement {
     match (reply.usage, reply.cost) {
         (None, None) => Settlement::Lost,
@@ -646,7 +662,7 @@ fn after_attempts(mut error: ModelError, attempts: u32) -> ModelError {
 fn over_budget(error: BudgetError, wire: &dyn Transport) -> ModelError {
     let hint = match error {
         // A call that cannot be recorded must not be sent.
-        BudgetError::NotNoted { ref hint, .. } => {
+        BudgetError::NotRecorded { ref hint, .. } => {
             let mut not_noted = ModelError::new(ErrorKind::NotNoted, error.to_string());
             not_noted.hint.clone_from(hint);
             return not_noted;

@@ -11,16 +11,16 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::catalog::ModelFacts;
-use crate::dialect::{
+use crate::adapter::{
     self, EncodeOptions, EncodedRequest, OutgoingRequest, ProviderReply, StreamDelta,
 };
-use crate::failure::{self, one_line, presentable};
+use crate::catalog::ModelFacts;
+use crate::error_response::{self, one_line, redact_and_shorten};
 use crate::frames::{Frames, StreamFrameError};
-use crate::local::is_loopback;
+use crate::local_server::is_loopback;
 use crate::provider::Endpoint;
-use crate::ratelimit;
-use crate::wire::{OnText, SendOptions, Transport};
+use crate::rate_limit_headers;
+use crate::transport::{OnText, SendOptions, Transport};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -37,7 +37,7 @@ const MAX_DESCRIPTION: usize = 16 * 1024 * 1024;
 /// Timeout for reading the body of an error response.
 const ERROR_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// HTTP clients that all clones of this value share. They are created when they are first needed.
+/// HTTP clients, shared by all clones of this value. Each client is created when it is first needed.
 #[derive(Debug, Clone, Default)]
 pub struct HttpClient(Arc<Clients>);
 
@@ -72,7 +72,7 @@ impl HttpClient {
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(|error| {
-            let cause = one_line(&Failure::innermost(&error));
+            let cause = one_line(&Failure::root_cause_message(&error));
             let message = format!("cannot create the HTTP client: {cause}");
             ModelError::new(ErrorKind::Internal, message)
                 .with_hint("install your system's certificates (Debian: `ca-certificates`)")
@@ -107,14 +107,14 @@ impl HttpTransport {
             .headers(header_map(&encoded.headers)?)
             .header("content-type", "application/json")
             .body(encoded.body.clone());
-        let sent = async { request.send().await.map_err(|error| self.unreachable(error)) };
+        let sent = async { request.send().await.map_err(|error| self.send_error(error)) };
         let response = match sending.on_text {
             Some(_) => {
                 with_timeout(sending.start_timeout, sent, "the start of the answer").await??
             }
             None => sent.await?,
         };
-        (sending.learn)(ratelimit::read(response.headers()));
+        (sending.on_remaining)(rate_limit_headers::read(response.headers()));
         if !response.status().is_success() {
             return Err(self.error_of(response).await);
         }
@@ -123,7 +123,7 @@ impl HttpTransport {
             Some(on_text) => self.read_stream(response, on_text, sending).await,
             None => read(response, MAX_ANSWER, Excess::Error)
                 .await
-                .and_then(|body| dialect::decode(self.endpoint.provider, &body)),
+                .and_then(|body| adapter::decode(self.endpoint.provider, &body)),
         };
         answer.map_err(|mut error| {
             error.may_be_charged = true;
@@ -138,7 +138,7 @@ impl HttpTransport {
         sending: SendOptions<'_>,
     ) -> Result<ProviderReply, ModelError> {
         let mut timeout = sending.start_timeout;
-        let (framing, mut decoder) = dialect::decoder(self.endpoint.provider);
+        let (framing, mut decoder) = adapter::decoder(self.endpoint.provider);
         let mut frames = Frames::new(framing);
         let mut received = 0;
         let mut chunks = response.bytes_stream();
@@ -161,7 +161,7 @@ impl HttpTransport {
                     StreamDelta::Hidden => (sending.on_progress)(),
                     StreamDelta::Text(text) => on_text(&text),
                 }
-                timeout = sending.patience;
+                timeout = sending.idle_timeout;
             }
         }
         if let Some(frame) = frames.finish().map_err(bad_frame)?
@@ -172,8 +172,8 @@ impl HttpTransport {
         decoder.finish()
     }
 
-    fn unreachable(&self, error: reqwest::Error) -> ModelError {
-        let cause = one_line(&Failure::innermost(&error));
+    fn send_error(&self, error: reqwest::Error) -> ModelError {
+        let cause = one_line(&Failure::root_cause_message(&error));
         if error.is_builder() {
             let message = format!("invalid base URL `{}`: {cause}", self.endpoint.base_url);
             return ModelError::new(ErrorKind::NotFound, message)
@@ -205,7 +205,7 @@ impl HttpTransport {
         let body = read(response, MAX_ERROR, Excess::Truncate);
         let body = tokio::time::timeout(ERROR_TIMEOUT, body).await;
         let body = body.ok().and_then(Result::ok).unwrap_or_default();
-        failure::from_status(&self.endpoint, status, &headers, &body)
+        error_response::from_status(&self.endpoint, status, &headers, &body)
     }
 
     fn redirected(&self, status: u16, headers: &HeaderMap) -> ModelError {
@@ -239,10 +239,10 @@ impl Transport for HttpTransport {
     fn encode(
         &self,
         request: &ModelRequest,
-        manner: EncodeOptions,
+        options: EncodeOptions,
     ) -> Result<EncodedRequest, ModelError> {
         let (endpoint, facts) = (&self.endpoint, &self.facts);
-        dialect::encode(OutgoingRequest { endpoint, facts, request, manner })
+        adapter::encode(OutgoingRequest { endpoint, facts, request, options })
     }
 
     async fn send(
@@ -261,7 +261,7 @@ impl Transport for HttpTransport {
         }
         // A server could echo the API key, which must not appear in a log or a cassette.
         if let (Ok(reply), Some(key)) = (&mut outcome, &self.endpoint.key) {
-            reply.blot_out(key);
+            reply.remove_key(key);
         }
         outcome.map_err(|error| {
             let named = if error.message().starts_with(self.provider()) {
@@ -269,7 +269,7 @@ impl Transport for HttpTransport {
             } else {
                 error.context(self.provider())
             };
-            named.map_message(|message| presentable(message, self.endpoint.key.as_ref()))
+            named.map_message(|message| redact_and_shorten(message, self.endpoint.key.as_ref()))
         })
     }
 }
@@ -280,16 +280,16 @@ pub async fn probe(
     endpoint: &Endpoint,
     timeout: Duration,
 ) -> Result<(), ModelError> {
-    let url = format!("{}{}", endpoint.base_url, dialect::probe_path(endpoint.provider));
+    let url = format!("{}{}", endpoint.base_url, adapter::probe_path(endpoint.provider));
     let reply = tokio::time::timeout(timeout, request(client, endpoint, &url, None)).await;
     let outcome = reply.unwrap_or_else(|_| {
         let seconds = timeout.as_secs();
         let message = format!("the provider did not answer within {seconds} s");
         Err(ModelError::new(ErrorKind::Timeout, message))
     });
-    outcome
-        .map(drop)
-        .map_err(|error| error.map_message(|message| presentable(message, endpoint.key.as_ref())))
+    outcome.map(drop).map_err(|error| {
+        error.map_message(|message| redact_and_shorten(message, endpoint.key.as_ref()))
+    })
 }
 
 /// Reads a JSON document from a provider.
@@ -314,7 +314,7 @@ async fn request(
     body: Option<&serde_json::Value>,
 ) -> Result<reqwest::Response, ModelError> {
     let wire = HttpTransport::new(client.clone(), endpoint.clone(), ModelFacts::of(endpoint));
-    let headers = header_map(&dialect::auth_headers(endpoint))?;
+    let headers = header_map(&adapter::auth_headers(endpoint))?;
     let client = client.to(url)?;
     let request = match body {
         Some(body) => {
@@ -322,7 +322,7 @@ async fn request(
         }
         None => client.get(url),
     };
-    let response = request.headers(headers).send().await.map_err(|e| wire.unreachable(e))?;
+    let response = request.headers(headers).send().await.map_err(|e| wire.send_error(e))?;
     if response.status().is_success() { Ok(response) } else { Err(wire.error_of(response).await) }
 }
 
@@ -339,7 +339,7 @@ fn header_map(pairs: &[(&'static str, String)]) -> Result<HeaderMap, ModelError>
     Ok(map)
 }
 
-/// How to handle a response body that exceeds the size limit.
+/// What to do if a response body exceeds the size limit: fail, or use only the beginning of the body.
 enum Excess {
     Error,
     Truncate,
@@ -368,7 +368,7 @@ async fn next_chunk(
     chunks: &mut (impl futures_util::Stream<Item = reqwest::Result<Bytes>> + Unpin),
 ) -> Result<Option<Bytes>, ModelError> {
     chunks.next().await.transpose().map_err(|error| {
-        let cause = one_line(&Failure::innermost(&error));
+        let cause = one_line(&Failure::root_cause_message(&error));
         let message = format!("the connection failed in the middle of the answer: {cause}");
         ModelError::new(ErrorKind::Connection, message)
     })

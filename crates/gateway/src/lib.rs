@@ -22,23 +22,23 @@
 //!
 //! This crate reads no environment variables, and no files except those that its caller names.
 
+mod adapter;
+mod cache_warmup;
 mod cassette;
 mod catalog;
 pub mod choice;
-mod dialect;
+mod error_response;
 mod estimate;
-mod failure;
 mod frames;
 mod gateway;
 mod http;
-mod local;
-mod pace;
-mod prime;
+mod local_server;
 mod provider;
-mod ratelimit;
+mod rate_limit_headers;
+mod rate_limiter;
 mod rehearsal;
 mod retry;
-mod wire;
+mod transport;
 
 pub use cassette::{Cassette, CassetteError, CassetteFilter, CassetteMode};
 pub use catalog::{ModelFacts, PRICES_AS_OF, Retirement};
@@ -46,8 +46,8 @@ pub use choice::{CassetteChoice, Providers, RateLimiters};
 pub use estimate::Estimate;
 pub use gateway::{CallEvent, CallObserver, Gateway, GatewayOptions};
 pub use http::{HttpClient, probe};
-pub use local::{ServerFacts, discover, is_local_address};
-pub use pace::{CallPermit, RateLimit, RateLimiter, RateLimits, RemainingLimits};
+pub use local_server::{ServerFacts, discover, is_local_address};
 pub use provider::Endpoint;
+pub use rate_limiter::{CallPermit, RateLimit, RateLimiter, RateLimits, RemainingLimits};
 pub use rehearsal::{PreparedAnswer, PreparedAnswers, Rehearsal};
 pub use retry::RetryPolicy;

@@ -2,7 +2,7 @@
 
 use assize_config::{ApiKey, Provider};
 
-use crate::local::is_local_address;
+use crate::local_server::is_local_address;
 
 /// Base URL, model and API key for requests to a provider.
 #[derive(Debug, Clone)]
@@ -12,8 +12,8 @@ pub struct Endpoint {
     /// Base URL without a trailing slash.
     pub base_url: String,
     pub key: Option<ApiKey>,
-    /// Name of the source of the key, such as an environment variable. If the provider rejects the key, the hint names
-    /// this source.
+    /// Where the API key was set, for example the name of an environment variable. If the provider rejects the key, the
+    /// hint names this source.
     pub key_source: String,
     /// Context window in tokens, from the settings or reported by the server. It overrides the value in the catalog.
     pub context_window: Option<u64>,

@@ -10,12 +10,12 @@ pub struct RetryPolicy {
     /// Maximum number of retries of a call.
     pub retries: u32,
     /// Maximum delay before the first retry. The maximum doubles with each further retry.
-    pub base: Duration,
+    pub base_delay: Duration,
     /// Maximum delay before any retry, unless the provider requests a longer delay.
-    pub cap: Duration,
+    pub max_delay: Duration,
     /// Timeout of one attempt. For a streamed answer, the maximum time without data.
     pub attempt_timeout: Duration,
-    /// Timeout until the first token of a local server, which may need long to process a long prompt.
+    /// Maximum time until a local server sends the first token. Local servers may need long to process a long prompt.
     pub local_start_timeout: Duration,
     /// Time limit of a call including its retries. Waiting for a free slot in the rate limiter does not count, and an
     /// answer that is still streaming is not cut off.
@@ -26,8 +26,8 @@ impl Default for RetryPolicy {
     fn default() -> RetryPolicy {
         RetryPolicy {
             retries: 3,
-            base: Duration::from_millis(500),
-            cap: Duration::from_secs(30),
+            base_delay: Duration::from_millis(500),
+            max_delay: Duration::from_secs(30),
             attempt_timeout: Duration::from_secs(120),
             local_start_timeout: Duration::from_secs(600),
             deadline: Duration::from_secs(600),
@@ -38,14 +38,14 @@ impl Default for RetryPolicy {
 impl RetryPolicy {
     /// Returns the delay before attempt `attempt + 1`, or `None` if the call must not be retried.
     ///
-    /// If the provider requests a longer delay, that delay is used. Otherwise the delay lies between half of an
-    /// exponentially growing bound and the whole bound, so that callers that failed at the same time do not retry at
-    /// the same time. `jitter`, from 0 to 1, selects the position between the two.
-    pub fn wait_after(&self, error: &ModelError, attempt: u32, jitter: f64) -> Option<Duration> {
+    /// The delay is a random time between half of a bound and the whole bound, so that callers that failed at the same
+    /// time do not retry at the same time. The bound doubles with each attempt, up to a maximum. `jitter`, from 0 to 1,
+    /// selects the time in this range. If the provider requests a longer delay, the call waits at least that long.
+    pub fn retry_delay(&self, error: &ModelError, attempt: u32, jitter: f64) -> Option<Duration> {
         if !error.kind().is_retryable() || attempt > self.retries {
             return None;
         }
-        let bound = self.base.saturating_mul(1 << (attempt - 1).min(16)).min(self.cap);
+        let bound = self.base_delay.saturating_mul(1 << (attempt - 1).min(16)).min(self.max_delay);
         let own = bound.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0));
         Some(match error.retry_after {
             // The delay is up to a tenth longer than the provider requests, but never shorter.
@@ -70,7 +70,7 @@ mod tests {
         let error = ModelError::new(ErrorKind::Server, "x");
         let waits = |jitter: f64| -> Vec<u128> {
             (1..=10)
-                .filter_map(|n| policy.wait_after(&error, n, jitter))
+                .filter_map(|n| policy.retry_delay(&error, n, jitter))
                 .map(|d| d.as_millis())
                 .collect()
         };
@@ -83,16 +83,16 @@ mod tests {
         let policy = RetryPolicy::default();
         let mut error = ModelError::new(ErrorKind::RateLimited, "x");
         error.retry_after = Some(Duration::from_secs(40));
-        assert_eq!(policy.wait_after(&error, 1, 0.0), Some(Duration::from_secs(40)));
-        assert_eq!(policy.wait_after(&error, 1, 1.0), Some(Duration::from_secs(41)));
-        assert_eq!(policy.wait_after(&error, 4, 0.0), None);
+        assert_eq!(policy.retry_delay(&error, 1, 0.0), Some(Duration::from_secs(40)));
+        assert_eq!(policy.retry_delay(&error, 1, 1.0), Some(Duration::from_secs(41)));
+        assert_eq!(policy.retry_delay(&error, 4, 0.0), None);
     }
 
     #[test]
     fn retry_policy_retries_only_transient_errors() {
         use ErrorKind::*;
         let policy = RetryPolicy::default();
-        let retried = |kind| policy.wait_after(&ModelError::new(kind, "x"), 1, 0.5).is_some();
+        let retried = |kind| policy.retry_delay(&ModelError::new(kind, "x"), 1, 0.5).is_some();
         for kind in
             [Unreachable, Connection, Timeout, RateLimited, Overloaded, Server, Malformed, Empty]
         {

@@ -144,7 +144,7 @@ pub struct FanOut<I> {
 impl<I> FanOut<I> {
     /// Limits the number of branches that run at once to `most`. Branches start in order. The limit does not change the
     /// result of the run.
-    pub fn at_once(mut self, most: usize) -> FanOut<I> {
+    pub fn max_concurrency(mut self, most: usize) -> FanOut<I> {
         self.at_once = most.max(1);
         self
     }
@@ -210,9 +210,14 @@ impl<S: State> GraphBuilder<S> {
 
     /// Adds a node that runs another graph outside of this engine, for example in another process.
     ///
-    /// `body` must run that graph. `graph` is only used for the outline and the fingerprint.
+    /// `body` must run that other graph. `graph` is only used for the outline and the fingerprint of this graph.
     #[must_use]
-    pub fn elsewhere<I: State, F, Fut>(self, name: &'static str, graph: &Graph<I>, body: F) -> Self
+    pub fn external_graph<I: State, F, Fut>(
+        self,
+        name: &'static str,
+        graph: &Graph<I>,
+        body: F,
+    ) -> Self
     where
         F: Fn(Context<S>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = NodeResult<S>> + Send + 'static,
@@ -227,7 +232,7 @@ impl<S: State> GraphBuilder<S> {
     /// Adds a node that runs another graph as a subgraph. `enter` creates the initial state of the subgraph. `leave`
     /// converts the final state of the subgraph to updates of this graph.
     ///
-    /// The effect keys of the subgraph have the same prefix as those of the branch that contains the node.
+    /// The effect keys of the subgraph start with the labels of the branches that contain this node.
     pub fn subgraph<I: State>(
         mut self,
         name: &'static str,
@@ -260,7 +265,8 @@ impl<S: State> GraphBuilder<S> {
         self.exit(from, NodeExit::Edge(to))
     }
 
-    /// Adds a route: after node `from`, the run continues with the one of the nodes `to` that `choose` returns.
+    /// Adds a route: after node `from`, the run continues with one of the nodes `to`. `choose` returns the name of that
+    /// node.
     pub fn route<const N: usize>(
         self,
         from: &'static str,
@@ -287,7 +293,7 @@ impl<S: State> GraphBuilder<S> {
         self
     }
 
-    /// Validates the graph and returns it, ready to run.
+    /// Validates the graph. Returns the compiled graph, which can be run, or all problems found.
     pub fn compile(self) -> Result<Graph<S>, InvalidGraph> {
         let names: Vec<&'static str> = self.nodes.iter().map(|node| node.name).collect();
         let exits: Vec<_> = self.exits.iter().map(|(from, exit)| (*from, exit.outline())).collect();

@@ -50,7 +50,7 @@ pub enum GraphProblem {
     #[error("node `{node}` is unreachable from the start node")]
     Unreachable { node: &'static str },
     #[error("`END` is unreachable from node `{node}`")]
-    Endless { node: &'static str },
+    EndUnreachable { node: &'static str },
     #[error(
         "node `{node}` ends the run inside a branch of `{fork}`: replace `END` by the join `{join}`"
     )]
@@ -61,7 +61,7 @@ pub enum GraphProblem {
     LeavesBranch { node: &'static str, fork: &'static str, join: &'static str, to: &'static str },
     #[error("a branch of node `{fork}` starts at the join `{join}` of the branches")]
     BranchIsJoin { fork: &'static str, join: &'static str },
-    #[error("a branch of node `{fork}` leads back to `{fork}` before its join")]
+    #[error("a branch of node `{fork}` leads back to `{fork}` before the join of the branches")]
     ForkInItself { fork: &'static str },
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn check(
         if !reached.contains(node) {
             problems.insert(GraphProblem::Unreachable { node });
         } else if !ending.contains(node) {
-            problems.insert(GraphProblem::Endless { node });
+            problems.insert(GraphProblem::EndUnreachable { node });
         }
     }
     if problems.is_empty() { Ok(start) } else { Err(invalid(problems)) }
@@ -173,8 +173,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Checks the paths that start at `node`. `forks` lists the (fork, join) pairs of the fan-outs that enclose `node`,
-    /// the outermost first.
+    /// Checks the paths that start at `node`. `forks` lists the fan-outs that enclose `node`, the outermost first, each
+    /// as a pair: the node that fans out, and the node at which its branches join.
     fn visit(&mut self, node: &'static str, forks: &[(&'static str, &'static str)]) {
         if !self.seen.insert((node, forks.to_vec())) {
             return;

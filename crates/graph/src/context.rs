@@ -37,13 +37,13 @@ impl RunContext {
         }
     }
 
-    /// Whether a journal or an observer receives events.
+    /// Whether a journal or an observer receives the events of the run.
     fn has_listeners(&self) -> bool {
         self.options.journal.is_some() || self.options.observer.is_some()
     }
 
     /// Reserves an effect key. Returns an error if another effect of the run uses the same key.
-    pub(crate) fn take(&self, key: &EffectKey) -> Result<(), RunError> {
+    pub(crate) fn reserve_key(&self, key: &EffectKey) -> Result<(), RunError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         match used.insert(key.clone()) {
             true => Ok(()),
@@ -76,7 +76,7 @@ impl RunContext {
     }
 }
 
-/// Argument of a node's code.
+/// Context that a node's code receives as its argument: the state of the run, and methods for side effects.
 ///
 /// The state contains only the updates of the nodes before this node on its path. Every value that is not computed from
 /// the state must be obtained through [`Context::effect`], so that a node that is executed again returns the same
@@ -86,8 +86,9 @@ pub struct Context<S: State> {
     item: Option<Arc<S::Item>>,
     pub(crate) run: Arc<RunContext>,
     pub(crate) scope: KeyScope,
-    /// Prefix of the keys under which visits of nodes are recorded. It differs from `scope` only inside a subgraph.
-    pub(crate) place: KeyScope,
+    /// Prefix of the journal keys under which the events of node executions are recorded. It differs from `scope` only
+    /// inside a subgraph, where it also names the node that runs the subgraph.
+    pub(crate) visit_scope: KeyScope,
     pub(crate) visit: Visit,
     /// Number of nodes executed in sequence on this path, including this node.
     pub(crate) steps: u32,
@@ -112,7 +113,7 @@ impl<S: State> Clone for Context<S> {
             item: self.item.clone(),
             run: self.run.clone(),
             scope: self.scope.clone(),
-            place: self.place.clone(),
+            visit_scope: self.visit_scope.clone(),
             visit: self.visit,
             steps: self.steps,
             halt: self.halt.clone(),
@@ -131,12 +132,12 @@ impl<S: State> Context<S> {
     pub(crate) fn new(
         seen: (Arc<S>, Option<Arc<S::Item>>),
         run: Arc<RunContext>,
-        (scope, place, visit): (KeyScope, KeyScope, Visit),
+        (scope, visit_scope, visit): (KeyScope, KeyScope, Visit),
         steps: u32,
         halt: Cancel,
     ) -> Context<S> {
         let ((state, item), pending) = (seen, PendingEvents::default());
-        Context { state, item, run, scope, place, visit, steps, halt, pending }
+        Context { state, item, run, scope, visit_scope, visit, steps, halt, pending }
     }
 
     pub fn state(&self) -> &S {
@@ -165,7 +166,7 @@ impl<S: State> Context<S> {
     }
 
     /// Handle to the events of [`Context::emit`] that are not written yet.
-    pub(crate) fn told(&self) -> PendingEvents {
+    pub(crate) fn pending_events(&self) -> PendingEvents {
         self.pending.clone()
     }
 
@@ -187,7 +188,7 @@ impl<S: State> Context<S> {
         F: Future<Output = Result<T, E>>,
     {
         let key = self.scope.key(key).map_err(RunError::from)?;
-        self.run.take(&key)?;
+        self.run.reserve_key(&key)?;
         let signal = |stage| self.run.signal(&Signal::Effect { key: &key, stage });
         // Events that the node emitted before this effect are written with it, even if effects run in parallel.
         let mut events = self.pending.take();
@@ -248,8 +249,9 @@ impl<S: State> Context<S> {
         }
     }
 
-    /// Writes the events that were emitted before an effect, so that subscribers receive them before the outcome. A
-    /// marker record prevents a resumed run from writing these events again. Returns the events that were not written.
+    /// Writes the events that were emitted before an effect, so that subscribers receive them before the effect's
+    /// outcome. A marker record prevents a resumed run from writing these events again. Returns the events that were
+    /// not written.
     async fn record_pending(
         &self,
         key: &EffectKey,
@@ -273,9 +275,9 @@ impl<S: State> Context<S> {
         Ok(Vec::new())
     }
 
-    /// Records a failed effect and returns its error, so that the node can continue and a resumed run takes the same
-    /// path. If a node does not record the failure, the node must fail.
-    pub async fn go_on<E>(&self, failed: FailedEffect<E>) -> Result<E, RunError>
+    /// Records a failed effect and returns its error. The node can then continue, and a resumed run takes the same
+    /// path. A node that does not record the failure must fail.
+    pub async fn record_failure<E>(&self, failed: FailedEffect<E>) -> Result<E, RunError>
     where
         E: Serialize,
     {
@@ -292,7 +294,8 @@ impl<S: State> Context<S> {
         }
     }
 
-    /// Returns an error if the run is cancelled or halted, because no new effect may start then.
+    /// Returns an error if the run is cancelled, or is halted because another node failed. No new effect may start
+    /// then.
     fn check_running(&self) -> Result<(), RunError> {
         if self.cancel().is_cancelled() {
             return Err(RunError::Cancelled { reason: self.cancel().reason() });
@@ -334,7 +337,7 @@ fn read<T: DeserializeOwned, E: DeserializeOwned>(
     request: Fingerprint,
 ) -> Result<Result<T, E>, RunError> {
     if record.request != request {
-        return Err(RunError::Changed { key: record.key });
+        return Err(RunError::RequestChanged { key: record.key });
     }
     let unreadable = |source| RunError::Unreadable { key: record.key.clone(), source };
     match &record.outcome {

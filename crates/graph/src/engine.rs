@@ -56,7 +56,7 @@ impl<S: State> Graph<S> {
     ) -> Result<S, RunError> {
         let start = Start {
             scope: outer.scope.clone(),
-            visit_scope: outer.place.within(&outer.visit.to_string())?,
+            visit_scope: outer.visit_scope.within(&outer.visit.to_string())?,
             // The node that runs the subgraph already counts as a step, so the subgraph's first node must not count.
             steps: outer.steps - 1,
         };
@@ -84,8 +84,8 @@ impl<S: State> Graph<S> {
     }
 }
 
-/// Initial key scopes and step count of a graph. The default is for a top-level graph; a subgraph continues those of
-/// the node that runs it.
+/// Key scopes and step count with which the execution of a graph starts. A top-level graph starts with the default. A
+/// subgraph starts with the values of the node that runs the subgraph.
 #[derive(Default)]
 struct Start {
     scope: KeyScope,
@@ -93,25 +93,27 @@ struct Start {
     steps: u32,
 }
 
-/// One thread of control through the graph.
+/// One thread of control through the graph, with its current state.
 struct Strand<S: State> {
     state: Arc<S>,
     item: Option<Arc<S::Item>>,
     /// Prefix of the effect keys of this strand.
     scope: KeyScope,
-    /// Prefix of the keys under which visits of nodes are recorded. It differs from `scope` only inside a subgraph.
+    /// Prefix of the journal keys under which the events of node executions are recorded. It differs from `scope` only
+    /// inside a subgraph, where it also names the node that runs the subgraph.
     visit_scope: KeyScope,
     /// Number of nodes executed in sequence on this strand so far.
     steps: u32,
-    /// Number of visits of each node so far.
+    /// Number of times that each node was executed so far, by node index.
     visits: Vec<u32>,
     /// Updates written since the branch started; empty outside of branches.
     written: Vec<S::Update>,
-    /// Index of the fan-out's frame, and index of this branch within the fan-out; `None` outside of branches.
+    /// Index of the fan-out's frame in the dispatcher, and index of this branch within the fan-out; `None` outside of
+    /// branches.
     branch: Option<(usize, usize)>,
 }
 
-/// A fan-out some of whose branches have not yet arrived at the join.
+/// State of a fan-out while it waits at the join for branches that have not yet arrived.
 struct Frame<S: State> {
     /// The strand that was split into branches. It continues at the join.
     strand: Strand<S>,
@@ -123,7 +125,8 @@ struct Frame<S: State> {
     waiting: VecDeque<(usize, Strand<S>)>,
 }
 
-/// Result of a task: index of the executed node, its strand, and the updates or error of the node.
+/// Result of a task that executed one node: index of the node, the strand (thread of control), and the updates or error
+/// of the node.
 struct Done<S: State> {
     node: usize,
     strand: Strand<S>,
@@ -173,7 +176,7 @@ async fn drive<S: State>(
             outcome = dispatcher.finish(done);
         }
         if outcome.is_err() {
-            dispatcher.halt.cancel("another part of the run failed");
+            dispatcher.halt.cancel("another node of the run failed");
         }
     }
     outcome?;
@@ -218,7 +221,7 @@ impl<'g, S: State> Dispatcher<'g, S> {
         }
     }
 
-    /// Splits a strand into the branches of a fan-out and starts the first `at_once` of them.
+    /// Splits a strand (thread of control) into the branches of a fan-out, and starts the first `at_once` branches.
     fn fork(
         &mut self,
         from: &'static str,
@@ -267,7 +270,7 @@ impl<'g, S: State> Dispatcher<'g, S> {
         begun.into_iter().try_for_each(|(node, branch)| self.begin(node, branch))
     }
 
-    /// Moves a strand to a node, to `END`, or to the join of its branch.
+    /// Moves a strand (thread of control) to a node, to `END`, or to the join of its branch.
     fn enter(
         &mut self,
         from: &'static str,
@@ -295,7 +298,8 @@ impl<'g, S: State> Dispatcher<'g, S> {
         self.graph.index(to).ok_or(RunError::UndeclaredTarget { from, to })
     }
 
-    /// Records that a branch has arrived at its join. After the last branch, the original strand continues at the join.
+    /// Records that a branch has arrived at the join. After the last branch, the strand that was split into branches
+    /// continues at the join.
     fn arrive(&mut self, index: usize, branch: usize, strand: Strand<S>) -> Result<(), RunError> {
         let Some(frame) = &mut self.frames[index] else { return Ok(()) };
         frame.arrived[branch] = strand.written;
@@ -380,7 +384,7 @@ impl<S: State> Task<'_, S> {
         );
         // The node consumes the context and its reference to the state. So the state need not be copied to apply
         // updates.
-        let pending = context.told();
+        let pending = context.pending_events();
         let result = AssertUnwindSafe((self.node.body)(context)).catch_unwind().await;
         let updates = result.unwrap_or_else(|panic| {
             let message = panic
@@ -396,14 +400,15 @@ impl<S: State> Task<'_, S> {
         Ok(updates)
     }
 
-    /// Records the events of this visit of the node, unless a record of this visit already exists.
+    /// Records the events that this execution of the node emitted, unless the journal already has a record of this
+    /// execution.
     async fn record_events(
         &self,
         strand: &Strand<S>,
         events: Vec<GraphEvent>,
     ) -> Result<(), RunError> {
         let key = strand.visit_scope.key(&format!("{}/events", self.visit(strand)))?;
-        self.run.take(&key)?;
+        self.run.reserve_key(&key)?;
         if let Some(journal) = self.run.journal()
             && journal.find(&key).await?.is_some()
         {

@@ -25,7 +25,7 @@ pub enum RunError {
     },
     /// The journal has a record for the effect, but the recorded request differs from the current request.
     #[error("the request of effect `{key}` differs from the request recorded in this run")]
-    Changed { key: EffectKey },
+    RequestChanged { key: EffectKey },
     /// The run was started with a graph of another shape.
     #[error("graph `{graph}` differs from the graph that this run was started with")]
     GraphChanged { graph: &'static str },
@@ -46,8 +46,9 @@ pub enum RunError {
     DuplicateBranch { from: &'static str, label: String },
     #[error("node `{from}` chose `{to}`, which is not one of its declared targets")]
     UndeclaredTarget { from: &'static str, to: &'static str },
-    /// Another part of the run failed. Effects already in progress were completed.
-    #[error("this part of the run was stopped because another part failed")]
+    /// The node was stopped because another node of the run failed. Effects that were already in progress were
+    /// completed.
+    #[error("the node was stopped because another node of the run failed")]
     Halted,
 }
 

@@ -79,8 +79,8 @@ pub trait Journal: Send + Sync {
         events: Vec<GraphEvent>,
     ) -> Result<Appended, JournalError>;
 
-    /// In a forked run, returns the JSON outcome that the original run recorded for the same request under the same
-    /// key; see [`ForkJournal`].
+    /// In a forked run, returns the JSON outcome that the original run recorded under the same key for the same
+    /// request. Returns `None` in other runs; see [`ForkJournal`].
     fn inherited(&self, _key: &EffectKey, _request: Fingerprint) -> Option<String> {
         None
     }
@@ -152,7 +152,8 @@ pub struct ForkJournal<J> {
 
 impl<J> ForkJournal<J> {
     /// Creates the journal of a fork. `own` is the journal of the new run. `old` lists the records that the new run may
-    /// reuse: all records of the earlier run, or those before the fork point. Failed effects are executed again.
+    /// reuse: all records of the earlier run, or only the records before the fork point. Effects that failed in the
+    /// earlier run are executed again.
     pub fn new(own: J, old: impl IntoIterator<Item = EffectRecord>) -> ForkJournal<J> {
         let reusable = |record: EffectRecord| match record.outcome {
             EffectOutcome::Done(text) => Some((record.key, (record.request, text))),

@@ -80,7 +80,7 @@ impl From<EffectKey> for String {
     }
 }
 
-/// Prefix of the effect keys of a task: the labels of the branches that contain the task.
+/// Prefix of the effect keys of a node: the labels of the branches that contain the node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct KeyScope(Option<EffectKey>);
 
@@ -102,8 +102,8 @@ impl KeyScope {
     }
 }
 
-/// One execution of a node. The executions of a node are numbered from 1; the first of `score_move` is displayed as
-/// `score_move.1`.
+/// One execution of a node. The executions of a node are numbered from 1: the first execution of the node `score_move`
+/// is displayed as `score_move.1`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Visit {
     pub(crate) node: &'static str,

@@ -17,11 +17,11 @@ const WRITABLE: [&str; 3] = ["/tmp", "/workspace", "/dev/shm"];
 /// Devices that programs may write to.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// Newest Landlock ABI version with which the rules below were tested.
+/// Newest Landlock ABI version with which the Landlock rules were tested.
 const LANDLOCK_ABI: ABI = ABI::V5;
 
-/// Creates the target folders of all [`WRITABLE`] folders that are symbolic links. They are missing at first, because
-/// the sandbox starts with an empty disk.
+/// Creates the target folders of those [`WRITABLE`] folders that are symbolic links. The target folders are missing at
+/// first, because the sandbox starts with an empty disk.
 pub(crate) fn make_writable_folders() {
     for folder in WRITABLE.iter().filter_map(|folder| std::fs::read_link(folder).ok()) {
         // An error is ignored, because a program that uses the folder will get an error too.
@@ -88,8 +88,8 @@ impl Confinement {
     }
 }
 
-/// Creates Landlock rules that allow to read and execute all files, and to write only to the [`WRITABLE`] folders and
-/// to these devices.
+/// Creates Landlock rules that allow programs to read and execute all files, and to write only to the [`WRITABLE`]
+/// folders and to the given devices.
 pub(crate) fn rules(devices: &[&str]) -> Result<RulesetCreated, Box<dyn std::error::Error>> {
     let mut rules = Ruleset::default().handle_access(AccessFs::from_all(LANDLOCK_ABI))?.create()?;
     let read = AccessFs::from_read(LANDLOCK_ABI);

@@ -15,7 +15,7 @@ use assize_protocol::{
 };
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use crate::link::HostChannel;
+use crate::channel::HostChannel;
 
 /// Maximum number of entries in a folder listing.
 const MAX_ENTRIES: usize = 4000;
@@ -86,7 +86,7 @@ pub(crate) fn is_code(path: &str) -> bool {
     CODE.contains(&path)
 }
 
-/// Open file that the host writes.
+/// Open file in the sandbox to which the guest agent writes the bytes that the host sends.
 pub(crate) struct FileWriter {
     path: String,
     file: File,
@@ -94,8 +94,9 @@ pub(crate) struct FileWriter {
 }
 
 impl FileWriter {
-    /// Opens a code file as the guest agent's user. That user owns the sticky folder, so programs, which run as
-    /// another user, cannot change the file. First removes any file that a program has created at this path.
+    /// Opens a code file for writing as the guest agent's user. Programs run as another user and cannot change or
+    /// replace the file, because its folder has the sticky bit. First removes any file that a program has created at
+    /// this path.
     pub(crate) fn begin_code(path: &str) -> Result<FileWriter, GuestFailure> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -109,8 +110,8 @@ impl FileWriter {
         Ok(FileWriter { path: path.to_owned(), file, failed: None })
     }
 
-    /// Truncates a code file that is mounted read-only for programs. `file` is the only writable descriptor of the
-    /// file.
+    /// Empties a code file, so that the guest agent can write it again. Programs see the file through a read-only
+    /// mount; `file` is its only writable descriptor.
     pub(crate) fn begin_mounted_code(
         path: &str,
         file: &OwnedFd,
@@ -163,7 +164,7 @@ impl FileWriter {
     }
 }
 
-/// Open file that the host reads.
+/// Open file in the sandbox whose bytes the guest agent sends to the host.
 pub(crate) struct FileReader {
     path: String,
     file: File,

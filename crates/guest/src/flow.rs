@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use assize_protocol::{Frame, StreamId, WINDOW};
 use rustix::io::Errno;
 
-use crate::link::HostChannel;
+use crate::channel::HostChannel;
 
 /// Pipe to a program's input, with the bytes that do not fit into the pipe yet.
 pub(crate) struct InputPipe {
@@ -28,7 +28,7 @@ impl InputPipe {
         self.pipe.as_ref().filter(|_| pending).map(AsFd::as_fd)
     }
 
-    /// Queues bytes from the host for the program, or discards them if the pipe is closed.
+    /// Queues input from the host for the program. Discards the input if the program has closed its end of the pipe.
     pub(crate) fn give(&mut self, stream: StreamId, bytes: &[u8], link: &mut HostChannel) {
         if self.pipe.is_some() {
             self.pending.extend(bytes);
@@ -87,8 +87,8 @@ pub(crate) struct OutputPipe {
     /// Number of bytes that the output limit still allows; more output is discarded.
     allowed: u64,
     pub(crate) cut: bool,
-    /// Number of bytes that were still in the pipe when the program ended. The guest agent does not wait for later
-    /// output of child processes that outlive the program.
+    /// Number of bytes that were still in the pipe when the program ended; `None` while the program runs. The guest
+    /// agent does not wait for later output of child processes that outlive the program.
     owed: Option<u64>,
 }
 

@@ -7,12 +7,12 @@
 //!
 //! The process has one thread, so code after a fork may allocate and take locks.
 
+mod channel;
 mod confine;
 mod files;
 mod flow;
 mod jail;
-mod link;
-mod machine;
+mod microvm;
 mod prepared;
 mod program;
 mod seccomp;
@@ -28,7 +28,7 @@ fn serve_in_container() -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return serve::serve(None, None, Vec::new());
     }
-    jail::drop_rights_of_container()?;
+    jail::drop_container_capabilities()?;
     serve::serve(Some(jail::PROGRAM), None, Vec::new())
 }
 
@@ -38,8 +38,8 @@ fn main() -> ExitCode {
     let outcome = match std::env::args().nth(1).as_deref() {
         Some("keep") => jail::keep(),
         Some("serve") => serve_in_container(),
-        Some("init") => machine::init(),
-        Some("ticks") => machine::tell_ticks(),
+        Some("init") => microvm::init(),
+        Some("ticks") => microvm::print_tsc_khz(),
         _ => Err("usage: assize starts this program inside its sandboxes; do not run it yourself"
             .to_owned()),
     };

@@ -7,9 +7,10 @@ use assize_protocol::ExecRequest;
 
 use crate::sys::Pid;
 
-/// Prepared program, which is started and waits for a line on [`PreparedProgram::gate`].
+/// Prepared program: it is started, and waits for a line with its arguments on the socket [`PreparedProgram::gate`].
 pub(crate) struct PreparedProgram {
-    /// Command line of the program. The command line of an `Exec` request that uses the program must begin with it.
+    /// Command line of the program. An `Exec` request can use the program only if the request's command line begins
+    /// with this command line.
     pub(crate) argv: Vec<String>,
     pub(crate) pid: Pid,
     pub(crate) stdin: OwnedFd,
@@ -23,20 +24,20 @@ pub(crate) struct PreparedProgram {
 
 impl PreparedProgram {
     /// Reads the byte by which the program reports that it is ready. Returns `false` if the program has exited instead.
-    pub(crate) fn hear(&mut self) -> bool {
+    pub(crate) fn read_ready_byte(&mut self) -> bool {
         let mut byte = [0; 1];
         self.ready = matches!(rustix::io::read(&self.gate, &mut byte), Ok(1));
         self.ready
     }
 
-    /// Whether this program can serve the request.
-    pub(crate) fn is_meant(&self, exec: &ExecRequest) -> bool {
+    /// Whether the request can use this prepared program.
+    pub(crate) fn can_serve(&self, exec: &ExecRequest) -> bool {
         exec.prepared && self.ready && exec.argv.starts_with(&self.argv)
     }
 
     /// Sends the program the line with its arguments, which ends its wait. Does not block if the line
     /// [fits](PreparedProgram::fits).
-    pub(crate) fn let_go(&self, line: &str) -> bool {
+    pub(crate) fn send_line(&self, line: &str) -> bool {
         rustix::io::write(&self.gate, line.as_bytes()) == Ok(line.len())
     }
 

@@ -14,11 +14,11 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use crate::channel::HostChannel;
 use crate::confine::Confinement;
 use crate::files;
 use crate::flow::{InputPipe, OutputPipe};
-use crate::link::HostChannel;
-use crate::machine::ProgramCgroup;
+use crate::microvm::ProgramCgroup;
 use crate::prepared::PreparedProgram;
 use crate::sys::{self, Pid, Reaped};
 
@@ -179,8 +179,8 @@ impl ForChild {
     }
 }
 
-/// Number of the program's descriptor for the socket that ends the wait of a prepared program, or carries messages to
-/// the host.
+/// Number of a program's file descriptor for a socket to the guest agent. A prepared program waits on this socket;
+/// other programs can exchange messages with the host through it.
 const SOCKET_FD: i32 = 3;
 
 /// Creates the socket pair for [`SOCKET_FD`]: the guest agent's end and the program's end.
@@ -265,13 +265,13 @@ impl RunningProgram {
     }
 
     /// Runs a prepared program by sending it the line with its arguments. Returns `None` if the line cannot be sent.
-    pub(crate) fn let_go(
+    pub(crate) fn from_prepared(
         stream: StreamId,
         waiting: PreparedProgram,
         exec: &ExecRequest,
         line: &str,
     ) -> Option<RunningProgram> {
-        if !waiting.let_go(line) {
+        if !waiting.send_line(line) {
             return None;
         }
         let PreparedProgram { pid, stdin, stdout, stderr, .. } = waiting;

@@ -11,16 +11,16 @@ use assize_protocol::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::channel::HostChannel;
 use crate::confine::{self, Confinement};
 use crate::files::{self, FileReader, FileWriter};
-use crate::link::HostChannel;
-use crate::machine::{self, MicroVm};
+use crate::microvm::{self, MicroVm};
 use crate::prepared::PreparedProgram;
 use crate::program::{Launcher, RunningProgram};
 use crate::sys::{self, Pid};
 use crate::watch;
 
-/// Maximum number of scans for processes that are still to be killed.
+/// Maximum number of times that the process list is scanned for processes to kill.
 const MAX_KILL_ROUNDS: usize = 1000;
 
 /// State of an open stream, by kind of request.
@@ -48,7 +48,7 @@ struct Server {
     children: OwnedFd,
     buffer: Vec<u8>,
     /// Resources of the microVM; `None` on other backends.
-    home: Option<MicroVm>,
+    microvm: Option<MicroVm>,
 }
 
 /// Serves the host until it disconnects. Programs run as `user`. If `user` is `None`, they run as the guest agent's
@@ -78,9 +78,9 @@ pub(crate) fn serve(
         preparing: None,
         children,
         buffer: vec![0; 64 * 1024],
-        home,
+        microvm: home,
     };
-    if server.home.is_some() {
+    if server.microvm.is_some() {
         server.say_welcome().map_err(|error| error.to_string())?;
     }
     server.run().map_err(|error| format!("request from the host failed: {error}"))
@@ -243,21 +243,25 @@ impl Server {
 
     /// Applies the settings in the host's `Hello` and replies with `Welcome`.
     fn welcome(&mut self, hello: Hello) -> Result<(), FrameError> {
-        match (&self.home, &hello.machine) {
+        match (&self.microvm, &hello.machine) {
             (Some(home), Some(settings)) => {
-                machine::wake(home, settings)
-                    .map_err(|step| FrameError::Unreadable(step.into()))?;
+                microvm::configure_restored(home, settings)
+                    .map_err(|step| FrameError::Malformed(step.into()))?;
             }
             (None, None) => {}
-            _ => return Err(FrameError::Unreadable("`Hello` is for another backend".into())),
+            _ => {
+                return Err(FrameError::Malformed(
+                    "the host's `Hello` message is for another backend".into(),
+                ));
+            }
         }
         self.watch_memory = hello.limits.watch_memory;
         self.env = hello.env;
-        let confinement = Confinement::new(hello.limits).map_err(FrameError::Unreadable)?;
+        let confinement = Confinement::new(hello.limits).map_err(FrameError::Malformed)?;
         self.starter = Some(Launcher {
             confinement: Rc::new(confinement),
             user: self.user,
-            group: self.home.as_ref().map(|home| Rc::clone(&home.group)),
+            group: self.microvm.as_ref().map(|home| Rc::clone(&home.group)),
         });
         self.say_welcome()
     }
@@ -280,13 +284,13 @@ impl Server {
         let starter = self.starter.as_ref().ok_or_else(no_hello)?;
         let outcome = match request {
             GuestRequest::Exec(exec) => {
-                let program = match self.prepared.take_if(|prepared| prepared.is_meant(&exec)) {
+                let program = match self.prepared.take_if(|prepared| prepared.can_serve(&exec)) {
                     Some(prepared) => release(id, prepared, &exec, starter),
                     None => starter.run(id, &exec),
                 };
                 program.map(|mut program| {
                     program.killed_before =
-                        self.home.as_ref().map_or(0, |home| home.group.killed());
+                        self.microvm.as_ref().map_or(0, |home| home.group.killed());
                     Some(Stream::Program(program))
                 })
             }
@@ -341,7 +345,7 @@ impl Server {
             });
             match program {
                 Some(program) => {
-                    if let Some(MicroVm { group, .. }) = &self.home {
+                    if let Some(MicroVm { group, .. }) = &self.microvm {
                         program.out_of_memory |= group.killed() > program.killed_before;
                         reaped.peak_bytes = group.peak().unwrap_or(reaped.peak_bytes);
                     }
@@ -355,7 +359,7 @@ impl Server {
             let readable = PollFlags::IN | PollFlags::HUP;
             let mut fd = [PollFd::new(&prepared.gate, PollFlags::IN)];
             let _ = poll(&mut fd, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-            if fd[0].revents().intersects(readable) && !prepared.hear() {
+            if fd[0].revents().intersects(readable) && !prepared.read_ready_byte() {
                 self.prepared = None;
             }
         }
@@ -398,9 +402,9 @@ impl Server {
 
     /// Kills a program and all processes that it started.
     ///
-    /// If no other program runs, all processes of the sandbox are killed, including daemons that have left the
-    /// program's process tree. Otherwise the program's process group is killed, and every process that is not a
-    /// descendant of another program.
+    /// If the sandbox has no other program (running or prepared), all its processes are killed, including daemons that
+    /// have left the program's process tree. If it has other programs, these programs and their descendants are spared,
+    /// and all other processes are killed.
     fn kill_tree(&self, pid: Pid) {
         let others: Vec<Pid> = self
             .programs()
@@ -418,7 +422,7 @@ impl Server {
             others.into_iter().chain(self.prepared.as_ref().map(|prepared| prepared.pid)).collect();
         // A process that is forked during one scan is found by the next scan.
         for _ in 0..MAX_KILL_ROUNDS {
-            let found = not_below(&spared).unwrap_or_default();
+            let found = processes_outside(&spared).unwrap_or_default();
             if found.is_empty() {
                 break;
             }
@@ -463,7 +467,7 @@ fn release(
         sys::kill(prepared.pid, libc::SIGKILL);
         return starter.run(id, exec);
     }
-    match RunningProgram::let_go(id, prepared, exec, &line) {
+    match RunningProgram::from_prepared(id, prepared, exec, &line) {
         Some(program) => Ok(program),
         None => starter.run(id, exec),
     }
@@ -472,8 +476,8 @@ fn release(
 /// `PF_KTHREAD`: process flag of kernel threads.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// Returns all processes that are not in the process trees of `spared`, without the guest agent and kernel threads.
-fn not_below(spared: &[Pid]) -> Option<Vec<Pid>> {
+/// Returns all processes except `spared` with their descendants, the guest agent and kernel threads.
+fn processes_outside(spared: &[Pid]) -> Option<Vec<Pid>> {
     let own = std::process::id().cast_signed();
     let mut parents: BTreeMap<Pid, Pid> = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").ok()?.flatten() {

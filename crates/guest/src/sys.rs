@@ -64,7 +64,7 @@ pub(crate) fn set_mount_attributes(
     Ok(())
 }
 
-/// Runs file operations with another file-system user id, if one is given, and restores root's afterwards.
+/// Runs file operations with another file-system user id, if one is given. Afterwards restores the user id of root.
 pub(crate) fn as_user<T>(user: Option<u32>, act: impl FnOnce() -> T) -> T {
     let Some(user) = user else { return act() };
     let touch_files_as = |user| {
@@ -187,7 +187,7 @@ pub(crate) fn loopback_up() -> io::Result<()> {
         let mut request: libc::ifreq = std::mem::zeroed();
         request.ifr_name[0] = b'l'.cast_signed();
         request.ifr_name[1] = b'o'.cast_signed();
-        #[expect(clippy::cast_possible_truncation, reason = "both flags fit into 16 bits")]
+        #[expect(clippy::cast_possible_truncation, reason = "the interface flags fit into 16 bits")]
         {
             request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
         }
@@ -245,7 +245,7 @@ pub(crate) fn load_module(file: impl AsFd) -> io::Result<()> {
 
 /// Reads the CPU's time-stamp counter.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn ticks() -> Option<u64> {
+pub(crate) fn read_tsc() -> Option<u64> {
     // SAFETY: every x86-64 CPU has the instruction, and the kernel does not disable it for programs.
     Some(unsafe { core::arch::x86_64::_rdtsc() })
 }
@@ -273,14 +273,14 @@ pub(crate) fn landlock_version() -> u32 {
 }
 
 /// Creates a cgroup namespace for this process, whose current cgroups become the root of the namespace.
-pub(crate) fn hide_groups() -> io::Result<()> {
+pub(crate) fn create_cgroup_namespace() -> io::Result<()> {
     // SAFETY: `unshare` takes only an integer and does not affect memory safety.
     checked(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) }.into())?;
     Ok(())
 }
 
 /// Installs a seccomp filter on this process. Requires `no_new_privs`.
-pub(crate) fn lay_on_filter(words: &[libc::sock_filter]) -> io::Result<()> {
+pub(crate) fn install_seccomp_filter(words: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: u16::try_from(words.len()).map_err(io::Error::other)?,
         // The cast is sound, because the kernel only reads the instructions.

@@ -1,4 +1,4 @@
-//! Memory watch for sandboxes without a memory cgroup.
+//! Memory watch: enforces the memory limit in sandboxes without a memory cgroup.
 //!
 //! The memory watch polls, so a program can exceed the memory limit for a short time. Therefore the host reports the
 //! limit as best effort.
@@ -38,15 +38,16 @@ fn resident(pid: u32) -> Option<u64> {
     })
 }
 
-/// Memory of a process with its proportional share of shared memory; `None` if the program prevents reading the
-/// figures.
+/// Memory of a process with its proportional share of shared memory; `None` if the process prevents the guest agent
+/// from reading its memory statistics.
 fn proportional(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let tables = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     Some(sum(&text, &["Pss_Anon:", "Pss_Shmem:"]) + sum(&tables, &["VmPTE:"]))
 }
 
-/// Returns the sum of the values in the lines that begin with one of the names, converted from kB to bytes.
+/// Returns the sum of the values in the lines that begin with one of the names, such as `VmPTE:`, converted from kB to
+/// bytes.
 fn sum(text: &str, names: &[&str]) -> u64 {
     let figure = |line: &str| {
         let figure = names.iter().find_map(|name| line.strip_prefix(name))?;

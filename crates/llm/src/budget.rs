@@ -88,7 +88,7 @@ impl BudgetTotals {
     }
 }
 
-/// Why the budget does not allow a model call, or why the call could not be recorded.
+/// Why a model call was not sent: the budget does not allow the call, or the ledger could not record it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetError {
     #[error(
@@ -102,11 +102,12 @@ pub enum BudgetError {
     #[error("a cost limit cannot be enforced for a model whose price is unknown")]
     NoPrice,
     #[error("the model call was not sent, because it could not be recorded first: {why}")]
-    NotNoted { why: String, hint: Option<String> },
+    NotRecorded { why: String, hint: Option<String> },
 }
 
-/// Ledger of a budget: checks reservations against the limits and adds up the settled calls. [`MemoryBudgetLedger`]
-/// stores nothing; the ledger of a stored run also records every call in the run's store.
+/// Ledger of a budget: checks reservations against the limits, and adds up the costs of settled calls.
+/// [`MemoryBudgetLedger`] stores nothing on disk. The ledger of a stored run also records every call in the run's
+/// store.
 #[async_trait]
 pub trait BudgetLedger: Send + Sync + std::fmt::Debug {
     /// Reserves the maximum cost of a call. If the calls in flight leave too little of the budget, waits until they are
@@ -115,13 +116,13 @@ pub trait BudgetLedger: Send + Sync + std::fmt::Debug {
 
     /// Records that a call is about to be sent and may be charged from now on. Returns the number of the record, or 0
     /// if the ledger does not store records.
-    async fn send(&self, _worst: CallMaximum) -> Result<u64, BudgetError> {
+    async fn record_sent(&self, _worst: CallMaximum) -> Result<u64, BudgetError> {
         Ok(0)
     }
 
     /// Total time during which the ledger's store was unavailable, so that no call could be recorded. This time does
     /// not count against the deadlines of calls.
-    fn held_up(&self) -> Duration {
+    fn unavailable_time(&self) -> Duration {
         Duration::ZERO
     }
 
@@ -138,7 +139,7 @@ pub trait BudgetLedger: Send + Sync + std::fmt::Debug {
 /// Budget ledger that exists only in the memory of one process.
 #[derive(Debug, Default)]
 pub struct MemoryBudgetLedger {
-    caps: BudgetLimits,
+    limits: BudgetLimits,
     account: Mutex<Account>,
     settled: Notify,
 }
@@ -148,9 +149,9 @@ struct Account {
     totals: BudgetTotals,
     reserved_cost: Money,
     reserved_tokens: u64,
-    /// Amount by which the cost limit was raised since the start.
+    /// Amount by which the cost limit was raised after the ledger was created.
     more_cost: Money,
-    /// Number of tokens by which the token limit was raised since the start.
+    /// Number of tokens by which the token limit was raised after the ledger was created.
     more_tokens: u64,
 }
 
@@ -161,12 +162,12 @@ enum Room {
 }
 
 impl MemoryBudgetLedger {
-    pub fn new(caps: BudgetLimits) -> MemoryBudgetLedger {
-        MemoryBudgetLedger { caps, ..MemoryBudgetLedger::default() }
+    pub fn new(limits: BudgetLimits) -> MemoryBudgetLedger {
+        MemoryBudgetLedger { limits, ..MemoryBudgetLedger::default() }
     }
 
     /// Raises the cost limit and the token limit by these amounts. A limit that is not set stays unlimited.
-    pub fn allow_more(&self, cost: Money, tokens: u64) {
+    pub fn raise_limits(&self, cost: Money, tokens: u64) {
         let mut account = self.account.lock();
         account.more_cost += cost;
         account.more_tokens = account.more_tokens.saturating_add(tokens);
@@ -174,7 +175,8 @@ impl MemoryBudgetLedger {
         self.settled.notify_waiters();
     }
 
-    /// Makes the reservation if it fits now. Returns `false` if it must wait for calls in flight.
+    /// Reserves the maximum cost of a call if the budget allows it now. Returns `false` if the call must wait until
+    /// other calls in flight are settled.
     fn try_reserve(&self, worst: CallMaximum) -> Result<bool, BudgetError> {
         let mut account = self.account.lock();
         match self.room(&account, worst) {
@@ -190,7 +192,7 @@ impl MemoryBudgetLedger {
 
     fn room(&self, account: &Account, worst: CallMaximum) -> Room {
         let mut room = Room::Yes;
-        if let Some(cap) = self.caps.cost.map(|cap| cap + account.more_cost) {
+        if let Some(cap) = self.limits.cost.map(|cap| cap + account.more_cost) {
             let Some(cost) = worst.cost.known() else {
                 return Room::No(BudgetError::NoPrice);
             };
@@ -202,7 +204,7 @@ impl MemoryBudgetLedger {
                 room = Room::AfterOthers;
             }
         }
-        let token_cap = self.caps.tokens.map(|cap| cap.saturating_add(account.more_tokens));
+        let token_cap = self.limits.tokens.map(|cap| cap.saturating_add(account.more_tokens));
         if let Some(cap) = token_cap {
             let spent = account.totals.usage.total().saturating_add(account.totals.lost_tokens);
             if spent.saturating_add(worst.tokens) > cap {
@@ -272,15 +274,15 @@ impl BudgetLedger for MemoryBudgetLedger {
     }
 }
 
-/// A reservation for one model call. If it is dropped without [`settle`](Reservation::settle), the call counts as lost
-/// if it was sent, else as free.
+/// A reservation for one model call. If the reservation is dropped without [`settle`](Reservation::settle), a call that
+/// was sent counts as lost, and a call that was not sent counts as free.
 #[derive(Debug)]
 pub struct Reservation {
     ledger: Arc<dyn BudgetLedger>,
     worst: CallMaximum,
-    /// Record number that the ledger returned when the call was sent; 0 before that.
+    /// Number of the record that the ledger wrote before the call was sent; 0 if the call was not sent or not recorded.
     sent: u64,
-    at_drop: Option<Settlement>,
+    settlement_on_drop: Option<Settlement>,
 }
 
 impl Reservation {
@@ -290,24 +292,24 @@ impl Reservation {
     ) -> Result<Reservation, BudgetError> {
         ledger.reserve(worst).await?;
         let at_drop = Some(Settlement::Free);
-        Ok(Reservation { ledger: Arc::clone(ledger), worst, sent: 0, at_drop })
+        Ok(Reservation { ledger: Arc::clone(ledger), worst, sent: 0, settlement_on_drop: at_drop })
     }
 
     /// Records in the ledger that the call is about to be sent. From now on the call may be charged.
-    pub async fn send(&mut self) -> Result<(), BudgetError> {
-        self.sent = self.ledger.send(self.worst).await?;
-        self.at_drop = Some(Settlement::Lost);
+    pub async fn mark_sent(&mut self) -> Result<(), BudgetError> {
+        self.sent = self.ledger.record_sent(self.worst).await?;
+        self.settlement_on_drop = Some(Settlement::Lost);
         Ok(())
     }
 
     pub fn settle(mut self, settlement: Settlement) {
-        self.at_drop = Some(settlement);
+        self.settlement_on_drop = Some(settlement);
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if let Some(settlement) = self.at_drop.take() {
+        if let Some(settlement) = self.settlement_on_drop.take() {
             self.ledger.settle(self.worst, self.sent, settlement);
         }
     }
@@ -373,7 +375,7 @@ mod tests {
             "a call that was not sent costs nothing"
         );
         let mut reservation = Reservation::make(&ledger, worst(60)).await.unwrap();
-        reservation.send().await.unwrap();
+        reservation.mark_sent().await.unwrap();
         drop(reservation);
         let totals = ledger.totals();
         assert_eq!((totals.lost_calls, totals.lost_cost), (1, dollars(60)));
@@ -417,7 +419,7 @@ mod tests {
                     let (ledger, actual) = (Arc::clone(&ledger), Arc::clone(&actual));
                     tasks.spawn(async move {
                         let Ok(mut reservation) = Reservation::make(&ledger, worst(max)).await else { return };
-                        reservation.send().await.unwrap();
+                        reservation.mark_sent().await.unwrap();
                         tokio::time::sleep(Duration::from_millis(delay)).await;
                         let cost = max * percent / 100;
                         actual.fetch_add(cost, Ordering::Relaxed);

@@ -28,7 +28,7 @@ pub struct ModelError {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// Category of a model error. The caller decides by it how to react, for example whether to retry.
+/// Category of a model error. Callers use the category to decide how to react, for example whether to retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
@@ -72,7 +72,7 @@ pub enum ErrorKind {
     Cancelled,
     /// The request is not in the cassette that is being replayed.
     NotRecorded,
-    /// The call was not sent, because the store could not record it first.
+    /// The call was not sent, because the ledger could not record the call before sending it.
     NotNoted,
     /// An error in this process, such as a cassette that cannot be written.
     Internal,
@@ -86,7 +86,8 @@ impl ErrorKind {
             .contains(&self)
     }
 
-    /// Whether the error ends the whole run or task, so that no retry, extraction or default may replace the answer.
+    /// Whether the error ends the whole run or task. The caller must then neither retry nor use a default value as the
+    /// answer.
     pub fn is_final(self) -> bool {
         use ErrorKind::*;
         matches!(self, Budget | Deadline | Cancelled | NotRecorded | NotNoted | Internal)
@@ -126,7 +127,7 @@ impl ModelError {
     }
 
     /// Appends `words` to the message.
-    pub fn and(mut self, words: &str) -> ModelError {
+    pub fn append_message(mut self, words: &str) -> ModelError {
         self.message.push_str(words);
         self
     }
@@ -174,7 +175,7 @@ impl From<ModelError> for Failure {
             E::Internal | E::NotNoted => Failure::from_error(kind, &error),
             _ => Failure::new(kind, error.message()),
         };
-        let failure = failure.maybe_hint(error.hint.as_deref());
+        let failure = failure.with_optional_hint(error.hint.as_deref());
         match &error.detail {
             Some(detail) => failure.with_detail(detail),
             None => failure,

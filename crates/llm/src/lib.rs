@@ -41,7 +41,8 @@ pub use budget::{
 pub use error::{ErrorKind, ModelError};
 pub use model::{CallOptions, Delta, Model};
 pub use prompt::{
-    Block, Prompt, PromptMessage, ToolCall, ToolResult, TranscriptTurn, fenced, mark_of,
+    Block, Prompt, PromptMessage, ToolCall, ToolResult, TranscriptTurn, content_mark,
+    enclose_untrusted,
 };
 pub use request::{
     ModelRequest, PrefixHasher, Schema, SchemaDelivery, SchemaError, ToolDefinition,

@@ -28,7 +28,7 @@ pub struct CallOptions<'a> {
     pub cancel: Cancel,
     /// Callback for the pieces of a streamed answer. The answer is streamed only if this callback is set.
     pub on_delta: Option<&'a (dyn Fn(Delta<'_>) + Send + Sync)>,
-    /// Key that identifies the call in its run. A model proxy journals the call under this key.
+    /// Key that identifies the call within its run. A model proxy records the call in the run's journal under this key.
     pub key: Option<&'a str>,
 }
 

@@ -158,9 +158,9 @@ impl Prompt {
 
 /// Encloses untrusted text between two marks. The mark is derived from the hash of the text, so the text cannot contain
 /// its mark.
-pub fn fenced(what: &str, text: &str) -> String {
+pub fn enclose_untrusted(what: &str, text: &str) -> String {
     let text = text.trim_end();
-    let mark = mark_of(text);
+    let mark = content_mark(text);
     format!(
         "{what} is everything between the two marks {mark}.\n--- {mark} ---\n{text}\n--- {mark} ---"
     )
@@ -168,7 +168,7 @@ pub fn fenced(what: &str, text: &str) -> String {
 
 /// Returns the mark of a text: 12 hexadecimal digits of its hash. A text cannot be written so that it contains its
 /// mark.
-pub fn mark_of(text: &str) -> String {
+pub fn content_mark(text: &str) -> String {
     let digit = |digit: u8| char::from(b"0123456789abcdef"[usize::from(digit)]);
     let mut mark = String::with_capacity(12);
     for byte in &Fingerprint::of(text).as_bytes()[..6] {

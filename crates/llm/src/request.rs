@@ -24,8 +24,8 @@ pub struct ModelRequest {
     pub temperature: f32,
     /// Maximum number of output tokens.
     pub max_tokens: u32,
-    /// Sample number. Requests with equal prompts but different sample numbers are different requests, so one prompt
-    /// can be sampled several times.
+    /// Number of the sample, to request several answers to one prompt. Requests with equal prompts but different sample
+    /// numbers are different requests.
     pub sample: u32,
 }
 
@@ -54,13 +54,14 @@ impl ModelRequest {
     }
 }
 
-/// Computes fingerprints of requests that share blocks and turns, and hashes their common prefix only once.
+/// Computes fingerprints of requests. If consecutive requests share blocks and turns, their common prefix is hashed
+/// only once.
 ///
 /// Clones share the hashed prefix. A request with a different prefix is hashed completely.
 #[derive(Clone, Default)]
 pub struct PrefixHasher(Arc<Mutex<HashedPrefix>>);
 
-/// State of the hasher after the blocks and turns of the last request, serialized as JSON, were hashed.
+/// State of the hash function after the blocks and turns of the last request, serialized as JSON.
 #[derive(Default)]
 struct HashedPrefix {
     hasher: Sha256,
@@ -106,8 +107,8 @@ impl PrefixHasher {
 }
 
 impl HashedPrefix {
-    /// Hashes the turns that follow the hashed prefix. If the prompt does not start with that prefix, hashes all its
-    /// blocks and turns.
+    /// Hashes the turns of the prompt that follow the hashed prefix. If the prompt does not start with that prefix,
+    /// hashes all blocks and turns of the prompt.
     fn extend(&mut self, Prompt { blocks, transcript, .. }: &Prompt) {
         let known = self.turns.len();
         let is_prefix = known > 0

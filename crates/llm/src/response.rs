@@ -30,7 +30,7 @@ pub struct ModelResponse {
     /// Whether the rehearsal model answered instead of a real model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rehearsal: bool,
-    /// Number of times the request was sent until it was answered.
+    /// Number of times the request was sent until the provider answered it.
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub attempts: u32,
     /// Duration of the original call in milliseconds, including waits and retries. A replayed response has the same

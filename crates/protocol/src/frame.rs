@@ -6,14 +6,14 @@ use serde::de::DeserializeOwned;
 /// Maximum number of payload bytes in one data frame.
 pub const MAX_DATA: usize = 64 * 1024;
 
-/// Maximum size of a frame in bytes, including kind and stream, without the length field.
+/// Maximum size of a frame in bytes: kind, stream id and payload, without the length field.
 pub const MAX_FRAME: usize = 1024 * 1024;
 
-/// Size of the length, kind and stream fields of a frame, in bytes.
+/// Size of the header of a frame in bytes: length, kind and stream id.
 const HEADER: usize = 4 + 1 + 4;
 
-/// Id of a stream, which consists of one request, its data and its reply. The host numbers streams from 1; frames with
-/// the id 0 concern the whole connection.
+/// Id of a stream. A stream consists of one request, its data and its reply. The host numbers streams from 1; frames
+/// with the id 0 concern the whole connection.
 pub type StreamId = u32;
 
 /// Kind of a frame.
@@ -24,7 +24,7 @@ pub enum FrameKind {
     Hello = 1,
     /// Opens a stream with a request.
     Open = 2,
-    /// Bytes for a port. The first payload byte is the port number.
+    /// Bytes for a port, such as the standard input of a program. The first payload byte is the port number.
     Data = 3,
     /// End of the data on a port.
     Close = 4,
@@ -34,7 +34,7 @@ pub enum FrameKind {
     Done = 6,
     /// Cancels the request of a stream.
     Cancel = 7,
-    /// Request from a program to the host, with a call number chosen by the program.
+    /// Request from a program to the host, with a number that the program has chosen for the call.
     Call = 8,
     /// The host's answer to the call with the same number.
     Answer = 9,
@@ -69,7 +69,7 @@ pub enum FrameError {
     #[error("unknown frame kind {0}")]
     UnknownKind(u8),
     #[error("malformed frame: {0}")]
-    Unreadable(String),
+    Malformed(String),
     #[error("message of {0} bytes exceeds the frame limit of {MAX_FRAME} bytes")]
     TooMuch(usize),
 }
@@ -111,11 +111,11 @@ impl Frame {
         message: &T,
     ) -> Result<(), FrameError> {
         let text = serde_json::to_vec(message)
-            .map_err(|error| FrameError::Unreadable(error.to_string()))?;
+            .map_err(|error| FrameError::Malformed(error.to_string()))?;
         Frame::put(out, kind, stream, &[&text])
     }
 
-    /// Appends as many data frames for a port as the bytes need.
+    /// Appends the bytes as data frames for a port, split into as many frames as necessary.
     pub fn put_data(out: &mut Vec<u8>, stream: StreamId, port: u8, bytes: &[u8]) {
         for chunk in bytes.chunks(MAX_DATA) {
             // Cannot fail: MAX_DATA is below MAX_FRAME.
@@ -138,23 +138,23 @@ impl Frame {
     /// Parses the payload as a JSON message.
     pub fn message<T: DeserializeOwned>(&self) -> Result<T, FrameError> {
         serde_json::from_slice(&self.payload)
-            .map_err(|error| FrameError::Unreadable(error.to_string()))
+            .map_err(|error| FrameError::Malformed(error.to_string()))
     }
 
-    /// Returns the port of a data, close or credit frame, and the rest of the payload.
+    /// Returns the port number of a data, close or credit frame, and the payload after the port number.
     pub fn on_port(&self) -> Result<(u8, &[u8]), FrameError> {
         match self.payload.split_first() {
             Some((port, rest)) => Ok((*port, rest)),
-            None => Err(FrameError::Unreadable("missing port number".to_owned())),
+            None => Err(FrameError::Malformed("missing port number".to_owned())),
         }
     }
 
-    /// Returns the port and the number of bytes in a credit frame.
+    /// Returns the port number of a credit frame, and the number of bytes that the receiver accepts.
     pub fn credit(&self) -> Result<(u8, u32), FrameError> {
         let (port, rest) = self.on_port()?;
         match rest.try_into() {
             Ok(bytes) => Ok((port, u32::from_le_bytes(bytes))),
-            Err(_) => Err(FrameError::Unreadable("invalid number of credit bytes".to_owned())),
+            Err(_) => Err(FrameError::Malformed("invalid number of credit bytes".to_owned())),
         }
     }
 }
@@ -210,7 +210,8 @@ mod tests {
 
     use super::*;
 
-    /// Decodes bytes in chunks. The decoder must return frames or an error, and never buffer more than one frame.
+    /// Decodes bytes in chunks of `piece` bytes. The decoder must return frames or an error, and never buffer more than
+    /// one frame.
     fn fuzz_decoder(bytes: &[u8], piece: usize) {
         let mut decoder = FrameDecoder::new();
         for piece in bytes.chunks(piece.max(1)) {

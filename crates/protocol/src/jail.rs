@@ -20,11 +20,13 @@ pub struct JailSetup {
     pub disk_bytes: u64,
     /// Maximum number of files on the tmpfs with the writable folders.
     pub disk_files: u64,
-    /// Cgroups v1 that the jail enters, one for each controller. The keeper removes them when the jail has ended.
+    /// Cgroups v1 that the jail enters, one for each controller. The jail's supervisor process removes them after the
+    /// jail has ended.
     pub groups_v1: Vec<String>,
-    /// Cgroup v2 that the jail enters. The keeper removes it when the jail has ended.
+    /// Cgroup v2 that the jail enters. The jail's supervisor process removes it after the jail has ended.
     pub group_v2: Option<String>,
-    /// Host users of the guest agent and the programs. If `None`, both run as the user of the keeper.
+    /// Host users of the guest agent and of the programs. If `None`, both run as the user of the jail's supervisor
+    /// process.
     pub users: Option<JailUsers>,
     pub host_name: String,
     /// VM emulator to run in the jail instead of the guest agent.
@@ -34,12 +36,12 @@ pub struct JailSetup {
 
 impl JailSetup {
     /// Adds a read-only mount of a host file or folder.
-    pub fn piece(&mut self, from: &str, to: &str, optional: bool) {
+    pub fn add_mount(&mut self, from: &str, to: &str, optional: bool) {
         let (from, to) = (from.to_owned(), to.to_owned());
         self.pieces.push(HostMount { from, to, device: false, optional });
     }
 
-    /// Adds the mount of a host device.
+    /// Adds a mount of a host device, to which programs can write.
     pub fn device(&mut self, from: &str, to: &str) {
         let (from, to) = (from.to_owned(), to.to_owned());
         self.pieces.push(HostMount { from, to, device: true, optional: false });
@@ -51,14 +53,14 @@ impl JailSetup {
     }
 }
 
-/// VM emulator (QEMU) to run in a jail. Its file descriptor 3 is the channel; its descriptors from 4 on are those that
-/// the host sent with the [`JailSetup`].
+/// VM emulator (QEMU) to run in a jail. Its file descriptor 3 is the channel to the host. The descriptors from 4 on are
+/// those that the host sent with the [`JailSetup`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Emulator {
     pub argv: Vec<String>,
     /// Limit on the address space of the emulator, in bytes.
     pub address_space: u64,
-    /// Id of the host group that the emulator stays in, for access to a device.
+    /// Id of the host group that gives the emulator access to a device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<u32>,
 }
@@ -95,7 +97,7 @@ pub struct JailUsers {
     pub program: u32,
 }
 
-/// The keeper's reply to the [`JailSetup`], as one line of JSON.
+/// Reply of the keeper (the jail's supervisor process) to the [`JailSetup`], as one line of JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeeperReply {

@@ -26,7 +26,7 @@ pub use message::{
 /// Protocol version, raised with every incompatible change.
 pub const VERSION: u32 = 2;
 
-/// Maximum number of unacknowledged bytes on one port of a stream.
+/// Maximum number of bytes in transit on one port of a stream; the receiver grants credit for more bytes.
 pub const WINDOW: u32 = 256 * 1024;
 
 /// Ports of a stream. The ports of a program have the numbers of its file descriptors. The contents of a file that the

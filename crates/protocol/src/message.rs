@@ -96,7 +96,7 @@ pub struct ExecRequest {
     pub stdin: bool,
     pub limits: ExecLimits,
     /// Whether the program may exchange messages with the host on file descriptor 3 (port 3), and also on standard
-    /// input if `stdin` is false. Always false for code under trial.
+    /// input if `stdin` is false. Always false for programs that models or users supply.
     #[serde(default)]
     pub talk: bool,
     /// Whether to use the prepared program, if it still runs. `argv` must begin with the command line of the prepared

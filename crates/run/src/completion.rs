@@ -17,7 +17,7 @@ use crate::state::how_to_resume;
 use crate::store::Store;
 
 /// Timeout for storing the end of a run that failed or was cancelled. It is short because the user waits meanwhile.
-const LAST_WRITE: Duration = Duration::from_secs(2);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A run that completed, with its report.
 #[derive(Debug)]
@@ -89,19 +89,19 @@ pub type NodeSource = Box<dyn Error + Send + Sync>;
 pub(crate) type Explain = fn(NodeSource) -> Result<NodeFailure, NodeSource>;
 
 /// Creates the last event of a cancelled run.
-fn ended(status: RunStatus, error: String) -> GraphEvent {
+fn cancelled_event(status: RunStatus, error: String) -> GraphEvent {
     RunEvent::RunEnded { status, error: Some(error), failure: None, resumable: None }.into()
 }
 
 /// Creates the last event of a failed run. The event contains the failure, so that remote clients can show it.
-fn failed(error: String, failure: &Failure, resumable: bool) -> GraphEvent {
+fn failed_event(error: String, failure: &Failure, resumable: bool) -> GraphEvent {
     let (error, failure) = (Some(error), Some(failure.clone()));
     let status = RunStatus::Failed;
     RunEvent::RunEnded { status, error, failure, resumable: Some(resumable) }.into()
 }
 
 /// Stores the result of a completed run and its last event.
-pub(crate) async fn done(journal: &RunJournal, result: Value) -> Result<(), StoreError> {
+pub(crate) async fn store_result(journal: &RunJournal, result: Value) -> Result<(), StoreError> {
     let status = RunStatus::Done;
     let ended = RunEvent::RunEnded { status, error: None, failure: None, resumable: None };
     journal.finish(Ending::Done { result }, vec![ended.into()]).await.map(drop)
@@ -109,7 +109,7 @@ pub(crate) async fn done(journal: &RunJournal, result: Value) -> Result<(), Stor
 
 /// Stores that a run failed or was cancelled, and returns the failure for the caller. A paused run is not stored as
 /// ended, because it is resumed later.
-pub(crate) async fn ended_early(
+pub(crate) async fn store_early_end(
     journal: &RunJournal,
     error: ExecuteError,
     run: &Run,
@@ -118,7 +118,7 @@ pub(crate) async fn ended_early(
     let (failure, resume, ending, event) = match error {
         ExecuteError::Failed(failure) => {
             let error = failure.message().to_owned();
-            let event = failed(error.clone(), &failure, false);
+            let event = failed_event(error.clone(), &failure, false);
             (failure, None, Ending::Failed { error }, event)
         }
         ExecuteError::Run(error) => {
@@ -128,45 +128,46 @@ pub(crate) async fn ended_early(
                 RunError::Cancelled { reason } => Some(reason.clone()),
                 _ => None,
             };
-            let (failure, resume) = explained(error, run, explain);
+            let (failure, resume) = user_failure(error, run, explain);
             match cancelled {
-                Some(CancelReason::Paused) => {
+                Some(CancelReason::ShuttingDown) => {
                     return RunFailure { failure, resume, is_paused: true };
                 }
                 Some(reason) => {
-                    let event = ended(RunStatus::Cancelled, why);
+                    let event = cancelled_event(RunStatus::Cancelled, why);
                     (failure, resume, Ending::Cancelled { reason: reason.into() }, event)
                 }
                 None => {
-                    let event = failed(why.clone(), &failure, resume.is_some());
+                    let event = failed_event(why.clone(), &failure, resume.is_some());
                     (failure, resume, Ending::Failed { error: why }, event)
                 }
             }
         }
     };
-    let mut events: Vec<GraphEvent> = pipeline_ended(run.kind, &ending).into_iter().collect();
+    let mut events: Vec<GraphEvent> =
+        consultation_end_event(run.kind, &ending).into_iter().collect();
     events.push(event);
     // If this write fails, nothing is lost: the journal has all records, and the run counts as stopped.
-    let _ = tokio::time::timeout(LAST_WRITE, journal.finish(ending, events)).await;
+    let _ = tokio::time::timeout(FINISH_TIMEOUT, journal.finish(ending, events)).await;
     RunFailure { failure, resume, is_paused: false }
 }
 
-/// Returns the cause of an error if the store shows one: another process cancelled the run or took over its lease.
-/// Otherwise returns the error unchanged.
+/// Replaces an error by its cause if the store shows the cause: another process cancelled the run or took over its
+/// lease. If the store shows no such cause, returns the error unchanged.
 async fn reconcile_with_store(error: RunError, journal: &RunJournal) -> RunError {
     match (error, journal.run().await) {
         (error @ RunError::Cancelled { .. }, _) => error,
         (_, Ok(run)) if run.status == RunStatus::Cancelled => {
-            let reason = run.error.map_or(CancelReason::Stopped, CancelReason::from);
+            let reason = run.error.map_or(CancelReason::CancelledByUser, CancelReason::from);
             RunError::Cancelled { reason }
         }
-        (_, Ok(run)) if run.epoch != journal.life() => RunError::Journal(JournalError::Fenced),
+        (_, Ok(run)) if run.epoch != journal.epoch() => RunError::Journal(JournalError::Fenced),
         (error, _) => error,
     }
 }
 
 /// Creates the additional event that a consultation emits when it fails or is cancelled; `None` for other runs.
-fn pipeline_ended(kind: RunKind, ending: &Ending) -> Option<GraphEvent> {
+fn consultation_end_event(kind: RunKind, ending: &Ending) -> Option<GraphEvent> {
     let event = match ending {
         _ if kind != RunKind::Consult => return None,
         Ending::Done { .. } => return None,
@@ -179,14 +180,15 @@ fn pipeline_ended(kind: RunKind, ending: &Ending) -> Option<GraphEvent> {
 /// Cancels a run, even if another process holds its lease. Later writes of that process are refused. Servers do not
 /// resume a cancelled run automatically.
 pub async fn cancel(store: &dyn Store, run: &Run) -> Result<(), StoreError> {
-    let reason = CancelReason::Stopped.to_string();
+    let reason = CancelReason::CancelledByUser.to_string();
     let ending = Ending::Cancelled { reason: reason.clone() };
-    let mut events: Vec<GraphEvent> = pipeline_ended(run.kind, &ending).into_iter().collect();
-    events.push(ended(RunStatus::Cancelled, reason.clone()));
+    let mut events: Vec<GraphEvent> =
+        consultation_end_event(run.kind, &ending).into_iter().collect();
+    events.push(cancelled_event(RunStatus::Cancelled, reason.clone()));
     let mut epoch = run.epoch;
     loop {
         let lease = Lease { run: run.id.clone(), epoch };
-        match store.stop(&lease, &reason, events.clone()).await {
+        match store.cancel_run(&lease, &reason, events.clone()).await {
             Err(StoreError::Fenced(id)) => {
                 // Another process claimed the run in the meantime: cancel the run again, with its new epoch.
                 let now = store.run(&run.id).await?;
@@ -204,13 +206,14 @@ pub async fn cancel(store: &dyn Store, run: &Run) -> Result<(), StoreError> {
 pub async fn record_panic(store: &dyn Store, id: &RunId) {
     tracing::error!(run = %id, "run panicked");
     let message = "internal error: assize panicked; the run can be resumed";
-    fail(store, id, None, &Failure::new(FailureKind::Internal, message)).await;
+    record_failure(store, id, None, &Failure::new(FailureKind::Internal, message)).await;
 }
 
-/// Claims the lease of a run and stores that the run failed. With `seen`, does so only if the run still has that epoch.
-pub async fn fail(store: &dyn Store, id: &RunId, seen: Option<u64>, failure: &Failure) {
+/// Claims the lease of a run and stores that the run failed. If `seen` is given and the run has another epoch, stores
+/// nothing.
+pub async fn record_failure(store: &dyn Store, id: &RunId, seen: Option<u64>, failure: &Failure) {
     let error = failure.message().to_owned();
-    let events = vec![failed(error.clone(), failure, true)];
+    let events = vec![failed_event(error.clone(), failure, true)];
     let stored = async {
         let lease = store.claim(id, "", seen).await?;
         store.finish(&lease, Ending::Failed { error }, events).await
@@ -222,7 +225,7 @@ pub async fn fail(store: &dyn Store, id: &RunId, seen: Option<u64>, failure: &Fa
 
 /// Converts an error of a run to the failure that users see, and to the message with the command that resumes the run.
 /// The message is `None` if the run cannot be resumed.
-fn explained(error: RunError, run: &Run, explain: Explain) -> (Failure, Option<String>) {
+fn user_failure(error: RunError, run: &Run, explain: Explain) -> (Failure, Option<String>) {
     let (kind, id) = (run.kind, &run.id);
     let resume = Some(how_to_resume(kind, id, ""));
     match error {
@@ -231,10 +234,10 @@ fn explained(error: RunError, run: &Run, explain: Explain) -> (Failure, Option<S
             let NodeFailure { failure, is_final } = of_node(node, source, explain);
             (failure, resume.filter(|_| !is_final))
         }
-        RunError::Changed { .. } | RunError::GraphChanged { .. } => {
+        RunError::RequestChanged { .. } | RunError::GraphChanged { .. } => {
             let message = format!("{error}; this version of assize sends different requests");
             let hint = match kind {
-                RunKind::Debate => format!("start a new run from it: `assize debate --fork {id}`"),
+                RunKind::Debate => format!("start a fork of the run: `assize debate --fork {id}`"),
                 _ => "start a new run".to_owned(),
             };
             (Failure::new(FailureKind::Usage, message).hint(hint), None)
@@ -244,7 +247,7 @@ fn explained(error: RunError, run: &Run, explain: Explain) -> (Failure, Option<S
         }
         RunError::Journal(JournalError::Fenced) => {
             let message = format!("another process has taken over `{id}`");
-            let hint = "that process continues the run";
+            let hint = "the other process continues the run";
             (Failure::new(FailureKind::Environment, message).hint(hint), None)
         }
         RunError::Journal(JournalError::Failed(source)) => match source.downcast::<StoreError>() {

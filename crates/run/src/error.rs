@@ -19,9 +19,9 @@ pub enum StoreError {
     Done(RunId),
     /// The idempotency key was used before, for the same request (`same` is true) or for a different request.
     #[error("this idempotency key was already used, for the run `{run}`")]
-    AskedBefore { run: RunId, same: bool },
+    IdempotencyKeyUsed { run: RunId, same: bool },
     #[error("cannot open the store `{path}`: {reason}")]
-    Unopened { path: PathBuf, reason: String },
+    CannotOpen { path: PathBuf, reason: String },
     /// The store file exists, but nothing was ever written to it.
     #[error("the store `{path}` is empty")]
     Empty { path: PathBuf },
@@ -47,7 +47,7 @@ impl StoreError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             StoreError::NotAStore { .. } => {
-                Some("set `store.path` to another file; the file named here was not changed")
+                Some("set `store.path` to another file; the current file was not changed")
             }
             StoreError::Newer { .. } => Some(
                 "use the newer version of assize that created the store, or set `store.path` to \
@@ -63,7 +63,9 @@ impl StoreError {
             StoreError::ReadOnly { .. } => Some(
                 "make the store file and its folder writable, or set `store.path` to another file",
             ),
-            StoreError::Busy { .. } => Some("wait until the other process ends, or stop it"),
+            StoreError::Busy { .. } => {
+                Some("wait until the process that uses the store ends, or stop that process")
+            }
             _ => None,
         }
     }
@@ -74,11 +76,11 @@ impl From<StoreError> for Failure {
         let kind = match &error {
             StoreError::NoSuchRun(_)
             | StoreError::NoSuchArtifact(_)
-            | StoreError::AskedBefore { .. }
+            | StoreError::IdempotencyKeyUsed { .. }
             | StoreError::Done(_) => FailureKind::Usage,
             StoreError::NotAStore { .. } | StoreError::Newer { .. } => FailureKind::Settings,
             StoreError::Fenced(_)
-            | StoreError::Unopened { .. }
+            | StoreError::CannotOpen { .. }
             | StoreError::Empty { .. }
             | StoreError::Damaged { .. }
             | StoreError::Full { .. }
@@ -96,6 +98,6 @@ impl From<StoreError> for Failure {
             }),
             error => error.hint().map(str::to_owned),
         };
-        Failure::new(kind, error.to_string()).maybe_hint(hint.as_deref())
+        Failure::new(kind, error.to_string()).with_optional_hint(hint.as_deref())
     }
 }

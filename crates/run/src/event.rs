@@ -72,15 +72,17 @@ pub enum RunEvent {
     AgentStart { layer: u32, agent_id: String, persona: String },
     /// An agent of a consultation has written its documents.
     AgentComplete { layer: u32, agent_id: String, output: Vec<String>, titles: Vec<String> },
-    /// Warning about one move of a consultation, for example that the move was debated without a sandbox.
+    /// Warning about one proposed business move of a consultation, for example that the move was debated without a
+    /// sandbox.
     Warning {
         #[serde(rename = "move")]
         move_id: String,
         message: String,
     },
-    /// A consultation has ranked its moves. Both lists contain ids of moves, best first.
+    /// A consultation has ranked its proposed business moves. Both lists contain ids of moves, with the best move
+    /// first.
     PipelineComplete { recommended: Vec<String>, other: Vec<String> },
-    /// A consultation failed before it ranked its moves.
+    /// A consultation failed before it ranked its proposed business moves.
     PipelineFailed { error: String },
     /// A consultation was cancelled.
     PipelineCancelled { reason: String },
@@ -92,18 +94,19 @@ pub enum RunEvent {
         round: u32,
         status: RoundStatus,
         next: RoundStep,
-        /// Name of the debate's conversation that the event belongs to; `None` if the event belongs to no single one.
+        /// Name of the debate's conversation that the event belongs to; `None` if the event belongs to all
+        /// conversations.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         log: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// All judges of a debate have scored its move.
+    /// All judges of a debate have scored the proposed business move.
     SandboxScored {
         #[serde(rename = "move")]
         move_id: String,
         score: u32,
-        /// Scores of the move, by judge.
+        /// Scores of the proposed business move, by judge.
         breakdown: Map<String, Value>,
         /// Whether a conversation of the debate ended early.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -67,7 +67,7 @@ pub trait Job: Sized + Send + Sync + 'static {
     }
 
     /// Converts an error of one of the job's graph nodes to a failure. Returns unknown errors unchanged as `Err`.
-    fn explain(source: NodeSource) -> Result<NodeFailure, NodeSource> {
+    fn to_node_failure(source: NodeSource) -> Result<NodeFailure, NodeSource> {
         Err(source)
     }
 
@@ -83,7 +83,7 @@ pub trait Job: Sized + Send + Sync + 'static {
 }
 
 /// Text that a run's summary shows if a worker of the cluster executed the run.
-pub const REMOTE: &str = "executed by a worker of the cluster";
+pub const EXECUTED_BY_WORKER: &str = "executed by a worker of the cluster";
 
 /// Origin of a run: new, resumed or forked.
 #[derive(Debug, Clone)]

@@ -31,12 +31,12 @@ impl RunJournal {
     }
 
     /// Opens the journal of a new run, which has no records.
-    pub fn fresh(store: Arc<dyn Store>, lease: Lease) -> RunJournal {
+    pub fn new(store: Arc<dyn Store>, lease: Lease) -> RunJournal {
         RunJournal { store, lease, earlier: HashMap::new() }
     }
 
     /// Epoch of the lease that this process holds on the run, counted from 1.
-    pub fn life(&self) -> u64 {
+    pub fn epoch(&self) -> u64 {
         self.lease.epoch
     }
 

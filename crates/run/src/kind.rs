@@ -16,9 +16,9 @@ pub enum RunKind {
     #[serde(rename = "run")]
     #[strum(serialize = "run")]
     Code,
-    /// Models propose moves of a company; the moves are debated and ranked.
+    /// Models propose business moves for a company; the proposed moves are debated and ranked.
     Consult,
-    /// Models debate one move of a company and score it.
+    /// Models debate one proposed business move of a company and score it.
     Debate,
     /// An agent edits files as drafts, and the gate decides on the drafts.
     Work,

@@ -42,7 +42,8 @@ pub struct LeaseHolder {
     /// process dies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Number of journal records that the run had when the process claimed the lease, without those of lost calls.
+    /// Number of journal records that the run had when the process claimed the lease. Records of lost calls are not
+    /// counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<usize>,
     /// Number of consecutive lease holders that died without adding a record to the run's journal.
@@ -71,7 +72,7 @@ impl LeaseHolder {
             boot: read("/proc/sys/kernel/random/boot_id"),
             name_space: name_space.display().to_string(),
             pid,
-            started: started(pid).unwrap_or_default(),
+            started: process_start_time(pid).unwrap_or_default(),
             role,
             released: false,
             node: node.map(str::to_owned),
@@ -127,7 +128,7 @@ impl LeaseHolder {
         }
         let us = LeaseHolder::this_process(Role::default(), None);
         let gone = match (holder.boot == us.boot, holder.name_space == us.name_space) {
-            (true, true) => started(holder.pid) != Some(holder.started),
+            (true, true) => process_start_time(holder.pid) != Some(holder.started),
             (true, false) => false,
             // Another boot id: the lease holder is dead if it ran on this machine before the last reboot.
             (false, _) => holder.host == us.host,
@@ -166,7 +167,7 @@ pub async fn release(store: &dyn Store, id: &RunId, epoch: u64) {
 }
 
 /// Start time of a process in clock ticks since boot; `None` if the process does not exist or is a zombie.
-fn started(pid: u32) -> Option<u64> {
+fn process_start_time(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field of `/proc/PID/stat` is the program name in parentheses. It may contain spaces and `)`, so the
     // other fields are those after the last `)`.

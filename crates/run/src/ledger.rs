@@ -25,7 +25,8 @@ use crate::event::RunEvent;
 use crate::run::{Lease, Run, RunId};
 use crate::store::Store;
 
-/// First segment of the journal keys under which lost calls are recorded. The second segment is the epoch.
+/// First segment of the journal keys under which lost calls (model calls without a recorded answer) are recorded. The
+/// second segment is the epoch.
 const LOST: &str = "lost-calls";
 
 /// Totals of the lost calls: model calls of earlier epochs that may have been paid for but have no recorded answer.
@@ -38,7 +39,8 @@ struct Lost {
     cost: Money,
 }
 
-/// Epoch in the key of a record of lost calls; `None` for other records. The record counts calls of earlier epochs.
+/// Returns the epoch in the key of a journal record that counts the lost calls of earlier epochs; `None` for other
+/// records.
 fn epoch_of_loss(record: &EffectRecord) -> Option<u64> {
     let mut parts = record.key.segments();
     (parts.next() == Some(LOST)).then(|| parts.next()?.parse().ok()).flatten()
@@ -50,12 +52,12 @@ pub(crate) fn is_step(record: &EffectRecord) -> bool {
 }
 
 /// Number of journal records that show progress of a run. Records of lost calls do not count as progress.
-pub fn progress(records: &[EffectRecord]) -> usize {
+pub fn count_progress(records: &[EffectRecord]) -> usize {
     records.iter().filter(|record| epoch_of_loss(record).is_none()).count()
 }
 
 /// The model's response that a journal record contains; `None` if the record contains none.
-pub fn answer(record: &EffectRecord) -> Option<ModelResponse> {
+pub fn model_response(record: &EffectRecord) -> Option<ModelResponse> {
     read(record)
 }
 
@@ -69,13 +71,13 @@ fn read<T: DeserializeOwned>(record: &EffectRecord) -> Option<T> {
 
 /// Totals of the model calls that a run made itself, computed from its records. Records that the run inherited from its
 /// parent run do not count.
-pub fn answered(own: &[EffectRecord], inherited: &[EffectRecord]) -> BudgetTotals {
+pub fn totals_of_answered_calls(own: &[EffectRecord], inherited: &[EffectRecord]) -> BudgetTotals {
     let inherited: HashMap<&EffectKey, &EffectRecord> =
         inherited.iter().map(|record| (&record.key, record)).collect();
     let mut totals = BudgetTotals::default();
     let lost = Lost::recorded(own);
     let own = own.iter().filter(|record| inherited.get(&record.key) != Some(record));
-    for response in own.filter_map(answer) {
+    for response in own.filter_map(model_response) {
         totals.calls += 1;
         totals.usage += response.usage.unwrap_or_default();
         match response.cost {
@@ -94,7 +96,7 @@ pub fn answered(own: &[EffectRecord], inherited: &[EffectRecord]) -> BudgetTotal
 
 /// All records of a run's parent, which the run may have inherited. Empty if the run is not a fork, or if the parent no
 /// longer exists.
-pub async fn inherited(store: &dyn Store, run: &Run) -> Result<Vec<EffectRecord>, StoreError> {
+pub async fn parent_records(store: &dyn Store, run: &Run) -> Result<Vec<EffectRecord>, StoreError> {
     let Some(parent) = &run.parent else { return Ok(Vec::new()) };
     match store.records(parent).await {
         Err(StoreError::NoSuchRun(_)) => Ok(Vec::new()),
@@ -103,7 +105,7 @@ pub async fn inherited(store: &dyn Store, run: &Run) -> Result<Vec<EffectRecord>
 }
 
 impl Lost {
-    /// Totals of the lost calls according to the latest record of lost calls in the journal.
+    /// Totals in the latest journal record of lost calls; `None` if the journal has no record of lost calls.
     fn recorded(records: &[EffectRecord]) -> Option<Lost> {
         let losses = records.iter().filter_map(|record| Some((epoch_of_loss(record)?, record)));
         losses.max_by_key(|(epoch, _)| *epoch).and_then(|(_, record)| read(record))
@@ -112,7 +114,7 @@ impl Lost {
     /// Computes the totals of the calls lost before an epoch: all calls that were sent, minus the calls whose answers
     /// are recorded. `answered` must not contain answers inherited from another run, because this run never made those
     /// calls.
-    fn before(epoch: u64, calls: &[(u64, StoredCall)], answered: &BudgetTotals) -> Lost {
+    fn lost_before_epoch(epoch: u64, calls: &[(u64, StoredCall)], answered: &BudgetTotals) -> Lost {
         let mut all = Lost::default();
         let earlier = calls.iter().filter(|(of, _)| *of < epoch).map(|(_, noted)| noted);
         for noted in earlier.filter(|noted| noted.how != CallState::Free) {
@@ -151,9 +153,9 @@ pub struct RunLedger {
     next: AtomicU64,
     /// Totals of the model calls that were answered in earlier epochs.
     answered: BudgetTotals,
-    /// Totals of the calls that currently count as lost.
+    /// Totals of the model calls that currently count as lost, because they were sent but have no recorded answer.
     lost: Mutex<Lost>,
-    /// Totals of the lost calls according to the run's journal when the run was resumed.
+    /// Totals of the lost calls that the run's journal already contained when the run was resumed.
     recorded: Lost,
     pub spent_before: SpentBefore,
     inner: MemoryBudgetLedger,
@@ -183,8 +185,8 @@ impl RunLedger {
         budget: BudgetLimits,
     ) -> Result<RunLedger, StoreError> {
         let records = store.records(run).await?;
-        let answered = answered(&records, inherited);
-        let lost = Lost::before(u64::MAX, &store.calls(run).await?, &answered);
+        let answered = totals_of_answered_calls(&records, inherited);
+        let lost = Lost::lost_before_epoch(u64::MAX, &store.calls(run).await?, &answered);
         let spent_before = SpentBefore {
             cost: answered.cost + lost.cost,
             tokens: answered.usage.total().saturating_add(lost.tokens),
@@ -202,7 +204,7 @@ impl RunLedger {
         *self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the lost calls of earlier epochs in the journal, and then allows calls with this lease.
+    /// Records the lost calls of earlier epochs in the journal, and then allows new model calls under this lease.
     pub(crate) async fn begin(&self, lease: Lease) -> Result<(), StoreError> {
         let lost = self.lost();
         if lost != self.recorded {
@@ -229,10 +231,10 @@ impl RunLedger {
 
     /// Reads the calls of the run from the store again, and returns by how much the totals of the lost calls decreased.
     /// They decrease when an earlier lease holder, which was presumed dead, has stored the outcome of its calls.
-    async fn reconciled(&self) -> Result<Lost, StoreError> {
+    async fn reload_lost_calls(&self) -> Result<Lost, StoreError> {
         let Some(lease) = self.lease.get() else { return Ok(Lost::default()) };
         let calls = self.store.calls(&lease.run).await?;
-        let now = Lost::before(lease.epoch, &calls, &self.answered);
+        let now = Lost::lost_before_epoch(lease.epoch, &calls, &self.answered);
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         let less = lost.less(&now);
         *lost = lost.less(&less);
@@ -240,13 +242,13 @@ impl RunLedger {
     }
 
     /// Stores the end of a model call in the background. If that fails, the call counts as lost.
-    fn note_end(&self, number: u64, noted: StoredCall) {
+    fn store_call_end(&self, number: u64, noted: StoredCall) {
         let Some(lease) = self.lease.get().cloned() else { return };
         // Without a Tokio runtime the process is exiting. The stored call then keeps the state `Sent`.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let store = self.store.clone();
         runtime.spawn(async move {
-            if let Err(error) = store.note_call(&lease, number, noted).await {
+            if let Err(error) = store.store_call(&lease, number, noted).await {
                 tracing::warn!(%error, run = %lease.run, "cannot store the cost of a model call");
             }
         });
@@ -261,15 +263,15 @@ impl Drop for UnsentCall<'_> {
         if let Some((ledger, number)) = self.0 {
             let free =
                 StoredCall { how: CallState::Free, tokens: 0, cost: Cost::Known(Money::ZERO) };
-            ledger.note_end(number, free);
+            ledger.store_call_end(number, free);
         }
     }
 }
 
 /// Creates the error for a model call that is not sent because the store could not record it.
-fn not_noted(error: StoreError) -> BudgetError {
+fn call_not_recorded(error: StoreError) -> BudgetError {
     let hint = error.hint().map(str::to_owned);
-    BudgetError::NotNoted { why: error.to_string(), hint }
+    BudgetError::NotRecorded { why: error.to_string(), hint }
 }
 
 #[async_trait]
@@ -279,30 +281,30 @@ impl BudgetLedger for RunLedger {
             Err(refused) => refused,
             Ok(()) => return Ok(()),
         };
-        let less = self.reconciled().await.map_err(not_noted)?;
+        let less = self.reload_lost_calls().await.map_err(call_not_recorded)?;
         if less != Lost::default() {
-            self.inner.allow_more(less.cost, less.tokens);
+            self.inner.raise_limits(less.cost, less.tokens);
         }
         // Reserve again even if `less` is zero: a concurrent call may have raised the limits already.
         self.inner.reserve(worst).await.map_err(|_| refused)
     }
 
-    async fn send(&self, worst: CallMaximum) -> Result<u64, BudgetError> {
+    async fn record_sent(&self, worst: CallMaximum) -> Result<u64, BudgetError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let not_begun =
-            || BudgetError::NotNoted { why: "the run has not started".to_owned(), hint: None };
+            || BudgetError::NotRecorded { why: "the run has not started".to_owned(), hint: None };
         let lease = self.lease.get().ok_or_else(not_begun)?;
         let CallMaximum { tokens, cost } = worst;
         let noted = StoredCall { how: CallState::Sent, tokens, cost };
         // If the caller drops this future during the write, the guard stores that the call was not sent.
         let mut unsent = UnsentCall(Some((self, number)));
-        self.store.note_call(lease, number, noted).await.map_err(not_noted)?;
+        self.store.store_call(lease, number, noted).await.map_err(call_not_recorded)?;
         unsent.0 = None;
         Ok(number)
     }
 
-    fn held_up(&self) -> Duration {
-        self.store.away()
+    fn unavailable_time(&self) -> Duration {
+        self.store.unavailable_time()
     }
 
     fn settle(&self, worst: CallMaximum, sent: u64, settlement: Settlement) {
@@ -316,7 +318,7 @@ impl BudgetLedger for RunLedger {
             Settlement::Lost => (CallState::Lost, worst.tokens, worst.cost),
             Settlement::Free => (CallState::Free, 0, free),
         };
-        self.note_end(sent, StoredCall { how, tokens, cost });
+        self.store_call_end(sent, StoredCall { how, tokens, cost });
     }
 
     fn count_replayed(&self) {

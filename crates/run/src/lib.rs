@@ -7,13 +7,13 @@
 mod artifact;
 mod audit;
 mod call;
-mod calls;
 mod completion;
 mod error;
 mod event;
 mod input;
 mod job;
 mod journal;
+mod journaled_model;
 mod kind;
 mod lease;
 mod ledger;
@@ -32,18 +32,22 @@ pub use assize_llm::{BudgetLedger, BudgetLimits, BudgetTotals};
 pub use artifact::{ArtifactId, ArtifactUse};
 pub use audit::{AuditEntry, AuditQuery, AuditVerdict, NewAuditEntry};
 pub use call::{CallState, StoredCall};
-pub use calls::{JournaledModel, declined};
 pub use completion::{
-    CompletedRun, ExecuteError, NodeFailure, NodeSource, RunFailure, cancel, fail, record_panic,
+    CompletedRun, ExecuteError, NodeFailure, NodeSource, RunFailure, cancel, record_failure,
+    record_panic,
 };
 pub use error::StoreError;
 pub use event::{ConsultLayer, LayerStatus, NamedConsultLayer, RoundStatus, RoundStep, RunEvent};
 pub use input::RunInput;
-pub use job::{ExecutionContext, Job, PlanContext, REMOTE, RunOrigin};
+pub use job::{EXECUTED_BY_WORKER, ExecutionContext, Job, PlanContext, RunOrigin};
 pub use journal::RunJournal;
+pub use journaled_model::{JournaledModel, refusal_error};
 pub use kind::{RunKind, UnknownRunKind};
 pub use lease::{LeaseHolder, Role, release};
-pub use ledger::{RunLedger, SpentBefore, answer, answered, inherited, progress};
+pub use ledger::{
+    RunLedger, SpentBefore, count_progress, model_response, parent_records,
+    totals_of_answered_calls,
+};
 pub use output::{LiveOutput, OutputChunk, OutputStream, ProgramId};
 pub use run::{
     Ending, IdempotencyKey, InvalidRunId, Lease, NewRun, Run, RunFilter, RunId, RunStatus,

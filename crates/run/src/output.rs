@@ -51,7 +51,7 @@ pub struct OutputChunk {
 #[derive(Debug, Default)]
 struct State {
     /// Chunks of output from the programs of the latest attempt.
-    wrote: Vec<OutputChunk>,
+    chunks: Vec<OutputChunk>,
     programs: BTreeMap<ProgramId, Program>,
     last: u64,
 }
@@ -86,14 +86,14 @@ impl LiveOutput {
     pub fn begin(&self, id: ProgramId) {
         let mut state = self.state();
         let same = |one: &OutputChunk| (one.attempt, one.candidate) == (id.attempt, id.candidate);
-        state.wrote.retain(|one| one.attempt == id.attempt && !same(one));
+        state.chunks.retain(|one| one.attempt == id.attempt && !same(one));
         state.programs.retain(|other, _| other.attempt == id.attempt);
         state.programs.insert(id, Program::default());
         self.push(&mut state, id, None, String::new(), false);
     }
 
     /// Adds output of a program, up to the maximum live output of one program.
-    pub fn wrote(&self, id: ProgramId, output: OutputStream, bytes: &[u8]) {
+    pub fn append(&self, id: ProgramId, output: OutputStream, bytes: &[u8]) {
         let mut state = self.state();
         let Some(program) = state.programs.get_mut(&id).filter(|one| one.bytes_sent < MAX_BYTES)
         else {
@@ -127,29 +127,29 @@ impl LiveOutput {
         state.last += 1;
         let ProgramId { attempt, candidate } = id;
         let number = state.last;
-        state.wrote.push(OutputChunk { number, attempt, candidate, stream, text, cut });
+        state.chunks.push(OutputChunk { number, attempt, candidate, stream, text, cut });
         self.last.send_replace(number);
     }
 
     /// Adds output of programs that run on another node. The notice that a program started drops the earlier output of
     /// the same program and all output of earlier attempts.
-    pub fn pass_on(&self, more: Vec<OutputChunk>) {
+    pub fn append_remote(&self, more: Vec<OutputChunk>) {
         let mut state = self.state();
         for one in more {
             if one.stream.is_none() {
                 let same = |other: &OutputChunk| other.candidate == one.candidate;
-                state.wrote.retain(|other| other.attempt == one.attempt && !same(other));
+                state.chunks.retain(|other| other.attempt == one.attempt && !same(other));
             }
             state.last += 1;
             let number = state.last;
-            state.wrote.push(OutputChunk { number, ..one });
+            state.chunks.push(OutputChunk { number, ..one });
         }
         self.last.send_replace(state.last);
     }
 
     /// All chunks with a sequence number above `number`.
     pub fn after(&self, number: u64) -> Vec<OutputChunk> {
-        self.state().wrote.iter().filter(|one| one.number > number).cloned().collect()
+        self.state().chunks.iter().filter(|one| one.number > number).cloned().collect()
     }
 
     /// Subscribes to the sequence number of the latest chunk, which changes when output arrives.
@@ -173,10 +173,10 @@ mod tests {
         let live = LiveOutput::default();
         live.begin(FIRST);
         let euro = "€".as_bytes();
-        live.wrote(FIRST, OutputStream::Stdout, &euro[..1]);
-        live.wrote(FIRST, OutputStream::Stderr, b"between");
-        live.wrote(FIRST, OutputStream::Stdout, &euro[1..]);
-        live.wrote(FIRST, OutputStream::Stdout, b"\xff!");
+        live.append(FIRST, OutputStream::Stdout, &euro[..1]);
+        live.append(FIRST, OutputStream::Stderr, b"between");
+        live.append(FIRST, OutputStream::Stdout, &euro[1..]);
+        live.append(FIRST, OutputStream::Stdout, b"\xff!");
         assert_eq!(texts(&live), ["", "between", "€", "\u{fffd}!"]);
     }
 
@@ -185,7 +185,7 @@ mod tests {
         let live = LiveOutput::default();
         live.begin(FIRST);
         for _ in 0..3 {
-            live.wrote(FIRST, OutputStream::Stdout, &[b'x'; MAX_BYTES - 1]);
+            live.append(FIRST, OutputStream::Stdout, &[b'x'; MAX_BYTES - 1]);
         }
         let pieces = live.after(0);
         assert_eq!(pieces.iter().map(|one| one.text.len()).sum::<usize>(), MAX_BYTES);
@@ -198,8 +198,8 @@ mod tests {
         let other = ProgramId { attempt: 1, candidate: Some(2) };
         live.begin(FIRST);
         live.begin(other);
-        live.wrote(FIRST, OutputStream::Stdout, b"one");
-        live.wrote(other, OutputStream::Stdout, b"two");
+        live.append(FIRST, OutputStream::Stdout, b"one");
+        live.append(other, OutputStream::Stdout, b"two");
         live.begin(FIRST);
         assert_eq!(texts(&live), ["", "two", ""]);
         live.begin(ProgramId { attempt: 2, candidate: None });

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::completion::{self, RunFailure};
 use crate::error::StoreError;
 use crate::event::RunEvent;
-use crate::ledger::{answer, is_step};
+use crate::ledger::{is_step, model_response};
 use crate::run::{Run, RunFilter, RunId, RunStatus};
 use crate::store::{EventQuery, Store, StoreLog};
 
@@ -82,7 +82,7 @@ impl RemoteRun {
             reason = cancel.cancelled() => reason,
         };
         let interrupted = Failure::new(FailureKind::Interrupted, reason.clone());
-        if reason == CancelReason::Paused {
+        if reason == CancelReason::ShuttingDown {
             return Err(RunFailure { failure: interrupted, resume: None, is_paused: true });
         }
         let run = self.store.run(&self.id).await.map_err(Failure::from)?;
@@ -126,7 +126,7 @@ impl RemoteRun {
             let pause = if observer.is_some() { MIN_EVENT_INTERVAL } else { POLL_INTERVAL };
             tokio::time::sleep(pause).await;
             tokio::select! {
-                grown = self.store.grown(StoreLog::Events, newest) => grown?,
+                grown = self.store.wait_for_entry(StoreLog::Events, newest) => grown?,
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
@@ -182,7 +182,7 @@ impl RemoteRun {
             if !cursor.records.insert(record.key.clone()) {
                 continue;
             }
-            if let Some(response) = answer(&record) {
+            if let Some(response) = model_response(&record) {
                 let (usage, cost) = (response.usage.unwrap_or_default(), response.cost);
                 cursor.ledger.settle(NO_RESERVATION, 0, Settlement::Spent { usage, cost });
             }

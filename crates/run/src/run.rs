@@ -75,7 +75,7 @@ pub struct NewRun {
     /// Large parts of the run's input, by name. They are stored atomically with the run.
     pub artifacts: Vec<(String, Vec<u8>)>,
     /// Idempotency key of the request that creates the run.
-    pub once: Option<IdempotencyKey>,
+    pub idempotency_key: Option<IdempotencyKey>,
 }
 
 /// Key that a client sends with a request, so that repeating the request creates no second run.

@@ -15,7 +15,7 @@ use crate::job::{ExecutionContext, Job, PlanContext, RunOrigin};
 use crate::journal::RunJournal;
 use crate::kind::RunKind;
 use crate::lease::{LeaseHolder, Role};
-use crate::ledger::{RunLedger, SpentBefore, progress};
+use crate::ledger::{RunLedger, SpentBefore, count_progress};
 use crate::output::LiveOutput;
 use crate::remote::RemoteRun;
 use crate::run::{IdempotencyKey, Lease, NewRun, Run};
@@ -60,7 +60,7 @@ pub struct Runner {
     pub placement: Placement,
     pub role: Role,
     pub reporter: Arc<dyn Reporter>,
-    /// Budget of each run. A limit that is not set here has, in a resumed run, the value that the run was started with.
+    /// Budget of each run. If a limit is not set here, a resumed run keeps the limit that it was started with.
     pub budget: BudgetLimits,
     /// Idempotency key of the client's request.
     pub idempotency_key: Option<IdempotencyKey>,
@@ -84,7 +84,7 @@ impl Runner {
             return Err(Failure::new(FailureKind::Usage, message).hint(hint));
         }
         if !request.take_over {
-            let instead = "wait until that process ends, stop it, or add `--take-over`";
+            let instead = "wait until the process that holds the lease ends, stop that process, or add `--take-over`";
             refuse_if_held(&run, "resumed", instead)?;
         }
         let origin =
@@ -179,7 +179,7 @@ impl Runner {
             return Ok((self.store.run(&run.id).await?, lease));
         }
         new.parent = origin.parent().map(|parent| parent.id.clone());
-        new.once = self.idempotency_key.clone();
+        new.idempotency_key = self.idempotency_key.clone();
         RunInput::extend(&mut new.input, self.budget, &self.labels);
         Ok(self.store.create_run(new, &holder).await?)
     }
@@ -194,7 +194,7 @@ impl Runner {
     ) -> Result<(Run, Arc<RunJournal>), Failure> {
         let mut holder = LeaseHolder::this_process(self.role, node);
         if let (Some(run), Some(_)) = (origin.resumed(), node) {
-            holder.records = Some(progress(&self.store.records(&run.id).await?));
+            holder.records = Some(count_progress(&self.store.records(&run.id).await?));
             if let Some(last) = LeaseHolder::last(run) {
                 (holder.asked, holder.deaths) = (last.asked, last.deaths);
             }
@@ -202,7 +202,7 @@ impl Runner {
         let (run, lease) = self.claim(origin, new, &holder).await?;
         ledger.begin(lease.clone()).await?;
         let journal = match origin {
-            RunOrigin::New | RunOrigin::Fork { .. } => RunJournal::fresh(self.store.clone(), lease),
+            RunOrigin::New | RunOrigin::Fork { .. } => RunJournal::new(self.store.clone(), lease),
             RunOrigin::Resumed { .. } => RunJournal::open(self.store.clone(), lease).await?,
         };
         Ok((run, Arc::new(journal)))
@@ -350,10 +350,12 @@ impl<J: Job> Trial<J> {
         let local = local.ok_or_else(twice)?;
         match job.execute(local, ExecutionContext { run, store, options }).await {
             Ok(report) => {
-                let stored = completion::done(journal, J::result(&report)).await;
+                let stored = completion::store_result(journal, J::result(&report)).await;
                 Ok(CompletedRun { report, stored })
             }
-            Err(error) => Err(completion::ended_early(journal, error, run, J::explain).await),
+            Err(error) => {
+                Err(completion::store_early_end(journal, error, run, J::to_node_failure).await)
+            }
         }
     }
 }

@@ -49,7 +49,8 @@ impl EventQuery {
     }
 }
 
-/// Log of the store whose next entry [`Store::grown`] can wait for.
+/// One of the two logs of the store: the events of runs, or the audit log. [`Store::grown`] waits for the next entry of
+/// a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreLog {
     Events,
@@ -65,7 +66,7 @@ pub trait Store: std::fmt::Debug + Send + Sync {
 
     /// Finds the run that was created with an idempotency key. The returned `bool` is whether the request that created
     /// the run was the same request.
-    async fn asked_before(
+    async fn find_by_idempotency_key(
         &self,
         once: &IdempotencyKey,
     ) -> Result<Option<(RunId, bool)>, StoreError>;
@@ -98,7 +99,7 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     ///
     /// If the lease is outdated, a call that is about to be sent is refused with [`StoreError::Fenced`]. The end of a
     /// call is stored even if the lease is outdated.
-    async fn note_call(
+    async fn store_call(
         &self,
         claim: &Lease,
         number: u64,
@@ -109,7 +110,7 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     async fn calls(&self, id: &RunId) -> Result<Vec<(u64, StoredCall)>, StoreError>;
 
     /// Total time since the store was opened during which the store could not be written to.
-    fn away(&self) -> Duration {
+    fn unavailable_time(&self) -> Duration {
         Duration::ZERO
     }
 
@@ -124,7 +125,7 @@ pub trait Store: std::fmt::Debug + Send + Sync {
 
     /// Cancels a run that has the status `Running`, even if another process holds its lease. Later writes of the lease
     /// holder are refused. The run is cancelled only if it still has the epoch in `seen`.
-    async fn stop(
+    async fn cancel_run(
         &self,
         seen: &Lease,
         reason: &str,
@@ -138,7 +139,7 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     async fn last_event(&self) -> Result<u64, StoreError>;
 
     /// Waits until a log of the store has an entry with an id above `beyond`, written by any process.
-    async fn grown(&self, log: StoreLog, beyond: u64) -> Result<(), StoreError>;
+    async fn wait_for_entry(&self, log: StoreLog, beyond: u64) -> Result<(), StoreError>;
 
     /// Removes a run with its journal and events, and the artifacts that no other run uses, and writes an audit entry.
     /// The run is removed only if it still has the epoch in `seen`.

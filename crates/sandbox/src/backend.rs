@@ -31,7 +31,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
 
     /// Tests properties of this machine that show only when a sandbox is started, such as whether KVM works. Returns a
     /// description of the result for users, or `None` if this backend has nothing to test.
-    async fn settle(&self) -> Result<Option<String>, SandboxError> {
+    async fn test_host(&self) -> Result<Option<String>, SandboxError> {
         Ok(None)
     }
 
@@ -44,13 +44,14 @@ pub trait Backend: fmt::Debug + Send + Sync {
             .ok_or(SandboxError::NoInterpreter(language, self.isolation()))
     }
 
-    /// Maximum number of idle sandboxes in one pool that have a pre-started interpreter. On some backends, a
-    /// pre-started interpreter needs much memory.
-    fn waiting_interpreters(&self) -> usize {
+    /// Maximum number of idle sandboxes per warm pool in which an interpreter is started in advance. It is limited
+    /// because a waiting interpreter needs much memory on some backends.
+    fn max_prepared_interpreters(&self) -> usize {
         usize::MAX
     }
 
-    /// Number of idle sandboxes that a warm pool of this backend keeps if the settings request `wanted` sandboxes.
+    /// Number of idle sandboxes that a warm pool of this backend keeps. It may be less than `wanted`, the number that
+    /// the settings request.
     fn pool_size(&self, wanted: usize) -> usize {
         wanted
     }
@@ -60,35 +61,37 @@ pub trait Backend: fmt::Debug + Send + Sync {
         32 << 20
     }
 
-    /// Whether the time limit of a sandbox is fixed when the sandbox is created. An idle sandbox then cannot serve a
-    /// request with another time limit.
-    fn fixes_wall(&self) -> bool {
+    /// Whether the time limit of a sandbox is fixed when the sandbox is created. If so, an idle sandbox cannot serve a
+    /// request that has another time limit.
+    fn has_fixed_time_limit(&self) -> bool {
         false
     }
 
     /// Describes for users how this backend enforces each limit on this machine.
     fn enforcement(&self) -> Enforcement;
 
-    /// Removes all containers, cgroups and other remains of the sandboxes that the dead process `maker` created.
+    /// Removes the containers, cgroups and all other remains of the sandboxes that a dead process created. `maker` is
+    /// the name of that process.
     async fn clean_up(&self, maker: &str) -> Result<(), SandboxError>;
 }
 
-/// Identity of a sandbox, which is part of the names of its containers and cgroups. They are found by it after a crash.
+/// Identity of a sandbox. The names of its container and cgroups contain this identity, so that a cleanup after a crash
+/// finds them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxIdentity {
     /// Random name of the process that created the sandbox. No other process has the same name.
-    pub maker: String,
+    pub creator: String,
     /// Id of the sandbox, unique among the sandboxes that the same process created.
     pub id: String,
 }
 
 impl fmt::Display for SandboxIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.maker, self.id)
+        write!(f, "{}-{}", self.creator, self.id)
     }
 }
 
-/// Description for users of how each sandbox limit is enforced.
+/// Text for users that describes, for each sandbox limit, how the limit is enforced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Enforcement {
     pub memory: String,
@@ -102,29 +105,30 @@ pub struct Enforcement {
     pub files: String,
 }
 
-/// A started sandbox: the channel to its guest agent, and the backend's handle on its isolation.
+/// A started sandbox: the channel to its guest agent, and a handle with which the host measures and ends the sandbox.
 #[derive(Debug)]
 pub struct StartedSandbox {
     pub(crate) channel: Channel,
-    pub(crate) cell: Box<dyn SandboxHandle>,
+    pub(crate) handle: Box<dyn SandboxHandle>,
 }
 
-/// A backend's handle on the isolation of one sandbox: its jail, container or microVM.
+/// Handle on the jail, container or microVM of one sandbox, with which the host measures and ends the sandbox.
 #[async_trait]
 pub(crate) trait SandboxHandle: fmt::Debug + Send + Sync {
-    /// Id of the sandbox in an external program, such as the container id in Docker; `None` if it has none.
+    /// Id that an external program has given to the sandbox, such as the container id in Docker; `None` if no external
+    /// program runs the sandbox.
     fn external_id(&self) -> Option<&str> {
         None
     }
 
     /// Returns the memory usage of the sandbox so far, measured from outside the sandbox.
-    async fn account(&self) -> ResourceUsage;
+    async fn usage(&self) -> ResourceUsage;
 
     /// Kills all processes in the sandbox and waits until the sandbox is removed.
     async fn end(&self);
 
     /// Returns the diagnostic output of the guest agent (stderr or VM console), if there is any.
-    async fn last_words(&self) -> Option<String>;
+    async fn diagnostic_output(&self) -> Option<String>;
 }
 
 /// Memory usage of a sandbox.

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 /// Timeout for requests that the guest agent should answer at once.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Error of an operation on a closed channel. The text is the reason why the channel was closed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,13 +56,13 @@ struct State {
 /// State of one stream: received data, flow control, and the reply.
 #[derive(Debug)]
 struct Inbox {
-    /// Port and length of each received chunk, in order of arrival. A program that writes alternately to two ports may
-    /// cause chunks of one byte.
+    /// Port (such as standard output or standard error) and length of each received chunk, in order of arrival. If a
+    /// program writes alternately to two ports, chunks may have a length of one byte.
     order: VecDeque<(u8, u32)>,
     bytes: [VecDeque<u8>; port::COUNT],
-    /// Number of bytes that the guest agent may still send on each port.
+    /// Number of bytes that the guest agent may still send to the host on each port of the stream.
     windows: [u32; port::COUNT],
-    /// Number of bytes that the host may still send on each port.
+    /// Number of bytes that the host may still send to the guest agent on each port of the stream.
     credit: [u32; port::COUNT],
     reply: Option<GuestReply>,
     wakers: Arc<Wakers>,
@@ -364,7 +364,7 @@ impl Endpoint {
 /// Item received on a stream: a chunk of data, or the final reply.
 #[derive(Debug)]
 pub(crate) enum StreamItem {
-    Piece(StreamChunk),
+    Chunk(StreamChunk),
     Reply(GuestReply),
 }
 
@@ -389,7 +389,7 @@ impl RequestStream {
                     let size = u32::try_from(piece.bytes.len()).unwrap_or(0);
                     drop(state);
                     self.endpoint.send(|out, id| Frame::put_credit(out, id, piece.port, size));
-                    return Ok(StreamItem::Piece(piece));
+                    return Ok(StreamItem::Chunk(piece));
                 }
                 if let Some(reply) = inbox.reply.clone() {
                     return Ok(StreamItem::Reply(reply));
@@ -404,9 +404,9 @@ impl RequestStream {
 
     /// Waits at most [`PATIENCE`] for the reply to a request that returns no data.
     pub(crate) async fn reply(&mut self) -> Result<GuestReply, ChannelClosed> {
-        match tokio::time::timeout(PATIENCE, self.next()).await {
+        match tokio::time::timeout(REPLY_TIMEOUT, self.next()).await {
             Ok(Ok(StreamItem::Reply(reply))) => Ok(reply),
-            Ok(Ok(StreamItem::Piece(_))) => {
+            Ok(Ok(StreamItem::Chunk(_))) => {
                 Err(ChannelClosed("the guest agent sent data instead of a reply".to_owned()))
             }
             Ok(Err(gone)) => Err(gone),

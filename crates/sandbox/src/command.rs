@@ -16,12 +16,12 @@ pub struct ProgramCommand {
     /// Environment variables of the program, in addition to the default environment of the sandbox.
     pub env: BTreeMap<String, String>,
     pub cwd: Option<String>,
-    /// Whether the caller sends standard input. Otherwise the program's standard input is empty.
+    /// Whether the caller sends standard input to the program. If `false`, the standard input of the program is empty.
     pub stdin: bool,
     /// Time limit of this program; ignored if it is longer than the time limit of the sandbox.
-    pub wall: Option<Duration>,
-    /// Whether the program may send calls and events to the host.
-    pub(crate) talk: bool,
+    pub time_limit: Option<Duration>,
+    /// Whether the program may send calls (such as requests for a model response) and events to the host.
+    pub(crate) may_call_host: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -77,8 +77,8 @@ impl ProgramCommand {
         self
     }
 
-    pub fn wall(mut self, wall: Duration) -> ProgramCommand {
-        self.wall = Some(wall);
+    pub fn time_limit(mut self, wall: Duration) -> ProgramCommand {
+        self.time_limit = Some(wall);
         self
     }
 }

@@ -18,25 +18,25 @@ pub enum SandboxError {
     #[error("invalid sandbox limits: {0}")]
     Limits(String),
     #[error("invalid sandbox name `{0}`")]
-    Name(String),
+    InvalidName(String),
     #[error("sandbox `{0}` not found")]
     NotFound(String),
     #[error("sandbox `{0}` already exists with a different image, layers, limits or isolation")]
-    Different(String),
+    NameConflict(String),
     #[error("no {0} interpreter in the {1} sandbox")]
     NoInterpreter(Language, Isolation),
     /// The guest agent rejected the request.
     #[error("{}", .0.message)]
-    Refused(GuestFailure),
+    RejectedByGuest(GuestFailure),
     /// A program violated the protocol for messages to the host and was killed.
     #[error("the program in the sandbox was killed for a protocol violation: {0}")]
-    Overstepped(String),
+    ProtocolViolation(String),
     /// A program did not end after its cancellation and was killed.
     #[error("the program did not end within {} s of its cancellation and was killed", .0.as_secs_f64())]
     IgnoredCancellation(std::time::Duration),
     /// The sandbox itself failed, independently of the program in it.
     #[error("the sandbox failed: {0}")]
-    Broke(String),
+    SandboxFailed(String),
     #[error("{what} failed: {reason}")]
     Failed { what: String, reason: String },
 }
@@ -51,7 +51,7 @@ impl SandboxError {
         match self {
             SandboxError::Unavailable { hint, .. } => hint.as_deref(),
             SandboxError::Unsupported { hint, .. } => *hint,
-            SandboxError::Different(_) => {
+            SandboxError::NameConflict(_) => {
                 Some("remove the sandbox with `assize sandbox rm`, or choose another name")
             }
             SandboxError::NoInterpreter(language, Isolation::Jail) => Some(match language {
@@ -68,8 +68,8 @@ impl SandboxError {
                 }
             }),
             SandboxError::NotFound(_) => Some("list the sandboxes with `assize sandbox ls`"),
-            SandboxError::Name(_) => Some(
-                "use at most 63 lower-case letters, digits and `-`, for example `negotiate-nvda-m1`",
+            SandboxError::InvalidName(_) => Some(
+                "a sandbox name has at most 63 lower-case letters, digits and `-`, for example `negotiate-nvda-m1`",
             ),
             _ => None,
         }
@@ -77,13 +77,13 @@ impl SandboxError {
 
     /// Whether a retry in a new sandbox may succeed.
     pub fn is_infrastructure(&self) -> bool {
-        matches!(self, SandboxError::Broke(_) | SandboxError::Failed { .. })
+        matches!(self, SandboxError::SandboxFailed(_) | SandboxError::Failed { .. })
     }
 
     /// Cause that the guest agent reported, if the guest agent rejected the request.
     pub fn cause(&self) -> Option<GuestFailureCause> {
         match self {
-            SandboxError::Refused(failure) => Some(failure.cause),
+            SandboxError::RejectedByGuest(failure) => Some(failure.cause),
             _ => None,
         }
     }
@@ -91,13 +91,13 @@ impl SandboxError {
 
 impl From<ChannelClosed> for SandboxError {
     fn from(gone: ChannelClosed) -> SandboxError {
-        SandboxError::Broke(gone.0)
+        SandboxError::SandboxFailed(gone.0)
     }
 }
 
 impl From<GuestFailure> for SandboxError {
     fn from(failure: GuestFailure) -> SandboxError {
-        SandboxError::Refused(failure)
+        SandboxError::RejectedByGuest(failure)
     }
 }
 
@@ -106,11 +106,11 @@ impl From<SandboxError> for Failure {
         let kind = match &error {
             SandboxError::Limits(_)
             | SandboxError::Unsupported { .. }
-            | SandboxError::Name(_)
+            | SandboxError::InvalidName(_)
             | SandboxError::NotFound(_)
-            | SandboxError::Different(_) => FailureKind::Usage,
+            | SandboxError::NameConflict(_) => FailureKind::Usage,
             _ => FailureKind::Sandbox,
         };
-        Failure::new(kind, error.to_string()).maybe_hint(error.hint())
+        Failure::new(kind, error.to_string()).with_optional_hint(error.hint())
     }
 }

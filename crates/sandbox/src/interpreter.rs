@@ -31,7 +31,7 @@ impl Language {
         self.into()
     }
 
-    /// Returns the language of a file, which its extension determines.
+    /// Returns the language of a file according to its extension; `None` for an unknown extension.
     pub fn of_file(path: &Path) -> Option<Language> {
         match path.extension()?.to_str()? {
             "py" => Some(Language::Python),
@@ -86,7 +86,7 @@ pub struct Interpreter {
     pub language: Language,
     pub program: PathBuf,
     /// Folders and files that the interpreter needs in addition to the system folders.
-    pub pieces: Vec<PathBuf>,
+    pub mounts: Vec<PathBuf>,
     /// Symbolic links that lead from the program's path to the real file: path and target of each link.
     pub links: Vec<(PathBuf, PathBuf)>,
 }
@@ -130,7 +130,7 @@ impl Interpreter {
 
     fn at(language: Language, program: PathBuf) -> Result<Interpreter, String> {
         let program =
-            if is_script(&program) { behind_script(language, &program)? } else { program };
+            if is_script(&program) { interpreter_of_script(language, &program)? } else { program };
         let real = program
             .canonicalize()
             .map_err(|error| format!("cannot resolve `{}`: {error}", program.display()))?;
@@ -152,13 +152,13 @@ impl Interpreter {
     pub(crate) fn of(
         language: Language,
         program: PathBuf,
-        mut pieces: Vec<PathBuf>,
+        mut mounts: Vec<PathBuf>,
     ) -> Interpreter {
-        pieces.retain(|piece| !is_system(piece));
-        pieces.sort();
-        pieces.dedup();
+        mounts.retain(|piece| !is_system(piece));
+        mounts.sort();
+        mounts.dedup();
         let links = links_to(&program);
-        Interpreter { language, program, pieces, links }
+        Interpreter { language, program, mounts, links }
     }
 }
 
@@ -223,7 +223,7 @@ pub(crate) fn is_script(path: &Path) -> bool {
 }
 
 /// Finds the interpreter that a wrapper script starts, such as the shim of a version manager, by running the script.
-fn behind_script(language: Language, script: &Path) -> Result<PathBuf, String> {
+fn interpreter_of_script(language: Language, script: &Path) -> Result<PathBuf, String> {
     let print_path: &[&str] = match language {
         Language::Python => &["-I", "-c", "import sys; print(sys.executable)"],
         Language::JavaScript => &["-p", "process.execPath"],
@@ -265,7 +265,7 @@ mod tests {
         };
         let installed = parts("versions/3.11.7", &["bin", "lib"]);
         let plain = find(own.parent().unwrap()).unwrap();
-        assert_eq!(plain.pieces, installed);
+        assert_eq!(plain.mounts, installed);
 
         // A virtual environment includes the installation that it was created from.
         let link = root.join("project/.venv/bin/python3");
@@ -275,13 +275,13 @@ mod tests {
         let environment = find(link.parent().unwrap()).unwrap();
         assert_eq!(environment.program, link);
         let made = parts("project/.venv", &["bin", "pyvenv.cfg"]);
-        assert_eq!(environment.pieces, [made, installed].concat());
+        assert_eq!(environment.mounts, [made, installed].concat());
 
         // For a program in a home folder, no other file of the home folder is included.
         let alone = root.join("alice/bin/python3");
         program(&alone, "\x7fELF");
         std::fs::create_dir_all(root.join("alice/.ssh")).unwrap();
-        assert_eq!(find(alone.parent().unwrap()).unwrap().pieces, [alone]);
+        assert_eq!(find(alone.parent().unwrap()).unwrap().mounts, [alone]);
 
         // A version manager's shim is run to find the interpreter.
         let shim = root.join("shims/python3");
@@ -292,6 +292,6 @@ mod tests {
 
         assert!(find(Path::new("/nonexistent")).unwrap_err().contains("no `python3` in PATH"));
         let bash = Interpreter::find(Language::Bash, Some(Path::new("/bin/bash")), None).unwrap();
-        assert_eq!(bash.pieces, [] as [PathBuf; 0]);
+        assert_eq!(bash.mounts, [] as [PathBuf; 0]);
     }
 }

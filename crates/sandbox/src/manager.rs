@@ -20,14 +20,15 @@ use crate::pool::{PoolCounters, PoolOptions, SandboxPool};
 use crate::registry::{
     DeadOwner, SandboxKey, SandboxRecord, SandboxRegistry, ShortSocketPath, unix_seconds,
 };
+use crate::remote::{self, SandboxOwner};
 use crate::sandbox::Sandbox;
 use crate::spec::SandboxSpec;
-use crate::visit::{self, SandboxOwner};
 
 /// Default lifetime of a named sandbox.
 pub const TIME_TO_LIVE: Duration = Duration::from_secs(3600);
 
-/// Creates sandboxes with one backend, under the name of this process in the registry.
+/// Creates sandboxes with one backend. The identity of each sandbox contains the name of this process, so that another
+/// process can clean up if this process dies.
 #[derive(Debug)]
 pub(crate) struct SandboxCreator {
     backend: Arc<dyn Backend>,
@@ -36,7 +37,7 @@ pub(crate) struct SandboxCreator {
 }
 
 impl SandboxCreator {
-    pub(crate) async fn make(&self, spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
+    pub(crate) async fn create(&self, spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
         self.registry.note_use(self.backend.isolation())?;
         let id = self.next_id();
         self.make_as(&id, spec).await
@@ -52,7 +53,7 @@ impl SandboxCreator {
 
     async fn make_as(&self, id: &str, spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
         let identity =
-            SandboxIdentity { maker: self.registry.maker().to_owned(), id: id.to_owned() };
+            SandboxIdentity { creator: self.registry.creator().to_owned(), id: id.to_owned() };
         Sandbox::start(Arc::clone(&self.backend), &identity, spec).await
     }
 }
@@ -67,7 +68,7 @@ pub struct SandboxManager {
 
 #[derive(Debug)]
 struct Shared {
-    maker: Arc<SandboxCreator>,
+    creator: Arc<SandboxCreator>,
     own: Mutex<HashMap<String, Owned>>,
 }
 
@@ -91,7 +92,7 @@ impl Shared {
     }
 
     fn registry(&self) -> &SandboxRegistry {
-        &self.maker.registry
+        &self.creator.registry
     }
 
     fn forget(&self, id: &str) {
@@ -109,31 +110,31 @@ impl SandboxManager {
         others: &[Arc<dyn Backend>],
     ) -> Result<SandboxManager, SandboxError> {
         let registry = Arc::new(SandboxRegistry::join(&folder)?);
-        for gone in registry.gone()? {
+        for gone in registry.claim_dead()? {
             clean_up(gone, &backend, others).await;
         }
         let maker =
             Arc::new(SandboxCreator { backend, registry, count: Arc::new(AtomicU64::new(1)) });
-        let shared = Arc::new(Shared { maker, own: Mutex::default() });
+        let shared = Arc::new(Shared { creator: maker, own: Mutex::default() });
         Ok(SandboxManager { shared, tasks: TaskTracker::new(), stop: CancellationToken::new() })
     }
 
     pub fn isolation(&self) -> Isolation {
-        self.shared.maker.backend.isolation()
+        self.shared.creator.backend.isolation()
     }
 
     pub fn backend(&self) -> &Arc<dyn Backend> {
-        &self.shared.maker.backend
+        &self.shared.creator.backend
     }
 
     /// Creates a sandbox without a name, which only the caller can use.
-    pub async fn make(&self, spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
-        self.shared.maker.make(spec).await
+    pub async fn create(&self, spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
+        self.shared.creator.create(spec).await
     }
 
     #[cfg(test)]
     pub(crate) fn maker(&self) -> Arc<SandboxCreator> {
-        Arc::clone(&self.shared.maker)
+        Arc::clone(&self.shared.creator)
     }
 
     /// Starts a warm pool of sandboxes with this spec.
@@ -148,7 +149,7 @@ impl SandboxManager {
         options: PoolOptions,
         counters: Arc<PoolCounters>,
     ) -> SandboxPool {
-        SandboxPool::start(Arc::clone(&self.shared.maker), spec, options, counters)
+        SandboxPool::start(Arc::clone(&self.shared.creator), spec, options, counters)
     }
 
     /// Returns the sandbox with this name, or creates one if there is none.
@@ -160,22 +161,23 @@ impl SandboxManager {
         self.create_from(key, spec, None).await
     }
 
-    /// Like [`SandboxManager::create_if_not_exists`], but takes an idle sandbox from the pool if one matches.
+    /// Like [`SandboxManager::create_if_not_exists`], but takes a new sandbox from the warm pool `pool` if an idle
+    /// sandbox of the pool matches the spec.
     pub async fn create_from(
         &self,
         key: &SandboxKey,
         spec: SandboxSpec,
         pool: Option<Arc<SandboxPool>>,
     ) -> Result<Sandbox, SandboxError> {
-        if let Some(complaint) = spec.limits.complaint() {
+        if let Some(complaint) = spec.limits.validation_error() {
             return Err(SandboxError::Limits(complaint));
         }
         let Some((record, ready)) = self.reserve(key, &spec)? else {
             return match self.get(key).await? {
                 Some(found) => Ok(found),
-                None => {
-                    Err(SandboxError::Broke("the sandbox ended before it could be used".to_owned()))
-                }
+                None => Err(SandboxError::SandboxFailed(
+                    "the sandbox ended before it could be used".to_owned(),
+                )),
             };
         };
         let own = Owned { record: record.clone(), ready: ready.subscribe() };
@@ -184,7 +186,7 @@ impl SandboxManager {
         self.tasks.spawn(async move {
             let made = match pool {
                 Some(pool) => pool.take(&spec).await,
-                None => shared.maker.make_as(&record.id, spec).await,
+                None => shared.creator.make_as(&record.id, spec).await,
             };
             match made {
                 Ok(sandbox) => {
@@ -206,18 +208,18 @@ impl SandboxManager {
         key: &SandboxKey,
         spec: &SandboxSpec,
     ) -> Result<Option<Reserved>, SandboxError> {
-        let _lock = self.shared.registry().hold()?;
+        let _lock = self.shared.registry().lock()?;
         let isolation = self.isolation();
         if let Some((found, _)) = self.find(key)? {
-            let same = found.is(spec, isolation);
-            return if same { Ok(None) } else { Err(SandboxError::Different(key.name.clone())) };
+            let same = found.matches_request(spec, isolation);
+            return if same { Ok(None) } else { Err(SandboxError::NameConflict(key.name.clone())) };
         }
         self.listen()?;
         self.shared.registry().note_use(isolation)?;
         let (made, lifetime) = (unix_seconds(), spec.time_to_live.unwrap_or(TIME_TO_LIVE));
         let record = SandboxRecord {
             key: key.clone(),
-            id: self.shared.maker.next_id(),
+            id: self.shared.creator.next_id(),
             isolation,
             spec: spec.clone(),
             pid: std::process::id(),
@@ -234,9 +236,10 @@ impl SandboxManager {
         Ok(Some((record, ready)))
     }
 
-    /// Opens the socket through which other processes use the named sandboxes of this process, unless it is open.
+    /// Opens the socket through which other processes use the named sandboxes of this process. Does nothing if the
+    /// socket is already open.
     fn listen(&self) -> Result<(), SandboxError> {
-        let socket = self.shared.registry().door();
+        let socket = self.shared.registry().socket_path();
         if socket.exists() {
             return Ok(());
         }
@@ -255,7 +258,7 @@ impl SandboxManager {
                 match client {
                     Ok((connection, _)) => {
                         let host = Arc::clone(&shared) as Arc<dyn SandboxOwner>;
-                        tasks.spawn(visit::answer(host, connection, stop.clone()));
+                        tasks.spawn(remote::answer(host, connection, stop.clone()));
                     }
                     // This process has too many open descriptors. Retry after a pause, as some will be closed.
                     Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -275,7 +278,7 @@ impl SandboxManager {
         let own = self.shared.own().get(&record.id).cloned().filter(|own| own.record == record);
         let sandbox = match own {
             Some(own) => own.sandbox().await,
-            None => Sandbox::visit(&socket, &record, Arc::clone(self.backend())).await,
+            None => Sandbox::connect(&socket, &record, Arc::clone(self.backend())).await,
         };
         sandbox.map(Some)
     }
@@ -295,7 +298,7 @@ impl SandboxManager {
         let own = self.shared.own().get(&record.id).cloned().filter(|own| own.record == record);
         match own {
             Some(own) => self.shared.end(&own.record.id).await,
-            None => visit::end(&socket, &record.id).await?,
+            None => remote::end(&socket, &record.id).await?,
         }
         Ok(true)
     }
@@ -306,7 +309,7 @@ impl SandboxManager {
             let next = self.shared.own().values().next().cloned();
             let Some(own) = next else { return };
             match own.sandbox().await {
-                Ok(sandbox) => sandbox.gone().await,
+                Ok(sandbox) => sandbox.ended().await,
                 Err(_) => tokio::task::yield_now().await,
             }
             self.shared.forget(&own.record.id);
@@ -341,9 +344,9 @@ impl Owned {
         match ready.wait_for(|state| !matches!(state, State::Starting)).await.as_deref() {
             Ok(State::Ready(sandbox)) => Ok(sandbox.clone()),
             Ok(State::Failed(error)) => Err(error.clone()),
-            Ok(State::Starting) | Err(_) => {
-                Err(SandboxError::Broke("the creation of the sandbox was interrupted".to_owned()))
-            }
+            Ok(State::Starting) | Err(_) => Err(SandboxError::SandboxFailed(
+                "the creation of the sandbox was interrupted".to_owned(),
+            )),
         }
     }
 }
@@ -372,16 +375,16 @@ async fn clean_up(gone: DeadOwner, backend: &Arc<dyn Backend>, others: &[Arc<dyn
     for isolation in Isolation::ALL.into_iter().filter(|isolation| gone.used(*isolation)) {
         let mut known = others.iter().chain([backend]);
         let Some(backend) = known.find(|backend| backend.isolation() == isolation) else {
-            return gone.leave();
+            return gone.unlock();
         };
-        let cleaned = tokio::time::timeout(CLEANUP_TIMEOUT, backend.clean_up(&gone.maker)).await;
+        let cleaned = tokio::time::timeout(CLEANUP_TIMEOUT, backend.clean_up(&gone.creator)).await;
         let error = match cleaned {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("the {isolation} backend timed out"),
         };
-        tracing::warn!(error, maker = gone.maker, "cannot clean up after a dead process");
-        return gone.leave();
+        tracing::warn!(error, maker = gone.creator, "cannot clean up after a dead process");
+        return gone.unlock();
     }
     if let Err(error) = gone.forget() {
         tracing::warn!(%error, "cannot remove the registry folder of a dead process");
@@ -398,7 +401,7 @@ async fn end_at_expiry(
     let left = record.expires.saturating_sub(unix_seconds());
     tokio::select! {
         () = stop.cancelled() => return,
-        () = sandbox.gone() => {}
+        () = sandbox.ended() => {}
         () = tokio::time::sleep(Duration::from_secs(left)) => {
             tracing::info!(name = record.key.name, "ending a sandbox whose lifetime is over");
         }

@@ -73,7 +73,7 @@ impl PoolMetrics {
         self.refill_micros.checked_div(self.refills).map(Duration::from_micros)
     }
 
-    /// Adds the size and the number of idle sandboxes of a pool to these metrics.
+    /// Adds the size of a pool and its number of idle sandboxes to these metrics.
     pub(crate) fn add_idle(&mut self, pool: &SandboxPool) {
         let (idle, low_memory) = pool.idle();
         self.size += pool.shared.options.size;
@@ -83,7 +83,7 @@ impl PoolMetrics {
     }
 }
 
-/// Warm pool of sandboxes of one shape.
+/// Warm pool of idle sandboxes that all have the same shape (image, layers and limits).
 #[derive(Debug)]
 pub struct SandboxPool {
     shared: Arc<Shared>,
@@ -93,10 +93,10 @@ pub struct SandboxPool {
 
 #[derive(Debug)]
 struct Shared {
-    maker: Arc<SandboxCreator>,
+    creator: Arc<SandboxCreator>,
     spec: SandboxSpec,
     options: PoolOptions,
-    lane: Mutex<Lane>,
+    state: Mutex<Lane>,
     /// Notifies waiting tasks when a sandbox is taken from the pool or added to it.
     changed: Notify,
     counters: Arc<PoolCounters>,
@@ -139,11 +139,11 @@ struct Lane {
     /// Time of the last request or refill, at which the idle timeout starts.
     used: Instant,
     /// Error of the last refill, if the refill failed. The pool is refilled again only after the next request.
-    trouble: Option<SandboxError>,
+    refill_error: Option<SandboxError>,
     /// Whether the pool should be filled; `false` after the idle timeout.
-    wanted: bool,
+    should_fill: bool,
     /// Whether the idle timeout is disabled.
-    stays: bool,
+    idle_timeout_disabled: bool,
     /// Whether the sandboxes have no interpreter that could be pre-started.
     without_interpreter: bool,
     low_memory: bool,
@@ -155,8 +155,8 @@ struct Lane {
 type Clocks = (Instant, SystemTime);
 
 impl Shared {
-    fn lane(&self) -> MutexGuard<'_, Lane> {
-        self.lane.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, Lane> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -175,13 +175,13 @@ impl SandboxPool {
     }
 
     /// Disables the idle timeout of the pool.
-    pub(crate) fn stay(&self) {
-        self.shared.lane().stays = true;
+    pub(crate) fn disable_idle_timeout(&self) {
+        self.shared.state().idle_timeout_disabled = true;
         self.shared.changed.notify_waiters();
     }
 
-    /// Returns an unused sandbox with the limits of the request: an idle sandbox if one of the same shape is left,
-    /// otherwise a new sandbox.
+    /// Returns an unused sandbox with the limits of the request: an idle sandbox if one is left and the spec has the
+    /// shape (image, layers and limits) of the pool, otherwise a new sandbox.
     pub async fn take(&self, spec: &SandboxSpec) -> Result<Sandbox, SandboxError> {
         let begun = Instant::now();
         let idle = if self.shared.fits(spec) { self.shared.take() } else { None };
@@ -194,9 +194,9 @@ impl SandboxPool {
         sandbox
     }
 
-    /// Creates a sandbox of any shape, which counts neither as a hit nor as a miss.
+    /// Creates a new sandbox, whose spec may differ from that of the pool. It counts neither as a hit nor as a miss.
     pub async fn make(&self, spec: &SandboxSpec) -> Result<Sandbox, SandboxError> {
-        self.shared.maker.make(spec.clone()).await
+        self.shared.creator.create(spec.clone()).await
     }
 
     /// Ends a used sandbox in the background.
@@ -212,7 +212,7 @@ impl SandboxPool {
 
     /// Number of idle sandboxes, and whether there is too little memory for more.
     fn idle(&self) -> (usize, bool) {
-        let lane = self.shared.lane();
+        let lane = self.shared.state();
         (lane.alive(), lane.low_memory)
     }
 
@@ -220,13 +220,13 @@ impl SandboxPool {
     pub async fn ready(&self) -> Result<(), SandboxError> {
         {
             // A call of `ready` counts as a request: a pool that the idle timeout has emptied is filled again.
-            let mut lane = self.shared.lane();
-            lane.wanted = true;
+            let mut lane = self.shared.state();
+            lane.should_fill = true;
             lane.used = Instant::now();
         }
         self.shared.changed.notify_waiters();
         let filled = || {
-            let lane = self.shared.lane();
+            let lane = self.shared.state();
             let wants_interpreter = lane.first_without(self.shared.interpreters()).is_some();
             if lane.alive() >= self.shared.options.size && !wants_interpreter {
                 return Some(Ok(()));
@@ -235,12 +235,12 @@ impl SandboxPool {
                 let reason = "too little free memory for idle sandboxes";
                 SandboxError::failed("filling the warm pool", reason)
             };
-            lane.trouble.clone().or_else(|| lane.low_memory.then(low_memory)).map(Err)
+            lane.refill_error.clone().or_else(|| lane.low_memory.then(low_memory)).map(Err)
         };
         tokio::select! {
             biased;
             filled = until(&self.shared.changed, filled) => filled,
-            () = self.stop.cancelled() => Err(SandboxError::Broke("the warm pool is closed".to_owned())),
+            () = self.stop.cancelled() => Err(SandboxError::SandboxFailed("the warm pool is closed".to_owned())),
         }
     }
 
@@ -249,7 +249,7 @@ impl SandboxPool {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
-        let idle = std::mem::take(&mut self.shared.lane().idle);
+        let idle = std::mem::take(&mut self.shared.state().idle);
         for sandbox in idle {
             sandbox.end().await;
         }
@@ -264,7 +264,7 @@ impl Drop for SandboxPool {
 
 impl Shared {
     fn new(
-        maker: Arc<SandboxCreator>,
+        creator: Arc<SandboxCreator>,
         spec: SandboxSpec,
         options: PoolOptions,
         counters: Arc<PoolCounters>,
@@ -272,38 +272,39 @@ impl Shared {
         let lane = Lane {
             idle: VecDeque::new(),
             used: Instant::now(),
-            trouble: None,
-            wanted: true,
-            stays: false,
+            refill_error: None,
+            should_fill: true,
+            idle_timeout_disabled: false,
             without_interpreter: false,
             low_memory: false,
             clocks: (Instant::now(), SystemTime::now()),
         };
-        Shared { maker, spec, options, lane: Mutex::new(lane), changed: Notify::new(), counters }
+        Shared { creator, spec, options, state: Mutex::new(lane), changed: Notify::new(), counters }
     }
 
     /// Time at which the idle timeout expires; `None` if it never expires.
     fn idle_end(&self) -> Option<Instant> {
-        let lane = self.lane();
-        if lane.stays { None } else { lane.used.checked_add(self.options.idle) }
+        let lane = self.state();
+        if lane.idle_timeout_disabled { None } else { lane.used.checked_add(self.options.idle) }
     }
 
     /// Whether an idle sandbox of this pool can serve the request.
     fn fits(&self, spec: &SandboxSpec) -> bool {
         let wall = spec.limits.wall == self.spec.limits.wall;
-        spec.shape() == self.spec.shape() && (wall || !self.maker.backend().fixes_wall())
+        spec.shape() == self.spec.shape()
+            && (wall || !self.creator.backend().has_fixed_time_limit())
     }
 
     /// Takes the first idle sandbox that is still alive from the queue.
     fn take(&self) -> Option<Sandbox> {
-        let mut lane = self.lane();
+        let mut lane = self.state();
         lane.used = Instant::now();
-        lane.wanted = true;
-        lane.trouble = None;
+        lane.should_fill = true;
+        lane.refill_error = None;
         lane.compare_clocks();
         let found = loop {
             match lane.idle.pop_front() {
-                Some(sandbox) if sandbox.is_gone() => {}
+                Some(sandbox) if sandbox.has_ended() => {}
                 found => break found,
             }
         };
@@ -314,8 +315,8 @@ impl Shared {
 
     /// Determines the next step that is necessary to fill the pool.
     fn next(&self) -> Next {
-        let mut lane = self.lane();
-        if !lane.wanted || lane.trouble.is_some() {
+        let mut lane = self.state();
+        if !lane.should_fill || lane.refill_error.is_some() {
             return Next::Nothing;
         }
         // The sandbox is removed from the queue while its interpreter starts, so that no request takes it too early.
@@ -328,27 +329,28 @@ impl Shared {
     }
 
     /// Whether the pool lacks a sandbox or a pre-started interpreter, and should be filled.
-    fn lacks(&self) -> bool {
-        let lane = self.lane();
+    fn needs_refill(&self) -> bool {
+        let lane = self.state();
         let few = lane.idle.len() < self.options.size;
         let wants = few || lane.first_without(self.interpreters()).is_some();
-        lane.wanted && lane.trouble.is_none() && wants
+        lane.should_fill && lane.refill_error.is_none() && wants
     }
 
     /// Removes dead sandboxes from the queue and returns them.
     fn remove_dead(&self) -> VecDeque<Sandbox> {
-        let mut lane = self.lane();
-        let (dead, alive) = lane.idle.drain(..).partition(Sandbox::is_gone);
+        let mut lane = self.state();
+        let (dead, alive) = lane.idle.drain(..).partition(Sandbox::has_ended);
         lane.idle = alive;
         dead
     }
 
-    /// Whether there is enough memory for one more idle sandbox. Logs when the result differs from the last one.
+    /// Whether there is enough memory for one more idle sandbox. Writes a log message when the result changes.
     fn has_memory(&self) -> bool {
-        let needed = self.options.memory_reserve.saturating_add(self.maker.backend().idle_memory());
+        let needed =
+            self.options.memory_reserve.saturating_add(self.creator.backend().idle_memory());
         let low = memory::available().is_some_and(|available| available < needed);
-        let was_low = std::mem::replace(&mut self.lane().low_memory, low);
-        let isolation = self.maker.backend().isolation();
+        let was_low = std::mem::replace(&mut self.state().low_memory, low);
+        let isolation = self.creator.backend().isolation();
         match (was_low, low) {
             (false, true) => tracing::warn!(
                 %isolation,
@@ -365,7 +367,7 @@ impl Shared {
     }
 
     fn interpreters(&self) -> usize {
-        self.maker.backend().waiting_interpreters()
+        self.creator.backend().max_prepared_interpreters()
     }
 }
 
@@ -377,14 +379,14 @@ enum Next {
 
 impl Lane {
     fn alive(&self) -> usize {
-        self.idle.iter().filter(|sandbox| !sandbox.is_gone()).count()
+        self.idle.iter().filter(|sandbox| !sandbox.has_ended()).count()
     }
 
     /// Ends all idle sandboxes if the clock was set or the machine was suspended. A microVM receives the time only when
     /// it starts, so the clock of an idle microVM would then be wrong.
     fn compare_clocks(&mut self) {
         let now = (Instant::now(), SystemTime::now());
-        if is_off(std::mem::replace(&mut self.clocks, now), now) {
+        if clock_changed(std::mem::replace(&mut self.clocks, now), now) {
             tracing::info!(
                 "the clock was set or the machine was suspended, replacing idle sandboxes"
             );
@@ -399,11 +401,11 @@ impl Lane {
             return None;
         }
         let first = self.idle.iter().take(interpreters);
-        first.into_iter().position(|sandbox| !sandbox.is_prepared() && !sandbox.is_gone())
+        first.into_iter().position(|sandbox| !sandbox.is_prepared() && !sandbox.has_ended())
     }
 }
 
-fn is_off(before: Clocks, now: Clocks) -> bool {
+fn clock_changed(before: Clocks, now: Clocks) -> bool {
     let expected = before.1 + now.0.duration_since(before.0);
     let off = expected.duration_since(now.1).unwrap_or_else(|error| error.duration());
     off > CLOCK_TOLERANCE
@@ -434,12 +436,12 @@ mod tests {
     async fn pool_does_not_return_a_dead_idle_sandbox() {
         let (shared, manager, _folder) = unfilled(PoolOptions::default()).await;
         let [dead, alive] =
-            [manager.make(SandboxSpec::default()), manager.make(SandboxSpec::default())];
+            [manager.create(SandboxSpec::default()), manager.create(SandboxSpec::default())];
         let (dead, alive) = (dead.await.unwrap(), alive.await.unwrap());
         let id = alive.id().to_owned();
         dead.end().await;
-        dead.gone().await;
-        shared.lane().idle.extend([dead, alive]);
+        dead.ended().await;
+        shared.state().idle.extend([dead, alive]);
         assert_eq!(shared.take().map(|sandbox| sandbox.id().to_owned()), Some(id));
         assert!(shared.take().is_none());
     }
@@ -449,15 +451,15 @@ mod tests {
         let idle = Duration::from_millis(10);
         let (shared, manager, _folder) =
             unfilled(PoolOptions { size: 2, idle, memory_reserve: u64::MAX }).await;
-        let sandbox = manager.make(SandboxSpec::default()).await.unwrap();
-        let gone = sandbox.gone();
-        shared.lane().idle.push_back(sandbox);
+        let sandbox = manager.create(SandboxSpec::default()).await.unwrap();
+        let gone = sandbox.ended();
+        shared.state().idle.push_back(sandbox);
         let stop = CancellationToken::new();
         let task = tokio::spawn(refill::keep_filled(Arc::clone(&shared), stop.clone()));
         gone.await;
         stop.cancel();
         task.await.unwrap();
-        assert!(shared.lane().low_memory && !shared.lane().wanted);
+        assert!(shared.state().low_memory && !shared.state().should_fill);
     }
 
     #[test]
@@ -469,10 +471,10 @@ mod tests {
             let time = if passed < 0 { earlier } else { time };
             (before.0 + Duration::from_secs(ran), time.unwrap())
         };
-        assert!(!is_off(before, after(300, 300)));
-        assert!(!is_off(before, after(300, 301)));
+        assert!(!clock_changed(before, after(300, 300)));
+        assert!(!clock_changed(before, after(300, 301)));
         // The machine was suspended for an hour; the wall clock was set back by a minute.
-        assert!(is_off(before, after(5, 3605)));
-        assert!(is_off(before, after(5, -60)));
+        assert!(clock_changed(before, after(5, 3605)));
+        assert!(clock_changed(before, after(5, -60)));
     }
 }

@@ -47,7 +47,7 @@ impl SandboxKey {
             && !name.starts_with('-')
             && !name.ends_with('-');
         if !fits {
-            return Err(SandboxError::Name(name.to_owned()));
+            return Err(SandboxError::InvalidName(name.to_owned()));
         }
         Ok(SandboxKey { run: run.map(str::to_owned), name: name.to_owned() })
     }
@@ -70,7 +70,7 @@ pub struct SandboxRecord {
 impl SandboxRecord {
     /// Whether the sandbox has the requested isolation, image, layers and limits. Labels, region and lifetime are not
     /// compared.
-    pub fn is(&self, spec: &SandboxSpec, isolation: Isolation) -> bool {
+    pub fn matches_request(&self, spec: &SandboxSpec, isolation: Isolation) -> bool {
         let SandboxSpec { image, layers, limits, .. } = spec;
         let same =
             (&self.spec.image, &self.spec.layers, &self.spec.limits) == (image, layers, limits);
@@ -101,7 +101,7 @@ pub(crate) struct SandboxRegistry {
 /// Registry folder of this process. It is removed when this value is dropped.
 #[derive(Debug)]
 struct Own {
-    maker: String,
+    creator: String,
     folder: PathBuf,
     /// Lock file of the folder. The lock is held as long as this process lives.
     _lock: File,
@@ -117,7 +117,7 @@ impl Drop for Own {
 /// processes ignore it.
 #[derive(Debug)]
 pub(crate) struct DeadOwner {
-    pub(crate) maker: String,
+    pub(crate) creator: String,
     folder: PathBuf,
     _lock: File,
 }
@@ -134,7 +134,7 @@ impl DeadOwner {
     }
 
     /// Unlocks the folder, so that the next process retries the cleanup.
-    pub(crate) fn leave(self) {}
+    pub(crate) fn unlock(self) {}
 }
 
 impl SandboxRegistry {
@@ -160,20 +160,23 @@ impl SandboxRegistry {
             .map_err(|error| failed("locking", &path)(error.into()))?;
         let folder = root.join(&maker);
         fs::rename(&unfinished, &folder).map_err(failed("creating", &folder))?;
-        Ok(SandboxRegistry { root: root.to_owned(), own: Own { maker, folder, _lock: lock } })
+        Ok(SandboxRegistry {
+            root: root.to_owned(),
+            own: Own { creator: maker, folder, _lock: lock },
+        })
     }
 
-    pub(crate) fn maker(&self) -> &str {
-        &self.own.maker
+    pub(crate) fn creator(&self) -> &str {
+        &self.own.creator
     }
 
     /// Path of the socket through which other processes use the sandboxes of this process.
-    pub(crate) fn door(&self) -> PathBuf {
+    pub(crate) fn socket_path(&self) -> PathBuf {
         self.own.folder.join(SOCKET)
     }
 
     /// Locks the registry. No other process can reserve a sandbox name until the returned file is dropped.
-    pub(crate) fn hold(&self) -> Result<File, SandboxError> {
+    pub(crate) fn lock(&self) -> Result<File, SandboxError> {
         let path = self.root.join(LOCK);
         let file = fs::OpenOptions::new()
             .create(true)
@@ -187,7 +190,8 @@ impl SandboxRegistry {
         Ok(file)
     }
 
-    /// Records that this process uses a backend, so that the backend is cleaned up if the process dies.
+    /// Records that this process uses a backend, so that its sandboxes of this backend are cleaned up if the process
+    /// dies.
     pub(crate) fn note_use(&self, isolation: Isolation) -> Result<(), SandboxError> {
         let path = self.own.folder.join(isolation.name());
         File::create(&path).map(drop).map_err(failed("writing", &path))
@@ -216,11 +220,11 @@ impl SandboxRegistry {
         Ok(named.filter(|(_, path)| path.is_dir()).collect())
     }
 
-    /// Finds the folders of all dead processes and locks them for cleanup.
-    pub(crate) fn gone(&self) -> Result<Vec<DeadOwner>, SandboxError> {
+    /// Finds the registry folders of all dead processes and locks them for cleanup.
+    pub(crate) fn claim_dead(&self) -> Result<Vec<DeadOwner>, SandboxError> {
         let mut gone = Vec::new();
         for (name, folder) in self.folders()? {
-            if name == self.own.maker || (name.starts_with(UNFINISHED) && !is_old(&folder)) {
+            if name == self.own.creator || (name.starts_with(UNFINISHED) && !is_old(&folder)) {
                 continue;
             }
             let Ok(lock) = File::open(folder.join(LOCK)) else {
@@ -236,13 +240,13 @@ impl SandboxRegistry {
             let maker = name.strip_prefix(GONE).unwrap_or(&name).to_owned();
             let hidden = self.root.join(format!("{GONE}{maker}"));
             if hidden == folder || fs::rename(&folder, &hidden).is_ok() {
-                gone.push(DeadOwner { maker, folder: hidden, _lock: lock });
+                gone.push(DeadOwner { creator: maker, folder: hidden, _lock: lock });
             }
         }
         Ok(gone)
     }
 
-    /// Folders of the processes that are alive.
+    /// Registry folders of the processes that are alive.
     fn alive(&self) -> Result<Vec<PathBuf>, SandboxError> {
         let mut folders = self.folders()?;
         folders.retain(|(name, folder)| {
@@ -252,7 +256,7 @@ impl SandboxRegistry {
                 // several processes do not disturb each other.
                 lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
             };
-            *name == self.own.maker || (!name.starts_with('.') && is_alive())
+            *name == self.own.creator || (!name.starts_with('.') && is_alive())
         });
         Ok(folders.into_iter().map(|(_, folder)| folder).collect())
     }
@@ -285,8 +289,8 @@ fn is_old(path: &Path) -> bool {
     changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > ABANDONED_AFTER))
 }
 
-/// Short path of a Unix socket, through a descriptor of its folder. The kernel accepts at most 107 bytes in the path of
-/// a socket.
+/// Short path to a Unix socket, which leads through an open file descriptor of its folder (`/proc/self/fd`). It is
+/// needed because the kernel accepts at most 107 bytes in the path of a socket.
 pub(crate) struct ShortSocketPath {
     path: PathBuf,
     _folder: File,
@@ -316,22 +320,22 @@ mod tests {
         let ours = SandboxRegistry::join(folder.path()).unwrap();
         let other = SandboxRegistry::join(folder.path()).unwrap();
         other.note_use(Isolation::Docker).unwrap();
-        assert_eq!(ours.gone().unwrap().len(), 0);
+        assert_eq!(ours.claim_dead().unwrap().len(), 0);
         // Simulate a killed process: its lock is released, but its folder remains.
         let SandboxRegistry { own, .. } = other;
-        let maker = own.maker.clone();
+        let maker = own.creator.clone();
         rustix::fs::flock(&own._lock, FlockOperation::Unlock).unwrap();
         std::mem::forget(own);
-        let gone = ours.gone().unwrap().pop().unwrap();
-        assert_eq!(gone.maker, maker);
+        let gone = ours.claim_dead().unwrap().pop().unwrap();
+        assert_eq!(gone.creator, maker);
         assert!(gone.used(Isolation::Docker) && !gone.used(Isolation::Jail));
         // While the folder is being cleaned up, it is not found again. After a failed cleanup, it is found again.
-        assert_eq!(ours.gone().unwrap().len(), 0);
-        gone.leave();
-        let gone = ours.gone().unwrap().pop().unwrap();
-        assert_eq!(gone.maker, maker);
+        assert_eq!(ours.claim_dead().unwrap().len(), 0);
+        gone.unlock();
+        let gone = ours.claim_dead().unwrap().pop().unwrap();
+        assert_eq!(gone.creator, maker);
         gone.forget().unwrap();
-        assert_eq!(ours.gone().unwrap().len(), 0);
+        assert_eq!(ours.claim_dead().unwrap().len(), 0);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         drop(ours);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -269,7 +269,7 @@ pub(crate) fn short(hash: Sha256) -> String {
 
 impl From<RootfsError> for Failure {
     fn from(error: RootfsError) -> Failure {
-        Failure::from_error(FailureKind::Environment, &error).maybe_hint(error.hint())
+        Failure::from_error(FailureKind::Environment, &error).with_optional_hint(error.hint())
     }
 }
 

@@ -14,13 +14,13 @@ use assize_protocol::{
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::backend::{Backend, ResourceUsage, StartedSandbox};
-use crate::channel::{Channel, PATIENCE, RequestStream, StreamItem, StreamSender};
+use crate::channel::{Channel, REPLY_TIMEOUT, RequestStream, StreamItem, StreamSender};
 use crate::command::{CommandKind, ProgramCommand, ProgramOutcome, ProgramStream};
 use crate::error::SandboxError;
 use crate::interpreter::Language;
 use crate::registry::SandboxRecord;
+use crate::remote;
 use crate::spec::SandboxSpec;
-use crate::visit;
 
 /// Working folder of programs, into which user files are copied and from which results are collected.
 pub const WORKSPACE: &str = "/workspace";
@@ -34,8 +34,8 @@ pub(crate) const PYTHON_FILES: [(&str, &str); 2] = [
     ("assize_gate.py", include_str!("python/assize_gate.py")),
 ];
 
-/// Time after a program's time limit in which the guest agent must report the program's end. Then the host ends the
-/// sandbox.
+/// Time that the guest agent has, after a program's time limit, to report the end of the program. If it does not, the
+/// host ends the sandbox.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Running sandbox. Clones share one sandbox, which ends when the last clone is dropped.
@@ -77,11 +77,11 @@ impl Sandbox {
         identity: &crate::backend::SandboxIdentity,
         spec: SandboxSpec,
     ) -> Result<Sandbox, SandboxError> {
-        if let Some(complaint) = spec.limits.complaint() {
+        if let Some(complaint) = spec.limits.validation_error() {
             return Err(SandboxError::Limits(complaint));
         }
         let started = backend.start(identity, &spec).await?;
-        let id = started.cell.external_id().map_or_else(|| identity.to_string(), str::to_owned);
+        let id = started.handle.external_id().map_or_else(|| identity.to_string(), str::to_owned);
         Ok(Sandbox::of(id, started, backend.isolation(), backend, spec))
     }
 
@@ -98,7 +98,7 @@ impl Sandbox {
     }
 
     /// Connects to a sandbox of another process, through the socket of that process.
-    pub(crate) async fn visit(
+    pub(crate) async fn connect(
         door: &std::path::Path,
         record: &SandboxRecord,
         backend: Arc<dyn Backend>,
@@ -110,7 +110,7 @@ impl Sandbox {
             env: BTreeMap::new(),
             machine: None,
         };
-        let started = visit::visit(door, &record.id, &hello).await?;
+        let started = remote::connect(door, &record.id, &hello).await?;
         let (id, spec) = (record.id.clone(), record.spec.clone());
         Ok(Sandbox::of(id, started, record.isolation, backend, spec))
     }
@@ -119,12 +119,12 @@ impl Sandbox {
         &self.inner.started.channel
     }
 
-    pub(crate) async fn account(&self) -> ResourceUsage {
-        self.inner.started.cell.account().await
+    pub(crate) async fn usage(&self) -> ResourceUsage {
+        self.inner.started.handle.usage().await
     }
 
     /// Whether the sandbox has ended.
-    pub(crate) fn is_gone(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.inner.started.channel.is_closed()
     }
 
@@ -153,7 +153,7 @@ impl Sandbox {
         }
         let exec = self.exec_request(&command)?;
         let prepare = PrepareRequest { argv: exec.argv, env: exec.env, cwd: exec.cwd };
-        self.ask(&GuestRequest::Prepare(prepare)).await?;
+        self.request(&GuestRequest::Prepare(prepare)).await?;
         self.inner.prepared.store(true, Ordering::Release);
         Ok(())
     }
@@ -169,7 +169,7 @@ impl Sandbox {
     /// When the interpreter is missing or the sandbox has ended. [`ProgramHandle::next`] reports a missing program.
     pub async fn exec(&self, command: ProgramCommand) -> Result<ProgramHandle, SandboxError> {
         let exec = self.exec_request(&command)?;
-        let before = self.account().await;
+        let before = self.usage().await;
         let wall = Duration::from_millis(exec.limits.wall_millis);
         let stream = self.open(&GuestRequest::Exec(exec)).await?;
         let deadline = tokio::time::Instant::now() + wall + GRACE;
@@ -226,7 +226,7 @@ impl Sandbox {
             };
             env.insert(name.clone(), value);
         }
-        let wall = command.wall.map_or(limits.wall, |wall| wall.min(limits.wall));
+        let wall = command.time_limit.map_or(limits.wall, |wall| wall.min(limits.wall));
         Ok(ExecRequest {
             argv: argv.into_iter().chain(command.args.iter().cloned()).collect(),
             env,
@@ -236,7 +236,7 @@ impl Sandbox {
                 wall_millis: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
                 output_bytes: limits.output,
             },
-            talk: command.talk,
+            talk: command.may_call_host,
             prepared,
             ends_all: !matches!(command.run, CommandKind::Program(_)),
         })
@@ -285,11 +285,11 @@ impl Sandbox {
     ) -> Result<RequestStream, SandboxError> {
         let stream = self.open(&GuestRequest::Write { path: path.to_owned(), mode }).await?;
         let sender = stream.sender();
-        match tokio::time::timeout(PATIENCE, sender.send(bytes)).await {
+        match tokio::time::timeout(REPLY_TIMEOUT, sender.send(bytes)).await {
             // If the guest agent rejected the request before all bytes were sent, its reply contains the reason.
             Ok(Ok(_)) => sender.close(),
-            Ok(Err(gone)) => return Err(self.why_gone(gone.0).await),
-            Err(_) => return Err(SandboxError::Broke(NO_RESPONSE.to_owned())),
+            Ok(Err(gone)) => return Err(self.closed_error(gone.0).await),
+            Err(_) => return Err(SandboxError::SandboxFailed(NO_RESPONSE.to_owned())),
         }
         Ok(stream)
     }
@@ -297,7 +297,7 @@ impl Sandbox {
     async fn reply(&self, mut stream: RequestStream) -> Result<GuestReply, SandboxError> {
         match stream.reply().await {
             Ok(reply) => read_reply(reply),
-            Err(gone) => Err(self.why_gone(gone.0).await),
+            Err(gone) => Err(self.closed_error(gone.0).await),
         }
     }
 
@@ -309,50 +309,50 @@ impl Sandbox {
         let mut stream = self.open(&GuestRequest::Read { path: path.to_owned(), limit }).await?;
         let mut bytes = Vec::new();
         loop {
-            let next = match tokio::time::timeout(PATIENCE, stream.next()).await {
+            let next = match tokio::time::timeout(REPLY_TIMEOUT, stream.next()).await {
                 Ok(next) => next,
-                Err(_) => return Err(SandboxError::Broke(NO_RESPONSE.to_owned())),
+                Err(_) => return Err(SandboxError::SandboxFailed(NO_RESPONSE.to_owned())),
             };
             match next {
-                Ok(StreamItem::Piece(piece)) => {
+                Ok(StreamItem::Chunk(piece)) => {
                     bytes.extend_from_slice(&piece.bytes);
                     if bytes.len() as u64 > limit {
                         let reason = "the guest agent sent more bytes of a file than requested";
-                        return Err(SandboxError::Broke(reason.to_owned()));
+                        return Err(SandboxError::SandboxFailed(reason.to_owned()));
                     }
                 }
                 Ok(StreamItem::Reply(reply)) => return read_reply(reply).map(|_| bytes),
-                Err(gone) => return Err(self.why_gone(gone.0).await),
+                Err(gone) => return Err(self.closed_error(gone.0).await),
             }
         }
     }
 
     /// Lists the entries of a folder, sorted by name.
     pub async fn list(&self, path: &str) -> Result<Vec<FolderEntry>, SandboxError> {
-        match self.ask(&GuestRequest::List { path: path.to_owned() }).await? {
+        match self.request(&GuestRequest::List { path: path.to_owned() }).await? {
             GuestReply::Entries(entries) => Ok(entries),
-            _ => Err(SandboxError::Broke(UNEXPECTED_REPLY.to_owned())),
+            _ => Err(SandboxError::SandboxFailed(UNEXPECTED_REPLY.to_owned())),
         }
     }
 
     /// Removes a file, or a folder recursively.
     pub async fn remove(&self, path: &str) -> Result<(), SandboxError> {
-        self.ask(&GuestRequest::Remove { path: path.to_owned() }).await.map(drop)
+        self.request(&GuestRequest::Remove { path: path.to_owned() }).await.map(drop)
     }
 
     /// Kills all processes in the sandbox and waits until the sandbox is removed.
     pub async fn end(&self) {
-        self.inner.started.cell.end().await;
+        self.inner.started.handle.end().await;
     }
 
     /// Waits until the sandbox has ended. The future does not keep the sandbox alive.
-    pub(crate) fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub(crate) fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         let closed = self.inner.started.channel.closed();
         async move { drop(closed.await) }
     }
 
-    /// Applies the time and output limits of a request of the same shape. Returns `None` if the sandbox has other
-    /// clones.
+    /// Gives the sandbox the time and output limits of a request, which must have the same shape (image, layers and all
+    /// other limits). Returns `None` if the sandbox has other clones.
     pub(crate) fn adapted(mut self, spec: &SandboxSpec) -> Option<Sandbox> {
         debug_assert_eq!(self.inner.spec.shape(), spec.shape());
         Arc::get_mut(&mut self.inner)?.spec = spec.clone();
@@ -362,19 +362,19 @@ impl Sandbox {
     async fn open(&self, request: &GuestRequest) -> Result<RequestStream, SandboxError> {
         match self.inner.started.channel.open(request) {
             Ok(stream) => Ok(stream),
-            Err(gone) => Err(self.why_gone(gone.0).await),
+            Err(gone) => Err(self.closed_error(gone.0).await),
         }
     }
 
-    async fn ask(&self, request: &GuestRequest) -> Result<GuestReply, SandboxError> {
+    async fn request(&self, request: &GuestRequest) -> Result<GuestReply, SandboxError> {
         self.reply(self.open(request).await?).await
     }
 
     /// Returns the error for a closed channel, with the guest agent's diagnostic output if there is any.
-    async fn why_gone(&self, reason: String) -> SandboxError {
-        match self.inner.started.cell.last_words().await {
-            Some(output) => SandboxError::Broke(format!("{reason}: {output}")),
-            None => SandboxError::Broke(reason),
+    async fn closed_error(&self, reason: String) -> SandboxError {
+        match self.inner.started.handle.diagnostic_output().await {
+            Some(output) => SandboxError::SandboxFailed(format!("{reason}: {output}")),
+            None => SandboxError::SandboxFailed(reason),
         }
     }
 }
@@ -397,7 +397,7 @@ pub struct ProgramHandle {
     deadline: tokio::time::Instant,
     before: ResourceUsage,
     begun: Instant,
-    /// Number of bytes that the program has written so far, by port.
+    /// Number of bytes that the program has written so far on each port, such as standard output and standard error.
     written: [u64; port::COUNT],
     /// The guest agent's report of the program's end. It is stored because a caller may drop the future of
     /// [`ProgramHandle::next`] while the outcome is computed, and call the method again.
@@ -407,9 +407,9 @@ pub struct ProgramHandle {
 /// Event of a running program.
 #[derive(Debug)]
 pub enum ProgramEvent {
-    Wrote(ProgramStream, Vec<u8>),
+    Output(ProgramStream, Vec<u8>),
     /// Bytes of calls and events to the host. Only a program started by [`Sandbox::work`] can send them.
-    Said(Vec<u8>),
+    HostMessage(Vec<u8>),
     Ended(ProgramOutcome),
 }
 
@@ -422,19 +422,19 @@ impl ProgramHandle {
         // A slow caller must not make the program count as timed out.
         let latest = self.deadline.max(tokio::time::Instant::now() + GRACE);
         match tokio::time::timeout_at(latest, self.stream.next()).await {
-            Ok(Ok(StreamItem::Piece(piece))) => {
+            Ok(Ok(StreamItem::Chunk(piece))) => {
                 let written = &mut self.written[usize::from(piece.port)];
                 *written += piece.bytes.len() as u64;
                 // The guest agent truncates output at the limit. A guest agent that sends more is compromised.
                 if piece.port != port::TALK && *written > self.sandbox.spec().limits.output {
                     self.sandbox.end().await;
-                    let reason = "the guest agent sent more than the output limit";
-                    return Err(SandboxError::Broke(reason.to_owned()));
+                    let reason = "the guest agent sent more bytes of output than the limit allows";
+                    return Err(SandboxError::SandboxFailed(reason.to_owned()));
                 }
                 Ok(match piece.port {
-                    port::TALK => ProgramEvent::Said(piece.bytes),
-                    port::ERR => ProgramEvent::Wrote(ProgramStream::Stderr, piece.bytes),
-                    _ => ProgramEvent::Wrote(ProgramStream::Stdout, piece.bytes),
+                    port::TALK => ProgramEvent::HostMessage(piece.bytes),
+                    port::ERR => ProgramEvent::Output(ProgramStream::Stderr, piece.bytes),
+                    _ => ProgramEvent::Output(ProgramStream::Stdout, piece.bytes),
                 })
             }
             Ok(Ok(StreamItem::Reply(GuestReply::Ended(ended)))) => {
@@ -443,15 +443,15 @@ impl ProgramHandle {
             }
             Ok(Ok(StreamItem::Reply(reply))) => {
                 read_reply(reply)?;
-                Err(SandboxError::Broke(UNEXPECTED_REPLY.to_owned()))
+                Err(SandboxError::SandboxFailed(UNEXPECTED_REPLY.to_owned()))
             }
             Ok(Err(gone)) => {
                 // If memory runs out and no other process is left to kill, the kernel kills the guest agent.
-                if self.sandbox.account().await.out_of_memory > self.before.out_of_memory {
+                if self.sandbox.usage().await.out_of_memory > self.before.out_of_memory {
                     let ended = ProgramExit { signal: Some(9), ..ProgramExit::default() };
                     return Ok(ProgramEvent::Ended(self.outcome(ended).await));
                 }
-                Err(self.sandbox.why_gone(gone.0).await)
+                Err(self.sandbox.closed_error(gone.0).await)
             }
             // The guest agent did not enforce the time limit of the program.
             Err(_) => {
@@ -469,7 +469,7 @@ impl ProgramHandle {
     }
 
     async fn outcome(&self, ended: ProgramExit) -> ProgramOutcome {
-        let account = self.sandbox.account().await;
+        let account = self.sandbox.usage().await;
         ProgramOutcome {
             exit_code: ended.exit_code,
             signal: ended.signal,
@@ -485,25 +485,25 @@ impl ProgramHandle {
 
     /// Waits for the program to end; returns its output and outcome.
     pub async fn finish(self) -> Result<FinishedProgram, SandboxError> {
-        self.finish_telling(|_, _| {}).await
+        self.finish_with(|_, _| {}).await
     }
 
     /// Like [`ProgramHandle::finish`], and also passes each chunk of output to a callback as it arrives.
-    pub async fn finish_telling(
+    pub async fn finish_with(
         mut self,
         mut tell: impl FnMut(ProgramStream, &[u8]),
     ) -> Result<FinishedProgram, SandboxError> {
         let mut finished = FinishedProgram::default();
         loop {
             match self.next().await? {
-                ProgramEvent::Wrote(output, bytes) => {
+                ProgramEvent::Output(output, bytes) => {
                     tell(output, &bytes);
                     match output {
                         ProgramStream::Stdout => finished.stdout.extend_from_slice(&bytes),
                         ProgramStream::Stderr => finished.stderr.extend_from_slice(&bytes),
                     }
                 }
-                ProgramEvent::Said(_) => {}
+                ProgramEvent::HostMessage(_) => {}
                 ProgramEvent::Ended(outcome) => {
                     finished.outcome = outcome;
                     return Ok(finished);
@@ -522,15 +522,15 @@ impl ProgramHandle {
     ) -> Result<ProgramOutcome, E> {
         loop {
             match self.next().await? {
-                ProgramEvent::Wrote(output, bytes) => pass(output, &bytes).await?,
-                ProgramEvent::Said(_) => {}
+                ProgramEvent::Output(output, bytes) => pass(output, &bytes).await?,
+                ProgramEvent::HostMessage(_) => {}
                 ProgramEvent::Ended(outcome) => return Ok(outcome),
             }
         }
     }
 
     /// Returns a sender for messages from the host to a program that [`Sandbox::work`] started.
-    pub(crate) fn talk(&self) -> StreamSender {
+    pub(crate) fn message_sender(&self) -> StreamSender {
         self.stream.sender_on(port::TALK)
     }
 
@@ -555,7 +555,10 @@ impl ProgramHandle {
 
     /// Sends a signal to the program.
     pub async fn signal(&self, signal: i32) -> Result<(), SandboxError> {
-        self.sandbox.ask(&GuestRequest::Signal { exec: self.stream.id(), signal }).await.map(drop)
+        self.sandbox
+            .request(&GuestRequest::Signal { exec: self.stream.id(), signal })
+            .await
+            .map(drop)
     }
 
     /// Kills the program and all processes that it started. [`ProgramHandle::next`] still reports its end.

@@ -76,7 +76,8 @@ impl VirtualEnvironment {
         self.folder.join("lib").join(&self.version).join("site-packages")
     }
 
-    /// Whether the interpreter is a Python with its standard library nearby, and not another program.
+    /// Whether the interpreter is named `python…` and has its standard library in the folder `lib` of its installation.
+    /// If not, it may be another program.
     pub fn has_python_installation(&self) -> bool {
         let named = self
             .base
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!(by_program, read);
         let pieces: Vec<String> = read
             .interpreter()
-            .pieces
+            .mounts
             .iter()
             .map(|piece| piece.file_name().unwrap().to_string_lossy().into_owned())
             .collect();
@@ -156,7 +157,7 @@ mod tests {
         let links: Vec<&Path> = interpreter.links.iter().map(|(at, _)| at.as_path()).collect();
         let expected = [program, root.join("pythons/3.11"), installed.join("bin/python3")];
         assert_eq!(links, expected);
-        assert!(interpreter.pieces.contains(&installed.join("lib")));
+        assert!(interpreter.mounts.contains(&installed.join("lib")));
         // A loop of symbolic links does not cause an endless search.
         symlink("loop", root.join("loop")).unwrap();
         assert!(links_to(&root.join("loop")).len() <= 40);

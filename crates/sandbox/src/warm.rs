@@ -1,8 +1,9 @@
 //! Warm pools of a long-running process, shared by all its runs and requests.
 //!
-//! There is one [`SandboxPool`] for each backend and shape of sandbox. The pool of the default shape is opened by the
-//! first request to its backend, or earlier by [`WarmPools::start`]. Pools of other shapes are opened only for runs,
-//! which need several sandboxes each, and their number is limited. A request whose shape has no pool counts as a miss.
+//! There is one [`SandboxPool`] for each backend and shape of sandbox (image, layers and limits). The pool of the
+//! default shape is opened by the first request to its backend, or earlier by [`WarmPools::start`]. Pools of other
+//! shapes are opened only for runs, which need several sandboxes each, and the number of these pools is limited. A
+//! request whose shape has no pool counts as a miss.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,18 +18,20 @@ use crate::pool::{PoolCounters, PoolMetrics, PoolOptions, SandboxPool};
 use crate::sandbox::Sandbox;
 use crate::spec::SandboxSpec;
 
-/// Maximum number of open pools of non-default shapes; the least recently used pool is closed first.
+/// Maximum number of open pools whose sandboxes have another shape (image, layers and limits) than the default. If
+/// there are more, the least recently used pool is closed.
 const MAX_OTHER_SHAPES: usize = 4;
 
-/// Maximum number of idle sandboxes in a pool of a non-default shape.
+/// Maximum number of idle sandboxes in a pool whose sandboxes have another shape (image, layers and limits) than the
+/// default.
 const OTHER_SHAPE_SIZE: usize = 2;
 
 /// All warm pools of this process.
 #[derive(Debug)]
 pub struct WarmPools {
-    /// Spec of the default shape.
+    /// Spec of the default sandboxes. Its image, layers and limits are the default shape.
     spec: SandboxSpec,
-    /// Options of the pools of the default shape.
+    /// Options of the pools of default sandboxes, such as the number of idle sandboxes.
     options: PoolOptions,
     state: Mutex<State>,
     tasks: TaskTracker,
@@ -58,7 +61,7 @@ impl Entry {
 }
 
 impl WarmPools {
-    /// Creates warm pools. The shape of `spec` is the default shape, and its pools have these options.
+    /// Creates warm pools. `spec` is the spec of default sandboxes, and `options` are the options of their pools.
     pub fn new(spec: SandboxSpec, options: PoolOptions) -> WarmPools {
         WarmPools { spec, options, state: Mutex::default(), tasks: TaskTracker::new() }
     }
@@ -70,7 +73,7 @@ impl WarmPools {
     /// Opens the pool of the default shape and disables its idle timeout.
     pub fn start(&self, manager: &Arc<SandboxManager>) -> Arc<SandboxPool> {
         let pool = self.for_run(manager, &self.spec);
-        pool.stay();
+        pool.disable_idle_timeout();
         pool
     }
 
@@ -143,7 +146,7 @@ impl WarmPools {
             Some(pool) => pool.take(spec).await,
             None => {
                 self.count_miss(manager.isolation());
-                manager.make(spec.clone()).await
+                manager.create(spec.clone()).await
             }
         }
     }

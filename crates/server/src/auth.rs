@@ -32,7 +32,7 @@ const MAX_LINKS: usize = 100;
 /// Number of seconds that a cookie is valid.
 const COOKIE_LIFETIME: u64 = 30 * 24 * 60 * 60;
 
-/// Age of a cookie in seconds from which the response to a request with the cookie contains a new cookie.
+/// Age in seconds at which a cookie is renewed: the response to a request with an older cookie contains a new cookie.
 const COOKIE_RENEWAL: u64 = 24 * 60 * 60;
 
 /// Secret token of the server's owner. The `Debug` output does not contain the secret.
@@ -46,7 +46,7 @@ impl std::fmt::Debug for Token {
 }
 
 /// Generates a random secret of 256 bits, encoded as URL-safe base64.
-pub(crate) fn unguessable() -> std::io::Result<String> {
+pub(crate) fn random_secret() -> std::io::Result<String> {
     use std::io::Read;
     let mut bytes = [0; 32];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -56,7 +56,7 @@ pub(crate) fn unguessable() -> std::io::Result<String> {
 impl Token {
     /// Generates a random token.
     pub fn random() -> std::io::Result<Token> {
-        unguessable().map(Token)
+        random_secret().map(Token)
     }
 
     /// Creates a token from a text that the operator chose. Returns `None` unless the text has 32 to 256 characters
@@ -72,8 +72,8 @@ impl Token {
         &self.0
     }
 
-    /// Value of a cookie that is issued at the time `issued`, in seconds since 1970. The value consists of that time
-    /// and a hash of the time and the token.
+    /// Builds the value of a cookie. The value consists of the time `issued`, in seconds since 1970, and a hash of that
+    /// time and the token.
     fn cookie(&self, issued: u64) -> String {
         let hash = Sha256::new().chain_update(format!("assize cookie {issued} "));
         let hash = hash.chain_update(&self.0).finalize();
@@ -88,7 +88,7 @@ impl Token {
     }
 }
 
-/// Compares two secrets. The duration does not reveal at which character the secrets differ.
+/// Compares two secrets in constant time, so that the duration does not reveal where the secrets differ.
 pub(crate) fn same(one: &str, other: &str) -> bool {
     Sha256::digest(one) == Sha256::digest(other)
 }
@@ -102,7 +102,7 @@ pub(crate) struct AccessGuard {
     tokens: Option<ScopedTokens>,
     /// Whether the server accepts plain HTTP requests, from this machine only.
     local: bool,
-    /// Accepted values of the `Host` header, some with and some without a port.
+    /// Accepted values of the `Host` header: the names of this server, some with a port and some without.
     hosts: Vec<String>,
     port: u16,
     /// Unused sign-in tickets, with their creation time.
@@ -148,7 +148,7 @@ impl AccessGuard {
     }
 
     fn ticket(&self) -> std::io::Result<String> {
-        let ticket = unguessable()?;
+        let ticket = random_secret()?;
         let mut links = self.links.lock();
         links.retain(|_, made| made.elapsed() < LINK_LIFETIME);
         while links.len() >= MAX_LINKS {
@@ -162,7 +162,7 @@ impl AccessGuard {
 
     /// Exchanges a sign-in ticket for a `Set-Cookie` value; the ticket cannot be used again. Returns `None` if the
     /// ticket is unknown or expired.
-    pub(crate) fn admit(&self, ticket: &str) -> Option<HeaderValue> {
+    pub(crate) fn exchange_ticket(&self, ticket: &str) -> Option<HeaderValue> {
         let made = self.links.lock().remove(ticket)?;
         let token = self.token.as_ref().filter(|_| made.elapsed() < LINK_LIFETIME)?;
         self.cookie(token, seconds())
@@ -284,7 +284,7 @@ enum Credential {
 pub(crate) struct Caller(pub(crate) String);
 
 impl Caller {
-    /// Name of a caller with the owner's token or cookie, and of every caller if authentication is disabled.
+    /// Name of the caller if the request has the owner's token or cookie, or if authentication is disabled.
     const OWNER: &'static str = "owner";
 
     fn of(credential: &Credential) -> Caller {
@@ -446,10 +446,10 @@ mod tests {
     fn sign_in_link_works_once_and_its_cookie_does_not_contain_the_token() {
         let guard = guard(false, "127.0.0.1:8080", &[]);
         let ticket = guard.ticket().unwrap();
-        let cookie = guard.admit(&ticket).unwrap();
+        let cookie = guard.exchange_ticket(&ticket).unwrap();
         let cookie = cookie.to_str().unwrap();
-        assert!(guard.admit(&ticket).is_none());
-        assert!(guard.admit("").is_none());
+        assert!(guard.exchange_ticket(&ticket).is_none());
+        assert!(guard.exchange_ticket("").is_none());
         assert!(!cookie.contains(&"t".repeat(32)), "{cookie}");
         for part in ["HttpOnly", "SameSite=Strict", "Secure", "Path=/"] {
             assert!(cookie.contains(part), "{cookie}");

@@ -66,8 +66,8 @@ pub(crate) fn document(config: &Settings) -> Value {
     document
 }
 
-/// JSON pointer to a schema within the schemas of the document, and a function that returns the keywords to add to that
-/// schema.
+/// JSON pointer to one of the schemas of the OpenAPI document, and a function that returns the keywords that are added
+/// to this schema.
 type Narrowing = (&'static str, fn() -> Value);
 
 /// Schemas that must accept fewer values than their Rust types do, each with the additional keywords.
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_response_schemas_are_unique() {
+    fn names_of_response_schemas_in_the_openapi_document_are_unique() {
         let (_, declared) = described().split_for_parts();
         let declared = json!(declared);
         for name in answers::schemas().keys() {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn event_streams_have_an_item_schema() {
+    fn event_streams_have_an_item_schema_in_the_openapi_document() {
         let document = document();
         assert_eq!(document["openapi"], "3.2.0");
         let streams =
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn narrowed_pointers_exist_in_the_schemas() {
+    fn every_json_pointer_in_narrowed_points_to_an_openapi_schema() {
         let document = document();
         for (place, _) in NARROWED {
             let there = document["components"]["schemas"].pointer(place);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn schema_bounds_match_the_enforced_limits() {
+    fn bounds_in_the_openapi_document_match_the_limits_that_the_server_enforces() {
         let document = document();
         let text = document.to_string();
         assert!(!text.contains("\"int64\"") && !text.contains("\"int32\""));

@@ -1,5 +1,5 @@
-//! Event streams: handlers that send the events of runs, and the stream type that the events of workspaces also use.
-//! The format is server-sent events.
+//! Event streams in the format of server-sent events: the handlers that send the events of runs, and the stream type,
+//! which the events of workspaces also use.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ pub(crate) async fn of_run(
     // An id above that of the newest event comes from another store and is ignored.
     let seen = last_seen(&headers)?.or(query.after).filter(|seen| *seen <= newest);
     let after = seen.unwrap_or_default();
-    let follower = app.events.follow(Some(BTreeSet::from([id])), after);
+    let follower = app.events.subscribe(Some(BTreeSet::from([id])), after);
     let snapshot = json!({"run": RunDetails::new(&app, &run), "last_event_id": newest});
     let mut stream = EventStream::new(app.clone(), follower, snapshot);
     stream.run = Some(run.id.clone());
@@ -125,7 +125,7 @@ pub(crate) async fn of_runs(
     let (mut runs, mut missing) = (Vec::new(), Vec::new());
     match &named {
         Some(named) if named.len() > MAX_RUNS => {
-            return Err(Problem::unusable(format!(
+            return Err(Problem::unprocessable(format!(
                 "too many runs in `runs`: at most {MAX_RUNS} are allowed"
             )));
         }
@@ -158,7 +158,7 @@ pub(crate) async fn of_runs(
     let after = seen.unwrap_or(start);
     let described: Vec<RunDetails> = runs.iter().map(|run| RunDetails::new(&app, run)).collect();
     let subjects = named.map(|_| runs.iter().map(|run| run.id.to_string()).collect());
-    let follower = app.events.follow(subjects, after);
+    let follower = app.events.subscribe(subjects, after);
     let snapshot = json!({"runs": described, "missing": missing, "last_event_id": newest});
     Ok(EventStream::new(app.clone(), follower, snapshot).into_response())
 }
@@ -166,25 +166,25 @@ pub(crate) async fn of_runs(
 /// Body of one event stream.
 pub(crate) struct EventStream {
     app: App,
-    pub(crate) follower: Subscriber,
+    pub(crate) subscriber: Subscriber,
     /// First message of the stream, with the reconnection delay and the snapshot; `None` once it was sent.
     first: Option<Bytes>,
-    /// The stream ends when this run ends; `None` for a stream of several runs or of a workspace.
+    /// Run whose end also ends the stream; `None` for a stream of several runs or of a workspace.
     run: Option<RunId>,
     live: Option<WatchedOutput>,
-    /// Whether the status of the run was checked since its last possible change.
+    /// Whether the status of the run was checked since the last `run_ended` event or keep-alive comment was sent.
     status_checked: bool,
-    /// Time at which the next keep-alive comment is sent if no event is sent before.
+    /// Time at which a keep-alive comment is sent, unless an event is sent earlier.
     heartbeat_at: Instant,
 }
 
 impl EventStream {
-    pub(crate) fn new(app: App, follower: Subscriber, snapshot: Value) -> EventStream {
+    pub(crate) fn new(app: App, subscriber: Subscriber, snapshot: Value) -> EventStream {
         let mut first = format!("retry: {RETRY}\n\n").into_bytes();
         first.extend_from_slice(&frame(None, "snapshot", &snapshot));
         EventStream {
             app,
-            follower,
+            subscriber,
             first: Some(first.into()),
             run: None,
             live: None,
@@ -205,7 +205,7 @@ impl EventStream {
 
     async fn later(&mut self) -> Option<Result<Bytes, Problem>> {
         loop {
-            let mut events = match self.follower.next().await {
+            let mut events = match self.subscriber.next().await {
                 Ok(events) => events,
                 // The error closes the connection. The client then reconnects with its last event id.
                 Err(error) => return Some(Err(error.into())),
@@ -215,7 +215,7 @@ impl EventStream {
                 && self.is_over().await
             {
                 // The run may have ended after the events were read: read the last events from the store.
-                events = match self.follower.next_kept().await {
+                events = match self.subscriber.next_stored().await {
                     Ok(events) => events,
                     Err(error) => return Some(Err(error.into())),
                 };
@@ -230,7 +230,7 @@ impl EventStream {
                 return Some(Ok(joined(&events)));
             }
             tokio::select! {
-                () = self.follower.more() => {}
+                () = self.subscriber.more() => {}
                 output = written(self.live.as_mut(), self.run.as_ref()) => return Some(Ok(output)),
                 () = tokio::time::sleep_until(self.heartbeat_at) => {
                     // Check the status again: the run may have been removed, and a removal sends no event.
@@ -253,12 +253,12 @@ impl EventStream {
     }
 }
 
-/// Live output of the programs of a run, with the position of one event stream in that output.
+/// Live output of the programs of a run, and how much of that output one event stream has sent.
 struct WatchedOutput {
     live: Arc<LiveOutput>,
     last: watch::Receiver<u64>,
     seen: u64,
-    /// Earliest time of the next message with output.
+    /// Time before which no further message with output is sent.
     next: Instant,
     /// Task that fetches the output from a cluster worker; `None` if the programs run on this machine.
     _fetching: Option<AbortOnDropHandle<()>>,
@@ -274,12 +274,12 @@ impl WatchedOutput {
 impl App {
     /// Returns the live output of the programs of a run, which run on this server or on a cluster worker.
     fn watch(&self, run: &Run) -> Option<WatchedOutput> {
-        match &self.services.member {
+        match &self.services.cluster_client {
             Some(member) if kinds::runs_programs(run) => {
                 let (live, fetching) = assize_service::live::watch(member, &run.id);
                 Some(WatchedOutput { _fetching: Some(fetching), ..WatchedOutput::new(live) })
             }
-            _ => self.docket.live(&run.id).map(WatchedOutput::new),
+            _ => self.supervisor.live(&run.id).map(WatchedOutput::new),
         }
     }
 }

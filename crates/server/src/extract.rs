@@ -49,7 +49,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 }
 
 /// Maximum time that a client may take to send a request body.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Request body as bytes.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl<S: Send + Sync> FromRequest<S> for RawBody {
 
     async fn from_request(request: Request, state: &S) -> Result<RawBody, Problem> {
         let length = header(&request, CONTENT_LENGTH);
-        let read = tokio::time::timeout(PATIENCE, Bytes::from_request(request, state)).await;
+        let read = tokio::time::timeout(BODY_TIMEOUT, Bytes::from_request(request, state)).await;
         let timed_out = |_| {
             Problem::new(StatusCode::REQUEST_TIMEOUT, "timed out while reading the request body")
         };
@@ -95,7 +95,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
         // An empty body is treated as a JSON object without fields.
         let bytes = if bytes.is_empty() { Bytes::from_static(b"{}") } else { check(kind, bytes)? };
         if bytes.trim_ascii_start().first().is_some_and(|first| *first == b'[') {
-            return Err(Problem::unusable("the request body must be a JSON object, not a list"));
+            return Err(Problem::unprocessable(
+                "the request body must be a JSON object, not a list",
+            ));
         }
         Ok(JsonBody { body: read(&bytes)?, fingerprint })
     }
@@ -112,7 +114,7 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         Problem::new(status, error.to_string()).hint(hint)
     })?;
     serde_path_to_error::deserialize(json)
-        .map_err(|error| Problem::unusable(placed(&error)).hint(hint))
+        .map_err(|error| Problem::unprocessable(placed(&error)).hint(hint))
 }
 
 /// Formats a deserialization error with the path of the invalid value, if the path is known.

@@ -16,7 +16,7 @@ const OWN: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-
 
 /// Content security policy of files that models, programs and agents wrote: a browser runs no scripts of the file, even
 /// if the file is opened as a page.
-pub(crate) const SANDBOX: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; \
+pub(crate) const UNTRUSTED_POLICY: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Middleware that adds those security headers that a response does not have yet.

@@ -1,8 +1,8 @@
 //! Fan-out of live events: one task reads new events from the store, for any number of subscribers.
 //!
 //! Subscribers have no queues. Each subscriber has a cursor in the log and reads the events after the cursor. It reads
-//! from a buffer of recent encoded events that all subscribers share. If the cursor is before the buffer, it reads from
-//! the store. So a slow subscriber delays no other subscriber and loses no events.
+//! them from a buffer of recent encoded events that all subscribers share. If the events after the cursor are no longer
+//! in the buffer, it reads them from the store. So a slow subscriber delays no other subscriber and loses no events.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -85,7 +85,7 @@ pub(crate) fn frame(id: Option<u64>, name: &str, data: &Value) -> Bytes {
 #[derive(Debug, Default)]
 struct Recent {
     events: VecDeque<EncodedEvent>,
-    /// The buffer contains all events with an id above this one, up to `last`.
+    /// The buffer contains all events with ids above `after`, up to `last`.
     after: u64,
     /// Id of the last event that was read from the store.
     last: u64,
@@ -99,7 +99,7 @@ pub(crate) struct EventHub {
     recent: RwLock<Recent>,
     /// Id of the last event that was read from the store. A change wakes waiting subscribers.
     last: watch::Sender<u64>,
-    followers: AtomicUsize,
+    subscribers: AtomicUsize,
     /// Notified when a subscriber is added.
     subscribed: Notify,
 }
@@ -111,20 +111,20 @@ impl EventHub {
             store,
             recent: RwLock::default(),
             last: watch::Sender::new(0),
-            followers: AtomicUsize::new(0),
+            subscribers: AtomicUsize::new(0),
             subscribed: Notify::new(),
         })
     }
 
-    pub(crate) fn followers(&self) -> usize {
-        self.followers.load(Ordering::Relaxed)
+    pub(crate) fn subscriber_count(&self) -> usize {
+        self.subscribers.load(Ordering::Relaxed)
     }
 
     /// Reader task: reads new events from the store while there are subscribers, until `closing` is cancelled.
     pub(crate) async fn read(&self, closing: CancellationToken) {
         let work = async {
             loop {
-                while self.followers() == 0 {
+                while self.subscriber_count() == 0 {
                     self.subscribed.notified().await;
                 }
                 let read = self.fill_buffer().await;
@@ -153,9 +153,9 @@ impl EventHub {
         }
         self.last.send_replace(newest);
         let mut last = newest;
-        while self.followers() > 0 {
+        while self.subscriber_count() > 0 {
             tokio::select! {
-                grown = self.store.grown(self.log, last) => grown?,
+                grown = self.store.wait_for_entry(self.log, last) => grown?,
                 // Check again whether any subscriber is left.
                 () = tokio::time::sleep(PAUSE) => continue,
             }
@@ -206,12 +206,12 @@ impl EventHub {
 
     /// Subscribes to the events after the id `after`. `subjects` are the runs, or the one workspace, whose events are
     /// received; `None` receives all events.
-    pub(crate) fn follow(
+    pub(crate) fn subscribe(
         self: &Arc<Self>,
         subjects: Option<BTreeSet<String>>,
         after: u64,
     ) -> Subscriber {
-        self.followers.fetch_add(1, Ordering::Relaxed);
+        self.subscribers.fetch_add(1, Ordering::Relaxed);
         self.subscribed.notify_one();
         Subscriber { hub: self.clone(), subjects, after, changes: self.last.subscribe() }
     }
@@ -230,7 +230,7 @@ pub(crate) struct Subscriber {
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        self.hub.followers.fetch_sub(1, Ordering::Relaxed);
+        self.hub.subscribers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -255,8 +255,8 @@ impl Subscriber {
         Ok(found)
     }
 
-    /// Returns the id after which the buffer starts. If the cursor is not before the buffer, also returns the next
-    /// matching events and the id of the last examined event.
+    /// Returns the id after which the buffer starts. If the buffer contains all events after the cursor, also returns
+    /// the next matching events and the id of the last examined event.
     fn recent(&self) -> (u64, Option<(Vec<EncodedEvent>, u64)>) {
         let recent = self.hub.recent.read();
         if self.after < recent.after || recent.last == 0 {
@@ -278,7 +278,7 @@ impl Subscriber {
     }
 
     /// Next batch of events, read from the store, which may already contain newer events than the buffer.
-    pub(crate) async fn next_kept(&mut self) -> Result<Vec<EncodedEvent>, StoreError> {
+    pub(crate) async fn next_stored(&mut self) -> Result<Vec<EncodedEvent>, StoreError> {
         let found = self.hub.after(self.subjects.as_ref(), self.after, MAX_BATCH).await?;
         self.after = found.last().map_or(self.after, |event| event.id);
         Ok(found)
@@ -322,7 +322,7 @@ mod tests {
                 parent: None,
                 input: json!({}),
                 artifacts: Vec::new(),
-                once: None,
+                idempotency_key: None,
             };
             claims.push(store.create_run(new, "").await.unwrap().1);
         }
@@ -332,14 +332,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn events_appended_during_a_query_of_many_runs_are_not_lost() {
+    async fn subscriber_receives_events_that_are_appended_while_it_reads_many_runs() {
         let folder = tempfile::tempdir().unwrap();
         let access = Access::Write(Durability::ProcessCrash);
         let store = SqliteStore::open(&folder.path().join("store.db"), access).unwrap();
         let store: Arc<dyn Store> = Arc::new(store);
         let (hub, claims) = hub_with_runs(&store).await;
         let subjects = claims.iter().map(|claim| claim.run.to_string()).collect();
-        let mut follower = hub.follow(Some(subjects), 0);
+        let mut follower = hub.subscribe(Some(subjects), 0);
         let (writing, all) = (store.clone(), 600);
         let writer = tokio::spawn(async move {
             for number in 0..all {
@@ -366,7 +366,7 @@ mod tests {
         while received.len() < all {
             // Mix reads from the store with reads from the buffer.
             let events = match received.len() % 3 {
-                0 => follower.next_kept().await.unwrap(),
+                0 => follower.next_stored().await.unwrap(),
                 _ => follower.next().await.unwrap(),
             };
             if events.is_empty() {

@@ -7,20 +7,20 @@ use std::sync::Arc;
 use assize_code::{Attempt, CodeInput, EvalInput, OutputFile};
 use assize_consult::{
     ConsultInput, ConsultJob, ConsultPlan, Conversations, DOCUMENTS, DebateInput, DebateJob,
-    DebatePlan, DebateReport, DebateRequest, ForkPoint, ForkRequest, consulted, conversation_logs,
-    moves_logs,
+    DebatePlan, DebateReport, DebateRequest, ForkPoint, ForkRequest, conversation_logs,
+    conversations_by_move, stored_report,
 };
 use assize_run::{AnyTrial, ArtifactId, EffectRecord, Run, RunKind, RunOrigin, RunStatus};
-use assize_service::reading::{self, RecordView};
+use assize_service::run_json::{self, RecordView};
 use assize_service::{Services, settings_of_run};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::App;
-use crate::api::again::ForkBody;
-use crate::api::asks::within;
-use crate::api::start::refuse_dear;
+use crate::api::resume_fork::ForkBody;
+use crate::api::start::refuse_unconfirmed_cost;
+use crate::api::start_bodies::within;
 use crate::problem::Problem;
 
 /// Input of a run, and its result once the run is done. Their types depend on the kind of the run.
@@ -56,7 +56,7 @@ pub(crate) fn input(app: &App, run: &Run) -> Value {
     let mut input = run.input.clone();
     if run.kind == RunKind::Work {
         let folder = input["workspace"].as_str().unwrap_or_default();
-        input["workspace"] = json!(app.desks.name_of(Path::new(folder)));
+        input["workspace"] = json!(app.workspaces.name_of(Path::new(folder)));
     }
     input
 }
@@ -79,13 +79,13 @@ impl Transcripts {
                 Transcripts::Debate { conversation_logs: conversation_logs(records) }
             }
             RunKind::Consult => {
-                let mut moves = moves_logs(records);
+                let mut moves = conversations_by_move(records);
                 moves.retain(|name, _| of_move.is_none_or(|wanted| name == wanted));
                 Transcripts::Consult { moves }
             }
             RunKind::Code => Transcripts::Run { attempts: assize_code::history(records) },
             RunKind::Work | RunKind::Eval => {
-                Transcripts::Other { records: reading::records(records) }
+                Transcripts::Other { records: run_json::records(records) }
             }
         }
     }
@@ -129,20 +129,20 @@ pub(crate) async fn documents(
         });
         return Ok(named.collect());
     }
-    let Some(report) = consulted(run, &app.store.records(&run.id).await?)? else {
+    let Some(report) = stored_report(run, &app.store.records(&run.id).await?)? else {
         return Ok(Vec::new());
     };
-    let updates = reading::status_updates(&*app.store, run).await?;
-    let rendered = assize_consult::documents(&report, &updates).into_iter();
+    let updates = run_json::status_updates(&*app.store, run).await?;
+    let rendered = assize_consult::document_files(&report, &updates).into_iter();
     Ok(rendered.map(|(name, bytes)| (name, ConsultDocument::Rendered(bytes))).collect())
 }
 
 /// Returns the files that the last program of a code run wrote to its working folder; none for other kinds of runs.
-pub(crate) async fn left_files(app: &App, run: &Run) -> Result<Vec<OutputFile>, Problem> {
+pub(crate) async fn output_files(app: &App, run: &Run) -> Result<Vec<OutputFile>, Problem> {
     match run.kind {
         RunKind::Code => {
             let records = app.store.records(&run.id).await?;
-            Ok(assize_code::left(&assize_code::history(&records)))
+            Ok(assize_code::output_files(&assize_code::history(&records)))
         }
         _ => Ok(Vec::new()),
     }
@@ -162,20 +162,20 @@ pub(crate) async fn fork(
 ) -> Result<Box<dyn AnyTrial>, Problem> {
     let ForkBody { at, told, document, rounds, models, yes, settings } = body;
     let at = at.map(|at| at.parse::<ForkPoint>()).transpose();
-    let at = at.map_err(|error| Problem::unusable(error.to_string()))?;
+    let at = at.map_err(|error| Problem::unprocessable(error.to_string()))?;
     if at.is_none() && !told.is_empty() {
-        return Err(Problem::unusable("the field `told` requires the field `at`"));
+        return Err(Problem::unprocessable("the field `told` requires the field `at`"));
     }
     let settings = settings.applied(&services.settings)?;
     services.settings = Arc::new(settings_of_run(&settings, run)?);
     let runner = services.runner(&app.store)?;
-    let from = ForkRequest { at, told };
+    let from = ForkRequest { at, new_personas: told };
     let origin = RunOrigin::Fork { parent: Box::new(run.clone()) };
     Ok(match run.kind {
         RunKind::Debate => {
             if !models.is_empty() {
                 let detail = "the field `models` applies only to the fork of a consultation";
-                return Err(Problem::unusable(detail));
+                return Err(Problem::unprocessable(detail));
             }
             let rounds = rounds.map(|rounds| within("rounds", rounds, 50)).transpose()?;
             let ask = DebateRequest { document, rounds, ..DebateRequest::default() };
@@ -186,17 +186,17 @@ pub(crate) async fn fork(
             if document.is_some() || rounds.is_some() {
                 let detail =
                     "the fields `document` and `rounds` apply only to the fork of a debate";
-                return Err(Problem::unusable(detail));
+                return Err(Problem::unprocessable(detail));
             }
             let plan = ConsultPlan::forked(run, &from, models, &*app.store).await?;
             let planned = runner.plan::<ConsultJob>(services.consult(plan), origin).await?;
-            refuse_dear(&planned.job, yes)?;
+            refuse_unconfirmed_cost(&planned.job, yes)?;
             Box::new(planned.open().await?)
         }
         other => {
             let detail = format!("a run of kind `{other}` cannot be forked");
             return Err(
-                Problem::unusable(detail).hint("only debates and consultations can be forked")
+                Problem::unprocessable(detail).hint("only debates and consultations can be forked")
             );
         }
     })

@@ -6,8 +6,8 @@
 
 mod api;
 mod auth;
-mod docket;
 mod document;
+mod embedded_files;
 mod events;
 mod extract;
 mod framing;
@@ -18,11 +18,11 @@ mod kinds;
 mod listen;
 mod mcp;
 mod metrics;
-mod pace;
-mod page;
 mod pages;
 mod problem;
 mod routes;
+mod run_supervisor;
+mod start_limit;
 mod tokens;
 mod tools;
 
@@ -42,18 +42,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::drafts::Workspaces;
 use crate::auth::AccessGuard;
-use crate::docket::RunSupervisor;
 use crate::hub::EventHub;
-use crate::pace::StartLimit;
 use crate::problem::Problem;
+use crate::run_supervisor::RunSupervisor;
+use crate::start_limit::StartLimit;
 
 pub use auth::Token;
+pub use embedded_files::page_missing;
 pub use listen::{Exposure, TlsCertificate};
-pub use page::page_missing;
 pub use tokens::{ScopedTokens, TokenError, TokenInfo};
 pub use tools::{CodeServer, DraftServer, McpSessionEnd, serve_stdio};
 
-/// Maximum time that a stopping server waits until the gate's decisions in progress on drafts are made.
+/// Maximum time that a stopping server waits until the gate has made the decisions that are in progress.
 const PENDING_DECISIONS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Configuration of the server.
@@ -65,7 +65,7 @@ pub struct ServerOptions {
     pub exposure: Exposure,
     /// Accepted values of the `Host` header, besides `localhost` and the listening address.
     pub names: Vec<String>,
-    /// Folders on the server that requests may use, by the names that requests use for them.
+    /// Folders on the server that requests may use. The keys are the names that requests use for the folders.
     pub roots: BTreeMap<String, PathBuf>,
     /// Maximum size of a request body in bytes.
     pub max_request_size: usize,
@@ -79,26 +79,26 @@ pub struct ServerOptions {
 pub(crate) struct AppState {
     services: Services,
     store: Arc<dyn Store>,
-    docket: Arc<RunSupervisor>,
+    supervisor: Arc<RunSupervisor>,
     /// Fan-out of the events of runs.
     events: Arc<EventHub>,
     /// Fan-out of the entries of the audit log, which are the events of workspaces.
     audit: Arc<EventHub>,
-    desks: Workspaces,
+    workspaces: Workspaces,
     /// Sandbox backends and warm pools that all requests and runs of this server share.
     backends: Arc<SharedBackends>,
     guard: AccessGuard,
     /// Whether this process terminates TLS.
     https: bool,
-    pace: StartLimit,
+    start_limit: StartLimit,
     max_request_size: usize,
     closing: CancellationToken,
     /// Lock that `GET /api/doctor` holds, so that only one check, which starts sandboxes, runs at a time.
-    examined: tokio::sync::Mutex<()>,
-    /// Whether no other server process used this store when this server started. If true, every server process that
-    /// left unfinished runs is dead.
+    doctor_lock: tokio::sync::Mutex<()>,
+    /// Whether no other server process used this store when this server started. If so, the server processes that left
+    /// unfinished runs in the store are dead.
     alone: bool,
-    /// File with the shared lock that every server process of a store holds while it runs.
+    /// Locked file. Every server process of a store holds a shared lock on this file while it runs.
     _lock: Option<std::fs::File>,
 }
 
@@ -117,9 +117,10 @@ impl Deref for App {
 impl AppState {
     /// Returns the path of a folder that the operator allowed with `assize serve --root`, by its name.
     pub(crate) fn root(&self, name: &str) -> Result<&Path, Problem> {
-        self.desks.folder(name).ok_or_else(|| {
-            let known: Vec<&str> = self.desks.names().collect();
-            let problem = Problem::not_found("this server allows no folder with this name");
+        self.workspaces.folder(name).ok_or_else(|| {
+            let known: Vec<&str> = self.workspaces.names().collect();
+            let problem =
+                Problem::not_found("this server allows no folder with the name in the request");
             match known.is_empty() {
                 true => problem.hint("allow a folder with `assize serve --root NAME=FOLDER`"),
                 false => problem.hint(format!("allowed folders: {}", known.join(", "))),
@@ -128,15 +129,15 @@ impl AppState {
     }
 
     /// Counts one start against the rate limit; returns a 429 problem if the limit is reached.
-    pub(crate) fn pace(&self) -> Result<(), Problem> {
-        self.pace.take()
+    pub(crate) fn check_start_limit(&self) -> Result<(), Problem> {
+        self.start_limit.take()
     }
 }
 
 /// Fills the warm pool of the default sandbox backend. In a cluster this function does nothing: the workers have the
 /// warm pools, and this server opens a pool only for the first request that needs a sandbox on this machine.
 async fn warm_up(app: App) {
-    if app.services.member.is_some() {
+    if app.services.cluster_client.is_some() {
         return;
     }
     let sandboxes = app.services.sandboxes();
@@ -150,8 +151,8 @@ async fn warm_up(app: App) {
     }
 }
 
-/// Acquires the lock that all server processes of a store share. Returns the locked file, and whether no other server
-/// process held the lock; `None` if the lock cannot be acquired.
+/// Acquires a lock that all server processes of a store hold at the same time. Returns the locked file, and whether no
+/// other server process held the lock; `None` if the lock cannot be acquired.
 fn lock_store(services: &Services) -> Option<(std::fs::File, bool)> {
     let open = |more: &str| {
         let mut name = services.store_path().into_os_string();
@@ -203,22 +204,22 @@ impl Server {
         let local = matches!(options.exposure, Exposure::Local);
         let desks = Workspaces::open(options.roots, &services, &store)?;
         // With a cluster, runs are stored in NATS, so there is no store file to lock.
-        let lock = if services.member.is_some() { None } else { lock_store(&services) };
+        let lock = if services.cluster_client.is_some() { None } else { lock_store(&services) };
         let (lock, alone) = lock.unzip();
         let alone = alone.unwrap_or(false);
         let backends = services.share_backends(usize::MAX)?;
         let app = App(Arc::new(AppState {
-            docket: Arc::new(RunSupervisor::new(options.max_running, store.clone())),
+            supervisor: Arc::new(RunSupervisor::new(options.max_running, store.clone())),
             events: EventHub::new(StoreLog::Events, store.clone()),
             audit: EventHub::new(StoreLog::Audit, store.clone()),
-            desks,
+            workspaces: desks,
             backends,
             guard: AccessGuard::new(options.tokens, local, &options.names, address),
             https: matches!(options.exposure, Exposure::Tls(_)),
-            pace: StartLimit::new(options.starts_per_minute),
+            start_limit: StartLimit::new(options.starts_per_minute),
             max_request_size: options.max_request_size,
             closing: CancellationToken::new(),
-            examined: tokio::sync::Mutex::new(()),
+            doctor_lock: tokio::sync::Mutex::new(()),
             alone,
             _lock: lock,
             services,
@@ -243,14 +244,14 @@ impl Server {
     pub async fn run(self, cancel: Cancel) -> Result<(), Failure> {
         let Server { app, listener, exposure, .. } = self;
         let _here = app.services.announce_server().await?;
-        let roots: Vec<&Path> = app.desks.folders().collect();
-        let resumed = app.docket.go_on(&app.services, &roots, app.alone).await?;
+        let roots: Vec<&Path> = app.workspaces.folders().collect();
+        let resumed = app.supervisor.resume_unfinished(&app.services, &roots, app.alone).await?;
         if resumed > 0 {
             let runs = if resumed == 1 { "run" } else { "runs" };
             let note = format!("resumed {resumed} {runs} that an earlier server left unfinished");
             app.services.reporter.note(&note);
         }
-        mcp::tidy(&app).await;
+        mcp::clean_workspaces(&app).await;
         let warming = tokio::spawn(warm_up(app.clone()));
         let readers = [&app.events, &app.audit].map(|hub| {
             let (hub, closing) = (hub.clone(), app.closing.clone());
@@ -261,13 +262,13 @@ impl Server {
             cancel.cancelled().await;
             app.closing.cancel();
             // Pause the runs without waiting for connections to close, so that they make no further model calls.
-            app.docket.close().await;
+            app.supervisor.close().await;
         };
         tokio::join!(serving, stopping);
-        for (_, service) in app.desks.all() {
+        for (_, service) in app.workspaces.all() {
             // The next server process makes the decisions that are not finished after the timeout.
             let _ =
-                tokio::time::timeout(PENDING_DECISIONS_TIMEOUT, service.finish_deciding()).await;
+                tokio::time::timeout(PENDING_DECISIONS_TIMEOUT, service.wait_for_decisions()).await;
         }
         let _ = warming.await;
         app.backends.close().await;

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::framing::RequestFraming;
 
-/// Maximum time for which a client may leave sent bytes unacknowledged before the connection is closed.
+/// Time after which a connection is closed if the client does not acknowledge the bytes that were sent to it.
 const UNREAD: Duration = Duration::from_secs(120);
 
 /// Maximum duration of a TLS handshake.

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::App;
 use crate::auth::Caller;
-use crate::extract::PATIENCE;
+use crate::extract::BODY_TIMEOUT;
 use crate::json::Json;
 use crate::problem::Problem;
 
@@ -33,7 +33,7 @@ pub(crate) fn scope(path: &str) -> Option<&str> {
 pub(crate) fn routes(app: &App) -> Router<App> {
     let mut router = Router::new();
     let (max_message, closing) = (app.max_request_size.min(MAX_MESSAGE), &app.closing);
-    for (name, service) in app.desks.all() {
+    for (name, service) in app.workspaces.all() {
         let (tools, open) =
             over_http(DraftServer::new(service.clone()), max_message, closing.clone());
         let own = Router::new().route_service(&format!("/mcp/drafts/{name}"), tools);
@@ -52,8 +52,8 @@ const MAX_SESSIONS: usize = 64;
 /// Maximum size in bytes of an `initialize` request. The request stays in memory as long as its MCP session.
 const MAX_INITIALIZE: usize = 64 << 10;
 
-/// Middleware of the MCP endpoints: reads the whole message, then checks the session limit, the owner of the session
-/// and the request id.
+/// Middleware of the MCP endpoints: reads the whole message, then checks the limit on open sessions, that the session
+/// belongs to the caller, and that the request id is not in use.
 async fn admit(
     State((open, max_message)): State<(Arc<McpSessions>, usize)>,
     request: Request,
@@ -65,7 +65,7 @@ async fn admit(
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail).into_response()
     };
     let read = axum::body::to_bytes(body, max_message);
-    let bytes = match tokio::time::timeout(PATIENCE, read).await {
+    let bytes = match tokio::time::timeout(BODY_TIMEOUT, read).await {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(_)) => return too_long(max_message),
         Err(_) => {
@@ -81,7 +81,7 @@ async fn admit(
         // The message has a duplicate field: this middleware and the MCP library could use different values of the
         // field.
         Err(error) if error.is_data() => {
-            return Problem::unusable(error.to_string()).into_response();
+            return Problem::unprocessable(error.to_string()).into_response();
         }
         // The message has a syntax error, which the MCP library reports.
         Err(_) => Value::Null,
@@ -93,7 +93,7 @@ async fn admit(
         if length > MAX_INITIALIZE {
             return too_long(MAX_INITIALIZE);
         }
-        let Some(room) = open.room(&caller, MAX_SESSIONS).await else {
+        let Some(room) = open.reserve_session(&caller, MAX_SESSIONS).await else {
             let detail = format!(
                 "the limit of {MAX_SESSIONS} open MCP sessions per token and endpoint is reached"
             );
@@ -161,16 +161,19 @@ async fn plain_text_to_problem(response: Response) -> Response {
     problem
 }
 
-/// For each workspace, deletes old drafts and starts the decisions that were pending when an earlier process ended.
-pub(crate) async fn tidy(app: &App) {
-    for (name, service) in app.desks.all() {
+/// For each workspace, deletes old drafts, and lets the gate start the decisions that were pending when an earlier
+/// process ended.
+pub(crate) async fn clean_workspaces(app: &App) {
+    for (name, service) in app.workspaces.all() {
         // No draft was ever created in this folder. It may contain only documents for consultations.
         if !service.workspace().join(HANDOFF).is_dir() {
             continue;
         }
         let tidied = async {
-            service.sweep(GATE, unix_millis(), assize_draft::keep(&app.services.settings)).await?;
-            service.begin_to_decide_what_is_left().await
+            service
+                .sweep(GATE, unix_millis(), assize_draft::retention(&app.services.settings))
+                .await?;
+            service.decide_orphaned_in_background().await
         };
         if let Err(error) = tidied.await {
             let warning = format!("cannot clean up the drafts of the workspace `{name}`: {error}");

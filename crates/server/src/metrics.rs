@@ -49,7 +49,7 @@ impl MetricsText {
 #[expect(clippy::cast_precision_loss, reason = "metrics need no exact integers")]
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
     let mut page = MetricsText::default();
-    let docket = app.docket.figures();
+    let docket = app.supervisor.figures();
     page.add(
         "runs_running",
         "gauge",
@@ -112,7 +112,7 @@ pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
         "Number of connected clients that receive an event stream.",
     );
     for (log, hub) in [("runs", &app.events), ("drafts", &app.audit)] {
-        page.value("event_followers", &[("of", log)], hub.followers() as f64);
+        page.value("event_followers", &[("of", log)], hub.subscriber_count() as f64);
     }
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response())
 }
@@ -186,7 +186,7 @@ async fn sandboxes(app: &App, page: &mut MetricsText) -> Result<(), Problem> {
 #[expect(clippy::cast_precision_loss, reason = "metrics need no exact integers")]
 async fn gate(app: &App, page: &mut MetricsText) -> Result<(), Problem> {
     let mut states = Vec::new();
-    for (name, service) in app.desks.all() {
+    for (name, service) in app.workspaces.all() {
         states.push((name, service.state().await?));
     }
     let help = "Number of stored submissions of drafts, by workspace and stage.";
@@ -204,7 +204,7 @@ async fn gate(app: &App, page: &mut MetricsText) -> Result<(), Problem> {
         "Number of paths that agents requested and the gate refused, by workspace.",
     );
     for (name, state) in &states {
-        page.value("gate_refused_total", &[("workspace", name)], state.refused as f64);
+        page.value("gate_refused_total", &[("workspace", name)], state.refused_calls as f64);
     }
     Ok(())
 }

@@ -75,10 +75,10 @@ pub(crate) fn page(title: &str, body: &str) -> Html<String> {
 
 /// Serves the web page, or a simple page with links if the binary was built without the web page.
 pub(crate) async fn index(headers: HeaderMap) -> Response {
-    if let Some(file) = crate::page::file("index.html") {
+    if let Some(file) = crate::embedded_files::file("index.html") {
         return file_response(file, &headers);
     }
-    let why = escaped(crate::page::page_missing().unwrap_or_default());
+    let why = escaped(crate::embedded_files::page_missing().unwrap_or_default());
     Html(rendered(&Missing { title: "Assize", why })).into_response()
 }
 
@@ -86,7 +86,7 @@ pub(crate) async fn index(headers: HeaderMap) -> Response {
 /// of the content.
 pub(crate) async fn asset(uri: Uri, headers: HeaderMap) -> Response {
     let name = uri.path().trim_start_matches('/');
-    let Some(file) = crate::page::file(name) else {
+    let Some(file) = crate::embedded_files::file(name) else {
         return Problem::not_found("the web page has no file of this name").into_response();
     };
     let mut response = file_response(file, &headers);
@@ -100,7 +100,7 @@ pub(crate) async fn asset(uri: Uri, headers: HeaderMap) -> Response {
 }
 
 /// Response with a file of the web page, compressed if the client accepts gzip.
-fn file_response(file: crate::page::EmbeddedFile, headers: &HeaderMap) -> Response {
+fn file_response(file: crate::embedded_files::EmbeddedFile, headers: &HeaderMap) -> Response {
     let accepted =
         headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let gzip = accepted.split(',').any(|one| one.trim().split(';').next() == Some("gzip"));
@@ -119,7 +119,7 @@ pub(crate) async fn style() -> Response {
     ([(CONTENT_TYPE, "text/css; charset=utf-8")], style).into_response()
 }
 
-/// Whether a request is outside the API and accepts HTML, so that it probably comes from a person with a browser.
+/// Whether a request probably comes from a person with a browser: its path is outside the API, and it accepts HTML.
 pub(crate) fn is_for_people(path: &str, headers: &HeaderMap) -> bool {
     let accepted = headers.get(ACCEPT).and_then(|kinds| kinds.to_str().ok()).unwrap_or_default();
     accepted.contains("text/html") && !path.starts_with("/api/")
@@ -127,8 +127,8 @@ pub(crate) fn is_for_people(path: &str, headers: &HeaderMap) -> bool {
 
 /// Responds to an unknown path with 404. A browser receives the web page, which shows the error; other clients receive
 /// a problem.
-pub(crate) async fn nowhere(uri: Uri, headers: HeaderMap) -> Response {
-    match crate::page::file("index.html") {
+pub(crate) async fn unknown_path(uri: Uri, headers: HeaderMap) -> Response {
+    match crate::embedded_files::file("index.html") {
         Some(file) if is_for_people(uri.path(), &headers) => {
             (StatusCode::NOT_FOUND, file_response(file, &headers)).into_response()
         }

@@ -28,7 +28,7 @@ pub(crate) struct Problem {
     hint: Option<String>,
     /// Value of the `Retry-After` header, in seconds.
     #[serde(skip)]
-    wait: Option<u64>,
+    retry_after: Option<u64>,
 }
 
 /// Value of the `Retry-After` header, in seconds, if the server does not know how long the client has to wait.
@@ -65,7 +65,7 @@ fn title(status: StatusCode) -> (&'static str, &'static str) {
 impl Problem {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Problem {
         let (kind, title) = title(status);
-        Problem { kind, title, status, detail: detail.into(), hint: None, wait: None }
+        Problem { kind, title, status, detail: detail.into(), hint: None, retry_after: None }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Problem {
@@ -73,9 +73,9 @@ impl Problem {
         self
     }
 
-    /// Sets the number of seconds in the `Retry-After` header, which is sent with status 429.
-    pub(crate) fn wait(mut self, seconds: u64) -> Problem {
-        self.wait = Some(seconds);
+    /// Sets the number of seconds in the `Retry-After` header of a response with status 429.
+    pub(crate) fn retry_after(mut self, seconds: u64) -> Problem {
+        self.retry_after = Some(seconds);
         self
     }
 
@@ -83,7 +83,7 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, detail)
     }
 
-    pub(crate) fn unusable(detail: impl Into<String>) -> Problem {
+    pub(crate) fn unprocessable(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     }
 
@@ -105,7 +105,7 @@ impl IntoResponse for Problem {
         let kind = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(CONTENT_TYPE, kind);
         if self.status == StatusCode::TOO_MANY_REQUESTS {
-            let seconds = HeaderValue::from(self.wait.unwrap_or(DEFAULT_RETRY_AFTER));
+            let seconds = HeaderValue::from(self.retry_after.unwrap_or(DEFAULT_RETRY_AFTER));
             response.headers_mut().insert(RETRY_AFTER, seconds);
         }
         response
@@ -124,7 +124,7 @@ impl From<Failure> for Problem {
             FailureKind::Internal | FailureKind::Unread => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let problem = Problem::new(status, failure.message());
-        Problem { hint: failure.advice().map(str::to_owned), ..problem }
+        Problem { hint: failure.hint_text().map(str::to_owned), ..problem }
     }
 }
 
@@ -152,8 +152,8 @@ impl From<SandboxError> for Problem {
     fn from(error: SandboxError) -> Problem {
         match &error {
             SandboxError::NotFound(_) => Problem::not_found(error.to_string()),
-            SandboxError::Different(_) => Problem::conflict(error.to_string()),
-            SandboxError::Refused(_) => Problem::unusable(error.to_string()),
+            SandboxError::NameConflict(_) => Problem::conflict(error.to_string()),
+            SandboxError::RejectedByGuest(_) => Problem::unprocessable(error.to_string()),
             _ => Failure::from(error).into(),
         }
     }

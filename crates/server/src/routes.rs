@@ -13,7 +13,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api::{again, drafts, files, machine, runs, sandboxes, start, tokens};
+use crate::api::{drafts, files, machine, resume_fork, runs, sandboxes, start, tokens};
 use crate::problem::Problem;
 use crate::{App, auth, document, events, headers, mcp, metrics, pages};
 
@@ -41,8 +41,8 @@ pub(crate) fn described() -> OpenApiRouter<App> {
         .routes(routes!(start::estimate))
         .routes(routes!(runs::show, runs::remove))
         .routes(routes!(runs::cancel))
-        .routes(routes!(again::resume))
-        .routes(routes!(again::fork))
+        .routes(routes!(resume_fork::resume))
+        .routes(routes!(resume_fork::fork))
         .routes(routes!(runs::export))
         .routes(routes!(runs::transcripts))
         .routes(routes!(runs::scores))
@@ -99,10 +99,10 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/icon.svg", get(pages::asset))
         .route("/assets/{*name}", get(pages::asset))
         .route("/assets/plain.css", get(pages::style))
-        .route("/enter", get(machine::enter))
+        .route("/enter", get(machine::sign_in))
         .route("/api/openapi.json", get(move || async move { Json(&*whole).into_response() }))
         .route("/api/docs", get(move || async move { Html(page.clone()) }))
-        .fallback(pages::nowhere)
+        .fallback(pages::unknown_path)
         .method_not_allowed_fallback(async || {
             let detail = "this path does not support the HTTP method of the request";
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)

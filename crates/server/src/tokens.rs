@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::auth::{Token, same, unguessable};
+use crate::auth::{Token, random_secret, same};
 
 /// Default lifetime of a scoped token.
 pub(crate) const DEFAULT_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -112,7 +112,7 @@ impl ScopedTokens {
             return Err(TokenError::Lifetime);
         }
         let failed = |source| self.failed(source);
-        let (id, secret) = (unguessable().map_err(failed)?, unguessable().map_err(failed)?);
+        let (id, secret) = (random_secret().map_err(failed)?, random_secret().map_err(failed)?);
         let id = format!("tok-{}", &Fingerprint::of(id).to_string()[..8]);
         let created = unix_millis();
         let expires = created + u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);

@@ -6,7 +6,7 @@ use assize_llm::{
     AnswerError, BudgetTotals, CallOptions, Model, ModelRequest, ModelResponse, Prompt, Provenance,
     Schema, StopReason,
 };
-use assize_types::{Cancel, Cost, Failure, FailureKind, Usage, trail};
+use assize_types::{Cancel, Cost, Failure, FailureKind, Usage, workflow_log};
 use serde_json::Value;
 
 use crate::Services;
@@ -64,7 +64,7 @@ impl Services {
         }
         request.temperature = *self.settings.general.temperature as f32;
         request.max_tokens = *self.settings.general.max_output_tokens;
-        let gateway = self.providers().gateway_of_no_run().await?;
+        let gateway = self.providers().gateway_outside_runs().await?;
         Ok(PreparedQuestion { gateway, request })
     }
 }
@@ -100,18 +100,18 @@ impl PreparedQuestion {
         on_delta: Option<&(dyn Fn(Delta<'_>) + Send + Sync)>,
         cancel: Cancel,
     ) -> Result<AskAnswer, Failure> {
-        trail::workflow_started(&self.request.prompt.tail, self.name().0);
+        workflow_log::workflow_started(&self.request.prompt.tail, self.name().0);
         let outcome = self.answers(on_delta, cancel).await;
         let answered = match outcome {
             Ok((value, responses)) => AskAnswer::of(value, responses),
             Err(error) => {
                 let sent = error.model_error().map_or(0, |error| error.attempts);
                 let attempts = ModelResponse::total_attempts(error.responses()) + sent;
-                trail::workflow_completed(false, attempts);
+                workflow_log::workflow_completed(false, attempts);
                 return Err(error.into());
             }
         }?;
-        trail::workflow_completed(self.check(&answered).is_ok(), answered.attempts);
+        workflow_log::workflow_completed(self.check(&answered).is_ok(), answered.attempts);
         Ok(answered)
     }
 

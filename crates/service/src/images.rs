@@ -26,7 +26,7 @@ pub type MicrovmSources = microvm::VmImageSources;
 impl Services {
     /// Returns the container images and the microVM image of this machine.
     pub fn images(&self) -> Result<Images, Failure> {
-        self.settings.refuse_withheld()?;
+        self.settings.reject_untrusted_values()?;
         let sandboxes = self.sandboxes();
         Ok(Images {
             docker: sandboxes.docker(),
@@ -74,7 +74,7 @@ impl Images {
         self.microvm.is_ready().err().map(Failure::from)
     }
 
-    /// Lists all images. Also returns why the container images could not be listed, if so.
+    /// Lists all images. If the container images cannot be listed, returns only the microVM image, and the reason.
     pub async fn list(&self) -> Result<(Vec<DockerImageInfo>, Option<String>), Failure> {
         let own = self.microvm.image().map(|image| DockerImageInfo {
             name: MICROVM.to_owned(),

@@ -9,7 +9,7 @@ pub mod attack;
 pub mod doctor;
 pub mod files;
 pub mod images;
-pub mod reading;
+pub mod run_json;
 mod runs;
 pub mod sandboxes;
 mod stores;
@@ -21,7 +21,7 @@ use assize_cluster::{Capabilities, ClusterClient, NodeRole, needed_labels};
 use assize_config::{Environment, SettingKey, Settings};
 use assize_draft::work::WorkRequest;
 use assize_draft::work::rehearsal::ScriptedAnswer;
-use assize_gateway::choice::caps;
+use assize_gateway::choice::budget_limits;
 use assize_gateway::{PreparedAnswer, PreparedAnswers, Providers, RateLimiters};
 use assize_llm::ModelError;
 use assize_run::{IdempotencyKey, Placement, Role, Runner, Store};
@@ -45,13 +45,14 @@ pub struct Services {
     pub reporter: Arc<dyn Reporter>,
     pub role: Role,
     /// Client of the cluster that this process has joined; `None` without a cluster.
-    pub member: Option<Arc<ClusterClient>>,
+    pub cluster_client: Option<Arc<ClusterClient>>,
     /// Rate limiters for all model calls of this process.
-    pacers: RateLimiters,
-    /// Sandbox backends and warm pools that all runs of a server or a worker share; `None` in a command.
+    rate_limiters: RateLimiters,
+    /// Sandbox backends and warm pools that all runs of a server or a worker share; `None` in a process that executes
+    /// one command.
     pub shared: Option<Arc<SharedBackends>>,
     /// Cassette file that model calls are recorded to or replayed from.
-    pub tape: CassetteChoice,
+    pub cassette: CassetteChoice,
     /// Idempotency key of the client's request that starts a run.
     pub idempotency_key: Option<IdempotencyKey>,
     /// Whether model calls are only estimated and not sent, so that no API key is needed.
@@ -69,7 +70,7 @@ const CHANGEABLE: [SettingKey; 3] =
     [SettingKey::BudgetMaxCost, SettingKey::BudgetMaxTokens, SettingKey::SandboxIsolation];
 
 impl Services {
-    /// Creates services without a cluster and without shared backends, as a command needs them.
+    /// Creates the services of a process that executes one command: without a cluster and without shared backends.
     pub fn new(
         settings: Settings,
         environment: Environment,
@@ -80,10 +81,10 @@ impl Services {
             environment: Arc::new(environment),
             reporter,
             role: Role::Command,
-            member: None,
-            pacers: RateLimiters::default(),
+            cluster_client: None,
+            rate_limiters: RateLimiters::default(),
             shared: None,
-            tape: CassetteChoice::None,
+            cassette: CassetteChoice::None,
             idempotency_key: None,
             estimate_only: false,
         }
@@ -95,14 +96,14 @@ impl Services {
         Services { settings: Arc::new(settings), ..self.clone() }
     }
 
-    /// Uses a cluster: the workers of the cluster execute runs, and all processes of the cluster share the rate limits
-    /// of providers.
+    /// Makes this process use a cluster: the workers of the cluster execute its runs, and all processes of the cluster
+    /// share the rate limits of providers.
     pub fn join(&mut self, member: Arc<ClusterClient>) {
         let limited_by = member.clone();
-        self.pacers = RateLimiters::new(Arc::new(move |provider, limits| {
+        self.rate_limiters = RateLimiters::new(Arc::new(move |provider, limits| {
             Arc::new(ClusterRateLimiter::new(&limited_by, provider, limits.concurrency))
         }));
-        self.member = Some(member);
+        self.cluster_client = Some(member);
     }
 
     /// Makes all runs of this process share sandbox backends and warm pools, with at most `max_idle` idle sandboxes.
@@ -123,33 +124,33 @@ impl Services {
     pub fn providers(&self) -> Providers {
         Providers {
             settings: self.settings.clone(),
-            tape: self.tape.clone(),
+            cassette: self.cassette.clone(),
             reporter: self.reporter.clone(),
-            pacers: self.pacers.clone(),
-            script: Some(script()),
+            rate_limiters: self.rate_limiters.clone(),
+            prepared_answers: Some(script()),
             estimate_only: self.estimate_only,
         }
     }
 
     /// Creates the runner that starts and resumes runs in a store.
     pub fn runner(&self, store: &Arc<dyn Store>) -> Result<Runner, Failure> {
-        let placement = match &self.member {
+        let placement = match &self.cluster_client {
             Some(member) if self.role != Role::Worker => Placement::Cluster(member.clone()),
             member => Placement::Local { node: member.as_ref().map(|member| member.id.clone()) },
         };
-        let labels = match &self.member {
+        let labels = match &self.cluster_client {
             Some(_) => needed_labels(&self.settings)?,
             None => Default::default(),
         };
         let requested = |key: SettingKey| {
-            Some((key.to_string(), self.settings.written(key)?.requested()?.clone()))
+            Some((key.to_string(), self.settings.text_of(key)?.requested()?.clone()))
         };
         Ok(Runner {
             store: store.clone(),
             placement,
             role: self.role,
             reporter: self.reporter.clone(),
-            budget: caps(&self.settings),
+            budget: budget_limits(&self.settings),
             idempotency_key: self.idempotency_key.clone(),
             labels,
             overrides: CHANGEABLE.into_iter().filter_map(requested).collect(),
@@ -166,7 +167,7 @@ impl Services {
     /// needs.
     pub fn consult<P>(&self, plan: P) -> assize_consult::JobRequest<P> {
         let (providers, sandboxes) = (self.providers(), self.sandboxes());
-        let remote = self.member.as_ref().map(|member| {
+        let remote = self.cluster_client.as_ref().map(|member| {
             let remote: Arc<dyn assize_consult::RemoteDebates> =
                 Arc::new(ClusterDebates(member.clone()));
             remote
@@ -182,7 +183,7 @@ impl Services {
 
     /// Checks which sandbox backends work on this machine, and joins the cluster as a worker.
     pub async fn worker(mut self, offer: &WorkerOffer) -> Result<Worker, Failure> {
-        self.settings.refuse_withheld()?;
+        self.settings.reject_untrusted_values()?;
         if self.settings.cluster.servers.is_none() {
             let message = "cannot start a worker: no cluster is configured";
             return Err(Failure::new(FailureKind::Usage, message)
@@ -199,9 +200,10 @@ impl Services {
 }
 
 impl Services {
-    /// Announces this process to the cluster as a server until the handle is dropped. Returns `None` without a cluster.
+    /// Announces this process to the cluster as a server until the returned handle is dropped. Returns `None` if this
+    /// process has not joined a cluster.
     pub async fn announce_server(&self) -> Result<Option<AbortOnDropHandle<()>>, Failure> {
-        let Some(member) = &self.member else { return Ok(None) };
+        let Some(member) = &self.cluster_client else { return Ok(None) };
         let node = node(member, NodeRole::Server, 0, Capabilities::default());
         let announced = member.cluster.announce(watch::Sender::new(node).subscribe()).await?;
         Ok(Some(announced))
@@ -219,7 +221,7 @@ fn script() -> PreparedAnswers {
     })
 }
 
-/// Converts a prepared answer in a job that edits files, which is text or a tool call.
+/// Converts the rehearsal model's prepared answer for a job that edits files. The answer is text or a tool call.
 fn from_line(answer: Result<ScriptedAnswer, ModelError>) -> Result<PreparedAnswer, ModelError> {
     answer.map(|line| match line {
         ScriptedAnswer::Words(text) => text.into(),

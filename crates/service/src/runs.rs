@@ -60,7 +60,7 @@ impl ResumeRuns for Services {
         parallel: u32,
     ) -> Result<Box<dyn AnyTrial>, Failure> {
         let services = self.with_settings(settings);
-        let store: Option<Arc<dyn Store>> = match &self.member {
+        let store: Option<Arc<dyn Store>> = match &self.cluster_client {
             Some(member) => Some(member.store.clone()),
             None => None,
         };

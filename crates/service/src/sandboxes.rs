@@ -37,7 +37,7 @@ pub struct SandboxPreview {
     pub isolation: Isolation,
     /// Why the sandbox would use this isolation.
     pub why: String,
-    /// Whether an equal sandbox with this name exists already.
+    /// Whether a sandbox with this name and the same properties already exists.
     pub exists: bool,
 }
 
@@ -70,9 +70,9 @@ impl Services {
         Ok(NamedSandboxes { manager, environment: self.environment.clone() })
     }
 
-    /// Checks a named sandbox before the process that creates it is started. Fails if a different sandbox has this
-    /// name.
-    pub async fn look_at(&self, new: &NewSandbox) -> Result<SandboxPreview, Failure> {
+    /// Checks whether a named sandbox can be created, before the process that creates it is started. Fails if a sandbox
+    /// with this name and other properties exists.
+    pub async fn preview_sandbox(&self, new: &NewSandbox) -> Result<SandboxPreview, Failure> {
         let key = SandboxKey::new(None, &new.name)?;
         let sandboxes = self.sandboxes();
         let spec = sandboxes.spec(new.image.clone())?;
@@ -80,14 +80,14 @@ impl Services {
         let isolation = chosen.backend.isolation();
         let records = self.named_sandboxes().await?.list(&BTreeMap::new())?;
         let found = records.iter().find(|record| record.key == key);
-        if found.is_some_and(|found| !found.is(&spec, isolation)) {
-            return Err(SandboxError::Different(new.name.clone()).into());
+        if found.is_some_and(|found| !found.matches_request(&spec, isolation)) {
+            return Err(SandboxError::NameConflict(new.name.clone()).into());
         }
         Ok(SandboxPreview { isolation, why: chosen.why, exists: found.is_some() })
     }
 
     /// Creates a named sandbox that this process owns.
-    pub async fn hold(&self, new: NewSandbox) -> Result<OwnedSandbox, Failure> {
+    pub async fn create_owned_sandbox(&self, new: NewSandbox) -> Result<OwnedSandbox, Failure> {
         let key = SandboxKey::new(None, &new.name)?;
         let sandboxes = self.sandboxes();
         let spec = SandboxSpec {
@@ -147,9 +147,9 @@ impl NamedSandboxes {
             ProgramCommand::new(words.next().unwrap_or_default()).args(words).stdin(true);
         command.cwd = program.cwd;
         command.env.extend(program.env);
-        command.wall = program.timeout;
+        command.time_limit = program.timeout;
         let mut limits = sandbox.spec().limits.clone();
-        limits.wall = command.wall.map_or(limits.wall, |wall| wall.min(limits.wall));
+        limits.wall = command.time_limit.map_or(limits.wall, |wall| wall.min(limits.wall));
         Ok((sandbox.exec(command).await?, limits))
     }
 
@@ -163,11 +163,11 @@ impl NamedSandboxes {
         let sandbox = self.get(run, name).await?;
         let mut to = below_workspace(to);
         if to.ends_with('/') || sandbox.list(&to).await.is_ok() {
-            let whole = self.environment.typed(from);
+            let whole = self.environment.resolve_path(from);
             let name = whole.file_name().unwrap_or_default().to_string_lossy();
             to = format!("{}/{name}", to.trim_end_matches('/'));
         }
-        files::put(&sandbox, from, &to, &self.environment).await
+        files::copy_into_sandbox(&sandbox, from, &to, &self.environment).await
     }
 
     /// Copies a file or folder of a named sandbox to this machine.
@@ -190,7 +190,8 @@ impl NamedSandboxes {
                     && sandbox.list(&from).await.is_ok() =>
             {
                 let from = from.trim_end_matches('/');
-                files::take(&sandbox, from, &to, &BTreeSet::new(), &self.environment).await
+                files::copy_from_sandbox(&sandbox, from, &to, &BTreeSet::new(), &self.environment)
+                    .await
             }
             Err(error) => Err(error.into()),
         }

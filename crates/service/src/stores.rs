@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use assize_cluster::{ClusterClient, patience};
+use assize_cluster::{ClusterClient, command_timeout};
 use assize_run::{Store, StoreError};
 use assize_store::{Access, Durability, SqliteStore};
 use assize_types::Failure;
@@ -25,10 +25,10 @@ impl Services {
     }
 
     /// Opens the store for writing, and creates it if needed. If a cluster is configured, this process joins the
-    /// cluster, whose workers then execute its runs. With `safe`, writes survive a power failure even if the settings
-    /// only require that they survive a crash of the process.
+    /// cluster, and the workers of the cluster execute its runs. With `safe`, writes survive a power failure even if
+    /// the settings only require that they survive a crash of the process.
     pub async fn open_store(&mut self, safe: bool) -> Result<Arc<dyn Store>, Failure> {
-        self.settings.refuse_withheld()?;
+        self.settings.reject_untrusted_values()?;
         if self.settings.cluster.servers.is_some() {
             let (member, store) = self.join_with_patience().await?;
             self.join(member);
@@ -54,7 +54,7 @@ impl Services {
 
     /// Opens the store for reading; returns `None` if nothing was ever stored.
     pub async fn open_store_to_read(&self) -> Result<Option<Arc<dyn Store>>, Failure> {
-        self.settings.refuse_withheld()?;
+        self.settings.reject_untrusted_values()?;
         if self.settings.cluster.servers.is_some() {
             return Ok(Some(self.join_with_patience().await?.1));
         }
@@ -77,6 +77,6 @@ impl Services {
 
     async fn join_with_patience(&self) -> Result<(Arc<ClusterClient>, Arc<dyn Store>), Failure> {
         let Services { settings, environment, .. } = self;
-        ClusterClient::join(settings, environment, Some(patience(settings))).await
+        ClusterClient::join(settings, environment, Some(command_timeout(settings))).await
     }
 }

@@ -47,14 +47,14 @@ pub(crate) struct RawRequest {
 pub(crate) enum Action {
     /// Sends a complete response; the connection stays open.
     Respond { status: u16, headers: Vec<(String, String)>, body: Vec<u8> },
-    /// Streams a body of unknown length in pieces.
+    /// Streams a body of unknown length in chunks.
     Stream {
         headers: Vec<(String, String)>,
         pieces: Vec<Vec<u8>>,
-        /// Delay before the last piece.
+        /// Delay before the last chunk, to simulate the time that an answer takes.
         pause: Duration,
-        /// If set, each piece is sent only when this turnstile admits it.
-        by: Option<Arc<Turnstile>>,
+        /// If set, each chunk is sent only after the test has admitted it at this turnstile.
+        turnstile: Option<Arc<Turnstile>>,
         end: StreamEnd,
     },
     /// Accepts the request and never answers.
@@ -67,10 +67,10 @@ pub(crate) enum Action {
 #[derive(Debug, Clone)]
 pub(crate) enum StreamEnd {
     /// The body is complete.
-    Proper,
-    /// The connection is reset as soon as the turnstile admits it.
+    Complete,
+    /// The connection is reset after the test has admitted the reset at this turnstile.
     Reset(Arc<Turnstile>),
-    /// The body never ends: the last piece is repeated.
+    /// The body never ends: the last chunk is repeated.
     Never,
     /// No more data is sent, but the connection stays open.
     Silence,
@@ -89,8 +89,8 @@ pub(crate) fn serve(mut stream: TcpStream, decide: impl Fn(RawRequest) -> Action
                     return;
                 }
             }
-            Action::Stream { headers, pieces, pause, by, end } => {
-                let proper = matches!(end, StreamEnd::Proper);
+            Action::Stream { headers, pieces, pause, turnstile: by, end } => {
+                let proper = matches!(end, StreamEnd::Complete);
                 let head = head(200, &headers, "transfer-encoding: chunked");
                 let sent = stream
                     .write_all(head.as_bytes())
@@ -127,7 +127,8 @@ fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Opti
 fn parse(bytes: &[u8]) -> Option<(RawRequest, usize)> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut parsed = httparse::Request::new(&mut headers);
-    let httparse::Status::Complete(head) = parsed.parse(bytes).expect("a well-formed request head")
+    let httparse::Status::Complete(head) =
+        parsed.parse(bytes).expect("the client sent a malformed request head")
     else {
         return None;
     };
@@ -136,10 +137,10 @@ fn parse(bytes: &[u8]) -> Option<(RawRequest, usize)> {
         .iter()
         .map(|h| (h.name.to_lowercase(), String::from_utf8_lossy(h.value).into_owned()))
         .collect();
-    let length: usize = headers
-        .iter()
-        .find(|(name, _)| name == "content-length")
-        .map_or(0, |(_, value)| value.parse().expect("a numeric content-length"));
+    let length: usize =
+        headers.iter().find(|(name, _)| name == "content-length").map_or(0, |(_, value)| {
+            value.parse().expect("the client sent a content-length that is not a number")
+        });
     let body = bytes.get(head..head + length)?.to_vec();
     let method = parsed.method.unwrap().to_owned();
     let path = parsed.path.unwrap().to_owned();
@@ -166,7 +167,7 @@ fn send_pieces(
         send_chunk(stream, piece)?;
     }
     match end {
-        StreamEnd::Proper => stream.write_all(b"0\r\n\r\n"),
+        StreamEnd::Complete => stream.write_all(b"0\r\n\r\n"),
         StreamEnd::Silence => {
             wait_for_close(stream);
             Ok(())

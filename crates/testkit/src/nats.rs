@@ -5,12 +5,12 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// Running NATS servers. Dropping this value kills them.
+/// Running NATS servers. Dropping this value kills the servers.
 #[derive(Debug)]
 pub struct NatsServers {
     /// Folder with the data and logs of the servers.
     pub folder: TempDir,
-    /// Additional command-line arguments.
+    /// Additional command-line arguments of each server.
     arguments: Vec<String>,
     servers: Vec<Option<Child>>,
     /// TCP ports of each server: one for clients, and one for the other servers of the cluster.

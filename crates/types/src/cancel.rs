@@ -15,16 +15,16 @@ pub enum CancelReason {
     #[error("interrupted (SIGTERM)")]
     Terminated,
     /// The process received SIGHUP: its terminal was closed.
-    #[error("terminal closed (SIGHUP)")]
+    #[error("the terminal was closed (SIGHUP)")]
     HungUp,
     /// A user cancelled the run.
     #[error("cancelled by a user")]
-    Stopped,
+    CancelledByUser,
     /// The server or worker that executes the run is shutting down. The run has not ended and is resumed later.
     #[error("this server or worker is shutting down; the run is resumed later")]
-    Paused,
+    ShuttingDown,
     /// Another worker took over the lease of the run, so this worker must stop.
-    #[error("another worker took over the lease")]
+    #[error("another worker took over the lease of the run")]
     LeaseLost,
     /// Any other reason, as a message for the user.
     #[error("{0}")]
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn child_token_reports_its_own_cancel_reason_or_else_its_parents() {
+    async fn child_token_reports_its_own_cancel_reason_or_else_the_reason_of_its_parent() {
         let parent = Cancel::new();
         let (first, second) = (parent.child(), parent.child());
         first.cancel("lost the race");

@@ -45,7 +45,7 @@ impl Failure {
         Failure { kind, message: message.into(), hint: None }
     }
 
-    /// Prefixes the message with `what`, the name of the surrounding operation or object that failed.
+    /// Puts `what` and a colon before the message. `what` names the operation or object in which the failure occurred.
     pub fn within(mut self, what: &str) -> Failure {
         self.message = format!("{what}: {}", self.message);
         self
@@ -63,13 +63,13 @@ impl Failure {
 
     /// Sets the hint, or removes it if `hint` is `None`.
     #[must_use]
-    pub fn maybe_hint(mut self, hint: Option<&str>) -> Failure {
+    pub fn with_optional_hint(mut self, hint: Option<&str>) -> Failure {
         self.hint = hint.map(str::to_owned);
         self
     }
 
     /// Returns the hint: what the user can do about the failure.
-    pub fn advice(&self) -> Option<&str> {
+    pub fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
@@ -91,8 +91,9 @@ impl Failure {
         Failure::new(kind, message)
     }
 
-    /// Returns the message of the root cause of `error`. Errors of HTTP libraries have the actual reason there.
-    pub fn innermost(error: &dyn Error) -> String {
+    /// Returns the message of the root cause of `error`. In errors of HTTP libraries, only the root cause names the
+    /// actual reason.
+    pub fn root_cause_message(error: &dyn Error) -> String {
         let mut deepest = error;
         while let Some(source) = deepest.source() {
             deepest = source;

@@ -10,8 +10,8 @@ mod fingerprint;
 mod money;
 mod reporter;
 pub mod text;
-pub mod trail;
 mod usage;
+pub mod workflow_log;
 
 pub use cancel::{Cancel, CancelReason};
 pub use clock::unix_millis;

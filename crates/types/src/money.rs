@@ -49,7 +49,7 @@ impl Money {
         self.0 as f64 / NANOS_PER_DOLLAR as f64
     }
 
-    /// Price of `tokens` at a rate per million tokens, rounded up to a whole nano-dollar.
+    /// Price of this number of tokens at a rate in micro-dollars per million tokens, rounded up to a whole nano-dollar.
     pub fn for_tokens(tokens: u64, micro_dollars_per_million: u64) -> Money {
         Money(tokens.saturating_mul(micro_dollars_per_million).div_ceil(1000))
     }
@@ -125,8 +125,8 @@ impl Cost {
 impl Add for Cost {
     type Output = Cost;
 
-    /// Adds two costs. The sum is unknown if either cost is unknown. It is local if one cost is local and the other is
-    /// local or zero.
+    /// Adds two costs. If either cost is unknown, the sum is unknown. If one cost is local and the other is local or
+    /// zero, the sum is local.
     fn add(self, other: Cost) -> Cost {
         match (self, other) {
             (Cost::Unknown, _) | (_, Cost::Unknown) => Cost::Unknown,
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn local_cost_is_zero_and_labelled_local_unless_added_to_a_paid_cost() {
+    fn local_cost_is_zero_and_labelled_local_until_a_paid_cost_is_added() {
         let paid = Cost::Known(Money::from_nanos(5));
         let zero = Cost::Known(Money::ZERO);
         assert_eq!(zero + Cost::Local + Cost::Local, Cost::Local);

@@ -26,7 +26,7 @@ macro_rules! serde_as_text {
 ///
 /// # Errors
 /// Returns a usage failure whose message begins with `what`, the name of the text, such as `the task`.
-pub fn checked(what: &str, mebibytes: u64, text: &str) -> Result<String, Failure> {
+pub fn validated_text(what: &str, mebibytes: u64, text: &str) -> Result<String, Failure> {
     let refused = |why: String| Err(Failure::new(FailureKind::Usage, format!("{what} {why}")));
     if text.len() as u64 > mebibytes * 1024 * 1024 {
         return refused(format!("is longer than {mebibytes} MiB"));
@@ -42,7 +42,7 @@ pub fn head(text: &str, chars: usize) -> &str {
     text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
 }
 
-/// Truncates a text to `chars` characters, with `…` at the end if it was longer.
+/// Truncates a text to `chars` characters, and appends `…` if the text was longer.
 pub fn shorten(text: &str, chars: usize) -> String {
     let head = head(text, chars);
     if head.len() < text.len() { format!("{head}…") } else { text.to_owned() }
@@ -54,13 +54,13 @@ pub fn one_line(text: &str) -> String {
 }
 
 /// Replaces characters that control a terminal (control characters, bidirectional marks) with U+FFFD.
-pub fn harmless(text: &str) -> String {
-    text.chars().map(|c| if is_obeyed(c) { '\u{fffd}' } else { c }).collect()
+pub fn replace_control_chars(text: &str) -> String {
+    text.chars().map(|c| if is_terminal_control(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// Whether a character can control a terminal: a control character other than newline and tab, a bidirectional mark, or
 /// a Unicode line or paragraph separator.
-pub fn is_obeyed(c: char) -> bool {
+pub fn is_terminal_control(c: char) -> bool {
     let is_bidi_or_separator = matches!(
         c,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counted_uses_the_singular_only_for_one() {
+    fn counted_uses_the_singular_noun_only_for_the_count_one() {
         let counts = [0_u64, 1, 2].map(|count| counted(count, "entry", "entries"));
         assert_eq!(counts, ["0 entries", "1 entry", "2 entries"]);
     }
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn harmless_replaces_control_characters_except_newline_and_tab() {
         assert_eq!(
-            harmless("a\u{1b}[2Jb\u{7}\r\nc\td\u{9b}1m"),
+            replace_control_chars("a\u{1b}[2Jb\u{7}\r\nc\td\u{9b}1m"),
             "a\u{fffd}[2Jb\u{fffd}\u{fffd}\nc\td\u{fffd}1m"
         );
     }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use assize_cluster::{
-    Cluster, ClusterClient, DEBATE, MOST_TRIES, QueuedJob, Requirements, RpcError, RpcHandler,
-    in_a_sandbox, isolation_of, needs_of,
+    Cluster, ClusterClient, DEBATE, MAX_DELIVERIES, QueuedJob, Requirements, RpcError, RpcHandler,
+    isolation_of, requirements_of, with_sandbox_requirements,
 };
 use assize_config::SandboxLimits;
 use assize_consult::{
@@ -54,7 +54,7 @@ pub(crate) struct QueuedDebate {
 enum DebateRequest {
     /// Reports that an attempt to execute the debate starts, and requests the description of the debate.
     Job { attempt: String },
-    /// Requests a model response.
+    /// Asks the lease holder to send this request to the model, and to return the model's response.
     Ask { key: String, request: Box<ModelRequest> },
     /// Reports the result of an attempt to execute the debate.
     Report(DebateReport),
@@ -64,7 +64,7 @@ enum DebateRequest {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum DebateReport {
-    /// The debate ended with a verdict; with the isolation of its sandbox.
+    /// The debate ended with a verdict. `isolation` describes the sandbox of the debate.
     Verdict { outcome: Box<DebateOutcome>, isolation: String },
     /// The debate failed.
     Failed { why: String },
@@ -74,13 +74,13 @@ enum DebateReport {
     Released { attempt: String },
 }
 
-/// Event of a debate that its RPC server passes on to the lease holder's loop.
+/// Event that the RPC server of a debate sends to the task of the lease holder that waits for the debate's result.
 enum DebateEvent {
     Started { attempt: String },
     Report(DebateReport),
 }
 
-/// Attempts to execute a debate since the debate last made progress.
+/// Attempts of workers to execute a debate. Only attempts since the last progress of the debate are counted.
 #[derive(Default)]
 struct Attempts {
     /// Ids of the attempts that have started but have not reported a result.
@@ -101,7 +101,7 @@ impl RemoteDebates for ClusterDebates {
             member: self.0.clone(),
             run: run.id.clone(),
             epoch: run.epoch,
-            needs: in_a_sandbox(needs_of(run), run),
+            needs: with_sandbox_requirements(requirements_of(run), run),
             isolation: isolation_of(run),
             spec,
             isolations: Mutex::default(),
@@ -134,7 +134,7 @@ impl DebateRunner for InCluster {
         }
     }
 
-    async fn hold(
+    async fn run_debate(
         &self,
         job: &DebateSpec,
         proxy: Arc<ModelProxy>,
@@ -143,7 +143,7 @@ impl DebateRunner for InCluster {
         let peer = format!("{}-{}-{}", self.run, self.epoch, job.move_document.move_id);
         let (sender, mut events) = mpsc::unbounded_channel();
         let server = DebateServer { job: json!(job), proxy: proxy.clone(), events: sender };
-        let serving = self.member.cluster.answer(&peer, Arc::new(server)).await;
+        let serving = self.member.cluster.serve_rpc(&peer, Arc::new(server)).await;
         let _serving = serving.map_err(RemoteDebateError::from)?;
         let body = json!(QueuedDebate {
             run: self.run.clone(),
@@ -156,13 +156,13 @@ impl DebateRunner for InCluster {
         // Number of jobs that were queued since a worker last started the debate.
         let mut unstarted = 0;
         let (mut turn, mut remade) = (0, Vec::new());
-        let (mut attempts, mut answers) = (Attempts::default(), proxy.begin());
+        let (mut attempts, mut answers) = (Attempts::default(), proxy.start_attempt());
         loop {
             turn += 1;
             unstarted += 1;
             let (kind, about, body) = (DEBATE.to_owned(), peer.clone(), body.clone());
             let work = QueuedJob { kind, about, turn, body };
-            self.member.queue.put(&self.needs, &work).await.map_err(RemoteDebateError::from)?;
+            self.member.queue.add(&self.needs, &work).await.map_err(RemoteDebateError::from)?;
             loop {
                 let event = tokio::select! {
                     event = events.recv() => event,
@@ -172,7 +172,7 @@ impl DebateRunner for InCluster {
                     () = tokio::time::sleep(self.member.cluster.times().lease()) => None,
                 };
                 // Forget earlier attempts once the debate makes progress: only attempts since then count.
-                let now = proxy.begin();
+                let now = proxy.start_attempt();
                 if now > answers {
                     (answers, attempts) = (now, Attempts::default());
                 }
@@ -191,10 +191,10 @@ impl DebateRunner for InCluster {
                         if attempts.nodes.insert(node) {
                             remade.push(why.clone());
                         }
-                        if attempts.refused.len() as u64 >= MOST_TRIES
+                        if attempts.refused.len() as u64 >= MAX_DELIVERIES
                             && self.no_other_worker(&attempts).await?
                         {
-                            return Err(RemoteDebateError::Nowhere(why).into());
+                            return Err(RemoteDebateError::NoWorker(why).into());
                         }
                     }
                     Some(DebateEvent::Report(DebateReport::Released { attempt })) => {
@@ -203,8 +203,10 @@ impl DebateRunner for InCluster {
                     Some(DebateEvent::Started { attempt }) => {
                         unstarted = 0;
                         attempts.silent.insert(attempt);
-                        if attempts.silent.len() as u64 > MOST_TRIES {
-                            return Err(RemoteDebateError::GivenUp { tries: MOST_TRIES }.into());
+                        if attempts.silent.len() as u64 > MAX_DELIVERIES {
+                            return Err(
+                                RemoteDebateError::NotFinished { tries: MAX_DELIVERIES }.into()
+                            );
                         }
                     }
                     // The job is no longer queued: a worker may have assumed that this process is dead and removed the
@@ -214,15 +216,15 @@ impl DebateRunner for InCluster {
                 }
             }
             self.check_lease().await?;
-            if unstarted >= MOST_TRIES {
-                return Err(RemoteDebateError::NotBegun { tries: MOST_TRIES }.into());
+            if unstarted >= MAX_DELIVERIES {
+                return Err(RemoteDebateError::NotStarted { tries: MAX_DELIVERIES }.into());
             }
         }
     }
 }
 
 impl InCluster {
-    /// Whether the job of the debate is in the queue, waiting or delivered to a worker.
+    /// Whether the job that executes the debate is still in the queue, either waiting or delivered to a worker.
     async fn is_queued(&self, peer: &str) -> Result<bool, RemoteDebateError> {
         Ok(self.member.queue.has(DEBATE, peer).await?)
     }
@@ -232,8 +234,8 @@ impl InCluster {
         Ok(self.member.no_worker_for(&self.needs, &attempts.nodes).await?)
     }
 
-    /// Fails if this process has lost the lease on the run. Workers then remove the jobs of its debates, so this
-    /// process would wait for ever.
+    /// Fails if this process has lost the lease on the run. In that case workers remove the jobs of the run's debates,
+    /// so this process would wait for ever.
     async fn check_lease(&self) -> Result<(), NodeError> {
         match self.member.store.run(&self.run).await {
             Ok(run) if run.status == RunStatus::Running && run.epoch == self.epoch => Ok(()),
@@ -254,7 +256,7 @@ struct DebateServer {
 
 #[async_trait]
 impl RpcHandler for DebateServer {
-    async fn answer(&self, question: Value) -> Value {
+    async fn handle(&self, question: Value) -> Value {
         match serde_json::from_value(question) {
             Ok(DebateRequest::Job { attempt }) => {
                 let _ = self.events.send(DebateEvent::Started { attempt });
@@ -287,8 +289,8 @@ struct RemoteLeaseHolder {
 
 impl RemoteLeaseHolder {
     async fn send(&self, request: &DebateRequest) -> Result<Value, RpcError> {
-        let reply = self.cluster.ask(&self.peer, &json!(request)).await;
-        if let Err(RpcError::Gone) = reply {
+        let reply = self.cluster.call(&self.peer, &json!(request)).await;
+        if let Err(RpcError::NoReply) = reply {
             self.gone.store(true, Ordering::Relaxed);
         }
         reply
@@ -301,7 +303,11 @@ impl RemoteLeaseHolder {
 
 #[async_trait]
 impl ModelSource for RemoteLeaseHolder {
-    async fn ask(&self, key: &str, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
+    async fn answer_call(
+        &self,
+        key: &str,
+        request: &ModelRequest,
+    ) -> Result<ModelResponse, ModelError> {
         let internal = |why: String| ModelError::new(ErrorKind::Internal, why);
         let ask = DebateRequest::Ask { key: key.to_owned(), request: Box::new(request.clone()) };
         let answer = self.send(&ask).await.map_err(|error| internal(error.to_string()))?;
@@ -312,12 +318,16 @@ impl ModelSource for RemoteLeaseHolder {
 }
 
 /// Executes the debate of a queued job and reports the result to the run's lease holder.
-pub(crate) async fn hold(host: &WorkerContext, work: QueuedDebate, cancel: &Cancel) -> JobOutcome {
+pub(crate) async fn execute_debate(
+    host: &WorkerContext,
+    work: QueuedDebate,
+    cancel: &Cancel,
+) -> JobOutcome {
     match host.store.run(&work.run).await {
         Ok(run) if run.status == RunStatus::Running && run.epoch == work.epoch => {}
         // The run has ended, or it has a new lease holder, which has queued its own jobs. This job is not needed.
         Ok(_) | Err(StoreError::NoSuchRun(_)) => return JobOutcome::Done,
-        Err(error) => return JobOutcome::NotHere { why: error.to_string() },
+        Err(error) => return JobOutcome::CannotExecute { why: error.to_string() },
     }
     let cluster = host.member.cluster.clone();
     let holder =
@@ -331,7 +341,7 @@ pub(crate) async fn hold(host: &WorkerContext, work: QueuedDebate, cancel: &Canc
         Ok(report) => report,
         Err(outcome) => {
             if let JobOutcome::Paused = &outcome
-                && cancel.reason() == CancelReason::Paused
+                && cancel.reason() == CancelReason::ShuttingDown
             {
                 let released = DebateRequest::Report(DebateReport::Released { attempt });
                 let limit = host.member.cluster.times().retry();
@@ -348,8 +358,8 @@ pub(crate) async fn hold(host: &WorkerContext, work: QueuedDebate, cancel: &Canc
     };
     // If the lease holder does not reply, the result is not needed.
     match (holder.send(&DebateRequest::Report(report)).await, not_here) {
-        (Err(RpcError::Gone), _) | (Ok(_), None) => JobOutcome::Done,
-        (Ok(_), Some(why)) | (Err(RpcError::Failed(why)), _) => JobOutcome::NotHere { why },
+        (Err(RpcError::NoReply), _) | (Ok(_), None) => JobOutcome::Done,
+        (Ok(_), Some(why)) | (Err(RpcError::Failed(why)), _) => JobOutcome::CannotExecute { why },
     }
 }
 
@@ -366,7 +376,7 @@ async fn debate(
     };
     let job = match holder.send(&DebateRequest::Job { attempt: attempt.to_owned() }).await {
         Ok(job) => job,
-        Err(RpcError::Gone) => return Err(JobOutcome::Done),
+        Err(RpcError::NoReply) => return Err(JobOutcome::Done),
         Err(RpcError::Failed(why)) => return Ok(DebateReport::Failed { why }),
     };
     let job: DebateSpec = match serde_json::from_value(job) {
@@ -387,18 +397,18 @@ async fn debate(
         layer: backend.layer.clone(),
         spec,
         run: format!("{}-{}-{attempt}", work.run, work.epoch),
-        may_do_without: false,
+        allow_in_process: false,
         weaker: backend.weaker.clone(),
-        isolation: backend.why.clone(),
+        isolation: backend.isolation.clone(),
     };
     let proxy = Arc::new(ModelProxy::new(holder.clone(), &job));
-    let outcome = debates.hold(&job, proxy, cancel).await;
+    let outcome = debates.run_debate(&job, proxy, cancel).await;
     if cancel.is_cancelled() {
         return Err(JobOutcome::Paused);
     }
     match outcome {
         Ok(outcome) => {
-            let isolation = backend.why.clone();
+            let isolation = backend.isolation.clone();
             Ok(DebateReport::Verdict { outcome: Box::new(outcome), isolation })
         }
         // The lease holder does not reply. The next lease holder of the run queues the debate again.

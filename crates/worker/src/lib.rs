@@ -6,8 +6,8 @@
 //! of the run's lease can spend money. A rate limiter for the whole cluster enforces the limits of each provider
 //! ([`ClusterRateLimiter`]).
 
+mod backend_cache;
 mod debates;
-mod grounds;
 mod limits;
 pub mod live;
 pub mod status;

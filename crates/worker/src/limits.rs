@@ -1,9 +1,9 @@
 //! Rate limits of a provider for the whole cluster.
 //!
-//! One worker, the keeper of the rate limits, enforces the limits as a job from the queue. Every process requests a
-//! permission from the keeper before it calls the provider. If the keeper dies, another worker becomes the keeper. A
-//! new keeper has no record of the earlier calls. So it assumes that the limits of the last minute are used up, and
-//! waits until all processes have reported their calls in progress.
+//! One worker, called the keeper of the rate limits, enforces the limits as a job from the queue. Every process
+//! requests a permission from the keeper before it calls the provider. If the keeper dies, another worker becomes the
+//! keeper. A new keeper has no record of the earlier calls. So it assumes that the limits of the last minute are used
+//! up, and waits until all processes have reported their calls in progress.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum KeeperRequest {
-    /// Requests the permission for a model call of up to `tokens` tokens. The caller waits at most `within`
-    /// milliseconds.
+    /// Requests the permission for a model call that may use up to `tokens` tokens. The caller waits at most `within`
+    /// milliseconds for the permission.
     Admit { id: String, node: String, tokens: u64, within: u64 },
     /// Reports that a model call has ended, and the number of tokens that the call used.
     Done { id: String, used: Option<u64> },
@@ -62,14 +62,14 @@ struct CallState {
     waits: bool,
 }
 
-/// Reply of the keeper to [`KeeperRequest::Admit`].
+/// Reply to the request for a model call ([`KeeperRequest::Admit`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum AdmitReply {
     Yes,
-    /// The call is not possible within the requested time, but in this number of milliseconds.
+    /// The call is not permitted within the requested time. It would be permitted after this number of milliseconds.
     NotWithin(u64),
-    /// The process that received the request is no longer the keeper.
+    /// The process that received the request no longer enforces the rate limits.
     NotHere,
 }
 
@@ -85,11 +85,11 @@ fn millis(duration: Duration) -> u64 {
 #[derive(Debug)]
 pub struct ClusterRateLimiter {
     shared: Arc<Shared>,
-    /// Concurrency limit from the settings of this process. It is only an estimate, because the keeper enforces the
-    /// limit.
+    /// Concurrency limit from the settings of this process. It is only an estimate: the worker that enforces the rate
+    /// limits may have another limit.
     concurrency: usize,
     next: AtomicU64,
-    /// Task that regularly reports the calls in progress of this process to the keeper.
+    /// Task that regularly reports this process's model calls in progress to the worker that enforces the rate limits.
     _reporting: AbortOnDropHandle<()>,
 }
 
@@ -98,16 +98,16 @@ struct Shared {
     member: Arc<ClusterClient>,
     provider: Provider,
     calls: Mutex<HashMap<String, CallState>>,
-    /// Whether the keeper replied to the last request.
+    /// Whether the worker that enforces the rate limits replied to the last request.
     found: AtomicBool,
 }
 
 impl Shared {
     async fn send(&self, request: &KeeperRequest) -> Result<Value, RpcError> {
-        self.member.cluster.ask(&name(self.provider), &json!(request)).await
+        self.member.cluster.call(&name(self.provider), &json!(request)).await
     }
 
-    /// Queues the job of the keeper, unless the job is already in the queue or a worker executes it.
+    /// Queues the job that enforces the rate limits, unless the job is waiting in the queue or a worker executes it.
     async fn ensure_keeper(&self) -> Result<(), StoreError> {
         let about = self.provider.to_string();
         let queue = &self.member.queue;
@@ -116,7 +116,7 @@ impl Shared {
         }
         let work = QueuedJob { kind: LIMITS.to_owned(), about, turn: 1, body: Value::Null };
         let needs = Requirements { place: SlotKind::Keeper, ..Requirements::default() };
-        queue.put_alone(&needs, &work).await
+        queue.add_if_absent(&needs, &work).await
     }
 
     async fn report(&self) {
@@ -153,15 +153,15 @@ impl ClusterRateLimiter {
         ClusterRateLimiter { shared, concurrency, next: AtomicU64::new(1), _reporting }
     }
 
-    /// Sends a report to the keeper in the background, without waiting for the reply.
+    /// Sends a report to the worker that enforces the rate limits, in the background, without waiting for the reply.
     fn send_report(&self, report: KeeperRequest) {
         let shared = self.shared.clone();
         tokio::spawn(async move { shared.send(&report).await });
     }
 }
 
-/// Model call that the keeper has permitted, or that waits for permission. Dropping the value reports the end of the
-/// call.
+/// Model call that the rate limits permit, or that waits for permission. Dropping the value reports the end of the call
+/// to the worker that enforces the rate limits.
 struct RemoteCall {
     shared: Arc<Shared>,
     id: String,
@@ -169,7 +169,7 @@ struct RemoteCall {
 }
 
 impl CallPermit for RemoteCall {
-    fn used(&self, tokens: u64) {
+    fn set_actual_tokens(&self, tokens: u64) {
         *self.used.lock() = Some(tokens);
     }
 }
@@ -235,7 +235,7 @@ impl RateLimit for ClusterRateLimiter {
         }
     }
 
-    fn learn(&self, left: RemainingLimits, own: u64) {
+    fn apply_remaining(&self, left: RemainingLimits, own: u64) {
         let until = |(count, at): (u64, Instant)| {
             (count, millis(at.saturating_duration_since(Instant::now())))
         };
@@ -255,7 +255,7 @@ impl RateLimit for ClusterRateLimiter {
 }
 
 /// Runs the keeper of a provider's rate limits until the worker stops or loses the lease on the job.
-pub(crate) async fn keep(
+pub(crate) async fn run_keeper(
     host: &WorkerContext,
     work: &QueuedJob,
     tries: u64,
@@ -273,16 +273,16 @@ pub(crate) async fn keep(
         keeper.pacer.cool_down(if rated { MINUTE } else { times.all_reported() });
     }
     let keeper = Arc::new(keeper);
-    let Ok(_open) = host.member.cluster.answer(&name(provider), keeper.clone()).await else {
-        return JobOutcome::Lost;
+    let Ok(_open) = host.member.cluster.serve_rpc(&name(provider), keeper.clone()).await else {
+        return JobOutcome::LeaseLost;
     };
     loop {
         tokio::select! {
             () = tokio::time::sleep(times.report()) => {}
             _ = stop.cancelled() => return JobOutcome::Paused,
         }
-        if !keeper.lease.holds() {
-            return JobOutcome::Lost;
+        if !keeper.lease.is_valid() {
+            return JobOutcome::LeaseLost;
         }
         keeper.remove_dead_nodes();
     }
@@ -306,7 +306,7 @@ struct NodeCalls {
 struct AdmittedCall {
     /// Reply to the request for permission; `None` until the rate limiter has decided.
     reply: watch::Receiver<Option<AdmitReply>>,
-    /// Permit of the keeper's rate limiter, once the call is permitted.
+    /// Permit of the rate limiter; `None` until the call is permitted.
     permit: Arc<Mutex<Option<Box<dyn CallPermit>>>>,
     since: Instant,
     _waiting: Option<AbortOnDropHandle<()>>,
@@ -332,21 +332,22 @@ impl AdmittedCall {
         AdmittedCall { reply, permit, since: Instant::now(), _waiting }
     }
 
-    /// Registers a call in progress that an earlier keeper permitted.
+    /// Registers a model call in progress that was permitted by the worker that enforced the rate limits before.
     fn adopted(pacer: &Arc<RateLimiter>, tokens: u64) -> AdmittedCall {
         let (_, reply) = watch::channel(Some(AdmitReply::Yes));
-        let permit = Arc::new(Mutex::new(Some(pacer.adopt(tokens))));
+        let permit = Arc::new(Mutex::new(Some(pacer.count_admitted(tokens))));
         AdmittedCall { reply, permit, since: Instant::now(), _waiting: None }
     }
 }
 
 impl Keeper {
-    /// Releases the calls of every node that has sent no message for longer than the duration of a lease.
+    /// Removes the registered calls of every node that has sent no message for longer than the duration of a lease.
     fn remove_dead_nodes(&self) {
         self.nodes.lock().retain(|_, node| node.last_seen.elapsed() < self.times.lease());
     }
 
-    /// Returns a receiver of the reply. Repeated requests for the same call receive the same reply.
+    /// Requests the permission for a model call, and returns a receiver of the reply. Repeated requests for the same
+    /// call receive the same reply.
     fn admit(
         &self,
         id: &str,
@@ -366,7 +367,7 @@ impl Keeper {
             if let Some(call) = node.calls.remove(id) {
                 let permit = call.permit.lock().take();
                 if let (Some(permit), Some(used)) = (permit, used) {
-                    permit.used(used);
+                    permit.set_actual_tokens(used);
                 }
             }
         }
@@ -394,8 +395,8 @@ impl NodeCalls {
 
 #[async_trait]
 impl RpcHandler for Keeper {
-    async fn answer(&self, question: Value) -> Value {
-        if !self.lease.holds() {
+    async fn handle(&self, question: Value) -> Value {
+        if !self.lease.is_valid() {
             return json!(AdmitReply::NotHere);
         }
         let until =
@@ -413,7 +414,7 @@ impl RpcHandler for Keeper {
             }
             Ok(KeeperRequest::QuotaLeft { requests, tokens, own }) => {
                 let (requests, tokens) = (requests.map(until), tokens.map(until));
-                self.pacer.learn(RemainingLimits { requests, tokens }, own);
+                self.pacer.apply_remaining(RemainingLimits { requests, tokens }, own);
             }
             Err(error) => tracing::warn!(%error, "received an invalid request about rate limits"),
         }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Delay before the next request for live output if no process executes the run.
+/// Delay before live output is requested again if no process executes the run at the moment.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 fn name(run: &RunId) -> String {
@@ -24,14 +24,14 @@ type Cursor = (String, u64);
 
 struct Publisher {
     live: Arc<LiveOutput>,
-    /// Unique id of this publisher. Each publisher numbers its output from 1, so after another worker has resumed the
-    /// run, a cursor of the earlier publisher is not valid.
+    /// Unique id of this publisher. Each publisher numbers the chunks of its output from 1. So after another worker has
+    /// resumed the run, a cursor with the id of the earlier publisher is not valid.
     source: String,
 }
 
 #[async_trait]
 impl RpcHandler for Publisher {
-    async fn answer(&self, question: Value) -> Value {
+    async fn handle(&self, question: Value) -> Value {
         let (source, seen): Cursor = serde_json::from_value(question).unwrap_or_default();
         let after = if source == self.source { seen } else { 0 };
         let mut last = self.live.last();
@@ -42,7 +42,7 @@ impl RpcHandler for Publisher {
     }
 }
 
-/// Publishes the live output of a run to the other processes of the cluster until the handle is dropped.
+/// Publishes the live output of a run to the other processes of the cluster until the returned handle is dropped.
 pub(crate) async fn show(
     member: &ClusterClient,
     run: &RunId,
@@ -50,18 +50,18 @@ pub(crate) async fn show(
 ) -> Result<AbortOnDropHandle<()>, StoreError> {
     member
         .cluster
-        .answer(&name(run), Arc::new(Publisher { live, source: ClusterNode::new_id() }))
+        .serve_rpc(&name(run), Arc::new(Publisher { live, source: ClusterNode::new_id() }))
         .await
 }
 
-/// Subscribes to the live output of a run that another process executes, until the handle is dropped.
+/// Subscribes to the live output of a run that another process executes, until the returned handle is dropped.
 pub fn watch(member: &Arc<ClusterClient>, run: &RunId) -> (Arc<LiveOutput>, AbortOnDropHandle<()>) {
     let live = Arc::new(LiveOutput::default());
     let (member, name, received) = (member.clone(), name(run), live.clone());
     let task = tokio::spawn(async move {
         let mut cursor = Cursor::default();
         loop {
-            let Ok(more) = member.cluster.ask(&name, &json!(cursor)).await else {
+            let Ok(more) = member.cluster.call(&name, &json!(cursor)).await else {
                 // No process executes the run at the moment. Another worker may resume the run.
                 tokio::time::sleep(RETRY_INTERVAL).await;
                 continue;
@@ -75,7 +75,7 @@ pub fn watch(member: &Arc<ClusterClient>, run: &RunId) -> (Arc<LiveOutput>, Abor
                 continue;
             };
             cursor = (source, last);
-            received.pass_on(more.into_iter().map(|(_, wrote)| wrote).collect());
+            received.append_remote(more.into_iter().map(|(_, wrote)| wrote).collect());
         }
     });
     (live, AbortOnDropHandle::new(task))
@@ -86,14 +86,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn cursor_from_another_publisher_receives_all_output() {
+    async fn live_output_publisher_sends_all_output_for_a_cursor_of_another_publisher() {
         let live = Arc::new(LiveOutput::default());
         let wrote = json!({"number": 1, "attempt": 1, "candidate": null, "stream": "stdout", "text": "a", "cut": false});
         let wrote: OutputChunk = serde_json::from_value(wrote).unwrap();
-        live.pass_on(vec![wrote.clone(), wrote]);
+        live.append_remote(vec![wrote.clone(), wrote]);
         let publisher = Publisher { live, source: "us".to_owned() };
         for (cursor, count) in [(("them", 500), 2), (("us", 1), 1), (("", 0), 2)] {
-            assert_eq!(publisher.answer(json!(cursor)).await[1].as_array().unwrap().len(), count);
+            assert_eq!(publisher.handle(json!(cursor)).await[1].as_array().unwrap().len(), count);
         }
     }
 }

@@ -23,14 +23,14 @@ pub struct ClusterStatus {
     pub queue: Vec<QueueStatus>,
     pub streams: Vec<StreamStatus>,
     pub stuck: Vec<StuckWork>,
-    /// Jobs that no worker can execute, newest first.
+    /// Jobs that were removed from the queue because no worker can execute them, newest first.
     pub dead_letters: Vec<DeadLetter>,
 }
 
 /// Maximum number of dead letters that the status lists.
 const MAX_DEAD_LETTERS: usize = 50;
 
-/// Number of queued jobs with the same requirements, and of the workers that can execute them.
+/// How many jobs with the same requirements are queued, and how many workers can execute such jobs.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct QueueStatus {
     #[serde(flatten)]
@@ -39,17 +39,17 @@ pub struct QueueStatus {
     pub workers: usize,
 }
 
-/// Queued jobs or a run that make no progress.
+/// Run that makes no progress, or queued jobs that no worker can execute.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct StuckWork {
-    /// Id of the run, or the number of queued jobs as text.
+    /// Id of the stuck run; for stuck jobs, a text with their number such as `3 queued jobs`.
     pub what: String,
     pub why: String,
 }
 
 impl ClusterStatus {
     pub async fn of(member: &ClusterClient, store: &dyn Store) -> Result<ClusterStatus, Failure> {
-        let nodes = member.cluster.who().await?;
+        let nodes = member.cluster.nodes().await?;
         let workers: Vec<&ClusterNode> =
             nodes.iter().filter(|node| node.role == NodeRole::Worker).collect();
         let waiting = |line: QueueCounts| {
@@ -68,7 +68,8 @@ impl ClusterStatus {
                 let count = line.line.waiting;
                 let jobs = if count == 1 { "job" } else { "jobs" };
                 let what = format!("{count} queued {jobs}");
-                let why = format!("no worker meets the requirements: {}", needs(line));
+                let why =
+                    format!("no worker meets the requirements: {}", format_requirements(line));
                 stuck.push(StuckWork { what, why });
             }
         }
@@ -93,7 +94,7 @@ impl ClusterStatus {
 }
 
 /// Formats the requirements of queued jobs as text, such as `a sandbox of 256 MB, region north`.
-pub fn needs(line: &QueueStatus) -> String {
+pub fn format_requirements(line: &QueueStatus) -> String {
     let needs = &line.line.needs;
     let labels = needs.labels.iter().map(|(name, value)| format!("{name}={value}"));
     let mut parts: Vec<String> = Vec::new();

@@ -1,8 +1,8 @@
 //! Worker: receives jobs from the queue and executes them.
 //!
-//! A worker has a fixed number of sandbox slots. A run that executes programs uses one slot, and so does a single
-//! debate. A run that only calls models and waits for its debates uses no sandbox slot, so such a run never blocks
-//! debates.
+//! A worker has a fixed number of sandbox slots. A run that executes programs uses a sandbox slot, and so does each
+//! debate. A run that only calls models and waits for its debates uses no sandbox slot, so it never prevents a debate
+//! from starting.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use assize_cluster::{
-    Capabilities, ClusterClient, ClusterNode, DEBATE, Delivery, LIMITS, MOST_TRIES, NodeRole, RUN,
-    RunJobBody, SlotKind, VERSION, needs_of,
+    Capabilities, ClusterClient, ClusterNode, DEBATE, Delivery, LIMITS, MAX_DELIVERIES, NodeRole,
+    RUN, RunJobBody, SlotKind, VERSION, requirements_of,
 };
 use assize_config::{Isolation, RequestedIsolation, SettingKey, Settings};
 use assize_consult::DebateSandboxes;
 use assize_run::{
     AnyTrial, Dispatch, LeaseHolder, ResumeRequest, Role, Run, RunFilter, RunId, RunKind,
-    RunStatus, Store, StoreError, fail, progress, record_panic, release,
+    RunStatus, Store, StoreError, count_progress, record_failure, record_panic, release,
 };
 use assize_sandbox::memory::meminfo;
 use assize_sandbox::{SandboxFactory, SandboxSpec};
@@ -27,8 +27,8 @@ use scopeguard::guard;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
+use crate::backend_cache::BackendCache;
 use crate::debates::{self, QueuedDebate};
-use crate::grounds::BackendCache;
 use crate::{limits, live};
 
 /// Default maximum number of problems that an evaluation solves concurrently.
@@ -68,7 +68,8 @@ pub struct Worker {
     slots: Arc<Semaphore>,
     /// Free slots for runs that use no sandbox.
     runs: Arc<Semaphore>,
-    /// Free slots for jobs that enforce rate limits. There are more slots than providers.
+    /// Free slots for jobs that enforce the rate limits of a provider. There are more slots than providers, so these
+    /// jobs never wait.
     keepers: Arc<Semaphore>,
     tasks: TaskTracker,
     /// Cancelled when the worker stops.
@@ -82,7 +83,7 @@ pub(super) struct WorkerContext {
     pub(super) reporter: Arc<dyn Reporter>,
     pub(super) member: Arc<ClusterClient>,
     pub(super) store: Arc<dyn Store>,
-    grounds: BackendCache,
+    backends: BackendCache,
     /// Number of debates that this worker has started.
     pub(super) debates: AtomicU64,
 }
@@ -98,15 +99,15 @@ pub(super) enum JobOutcome {
     /// The job is done, or no longer needed.
     Done,
     /// This worker cannot execute the job, but another worker may be able to.
-    NotHere { why: String },
-    /// This worker stops. Another worker can continue the job at once.
+    CannotExecute { why: String },
+    /// This worker is stopping. Another worker can continue the job at once.
     Paused,
-    /// Another worker executes the job or should execute it. The job is to be redelivered after this time.
-    Later { after: Duration },
-    /// This worker already executes the job. The job was redelivered because its lease was not renewed in time.
-    Ours,
+    /// Another worker executes the job, or should execute it. `after` is the delay before the job is redelivered.
+    RedeliverAfter { after: Duration },
+    /// This worker already executes the job. The job was redelivered to it because its lease was not renewed in time.
+    AlreadyExecuting,
     /// This worker has lost the lease on the job, because another worker has received the job.
-    Lost,
+    LeaseLost,
     /// No worker can execute the job.
     DeadLetter { why: String },
 }
@@ -118,7 +119,7 @@ impl WorkerContext {
         isolation: Option<&str>,
         spec: &SandboxSpec,
     ) -> Result<Arc<DebateSandboxes>, Failure> {
-        self.grounds.get(&self.sandboxes, isolation, spec).await
+        self.backends.get(&self.sandboxes, isolation, spec).await
     }
 
     /// Fills the warm pool of the default sandbox backend.
@@ -135,7 +136,7 @@ impl WorkerContext {
 
     /// Removes all sandboxes of this worker.
     async fn close(&self) {
-        self.grounds.close().await;
+        self.backends.close().await;
         if let Some(shared) = &self.sandboxes.shared {
             shared.close().await;
         }
@@ -157,7 +158,7 @@ impl Worker {
             sandboxes,
             reporter,
             store: member.store.clone(),
-            grounds: BackendCache::default(),
+            backends: BackendCache::default(),
             debates: AtomicU64::new(0),
             member: member.clone(),
         };
@@ -172,7 +173,7 @@ impl Worker {
         }
     }
 
-    /// Description of this worker as announced to the cluster.
+    /// Description of this worker that is sent in reply to status requests of other nodes.
     pub fn node(&self) -> ClusterNode {
         self.node.borrow().clone()
     }
@@ -189,14 +190,15 @@ impl Worker {
             ended = worker.sweep() => ended,
             _ = cancel.cancelled() => Ok(()),
         };
-        worker.stop.cancel(CancelReason::Paused);
+        worker.stop.cancel(CancelReason::ShuttingDown);
         worker.tasks.close();
         worker.tasks.wait().await;
         worker.host.close().await;
         Ok(ended?)
     }
 
-    /// Receives jobs from the queue for one kind of slot, whenever a slot is free, and executes each in a task.
+    /// Receives jobs that need this kind of slot from the queue whenever such a slot is free, and executes each job in
+    /// its own task.
     async fn take_jobs(self: Arc<Self>, place: SlotKind) -> Result<(), StoreError> {
         let slots = match place {
             SlotKind::Sandbox => &self.slots,
@@ -206,7 +208,7 @@ impl Worker {
         loop {
             let Ok(permit) = slots.clone().acquire_owned().await else { return Ok(()) };
             let abilities = self.node.borrow().abilities.clone();
-            let delivery = self.host.member.queue.take(&abilities, place).await?;
+            let delivery = self.host.member.queue.next_delivery(&abilities, place).await?;
             let worker = self.clone();
             self.tasks.spawn(async move { worker.process(delivery, permit, place).await });
         }
@@ -218,7 +220,7 @@ impl Worker {
             self.node.send_modify(|node| node.busy += 1);
             guard((), |()| self.node.send_modify(|node| node.busy -= 1))
         });
-        let (job, tries) = (delivery.work.to_string(), delivery.tries);
+        let (job, tries) = (delivery.work.to_string(), delivery.deliveries);
         tracing::info!(work = job, tries, "job received");
         let outcome = match delivery.work.kind.as_str() {
             RUN => match delivery.body() {
@@ -228,14 +230,14 @@ impl Worker {
             DEBATE => match delivery.body::<QueuedDebate>() {
                 Ok(work) => {
                     let (lease, stop) = (delivery.lease(), self.stop.child());
-                    let debate = debates::hold(&self.host, work, &stop);
+                    let debate = debates::execute_debate(&self.host, work, &stop);
                     tokio::pin!(debate);
                     tokio::select! {
                         outcome = &mut debate => outcome,
-                        () = lease.lost() => {
+                        () = lease.expired() => {
                             stop.cancel(CancelReason::LeaseLost);
                             debate.await;
-                            JobOutcome::Lost
+                            JobOutcome::LeaseLost
                         }
                     }
                 }
@@ -247,70 +249,70 @@ impl Worker {
                 let provider = delivery.work.about.clone();
                 self.node.send_modify(|node| node.keeps.push(provider.clone()));
                 let outcome =
-                    limits::keep(&self.host, &delivery.work, tries, lease, &self.stop).await;
+                    limits::run_keeper(&self.host, &delivery.work, tries, lease, &self.stop).await;
                 self.node.send_modify(|node| node.keeps.retain(|kept| *kept != provider));
                 outcome
             }
             other => {
                 let why = format!("unknown kind of job `{other}`");
-                if tries < MOST_TRIES {
+                if tries < MAX_DELIVERIES {
                     // A worker with a newer version may support this kind of job.
-                    JobOutcome::NotHere { why }
+                    JobOutcome::CannotExecute { why }
                 } else {
                     JobOutcome::DeadLetter { why }
                 }
             }
         };
         match outcome {
-            JobOutcome::Done => delivery.done().await,
-            JobOutcome::Paused => delivery.give_back(Duration::ZERO).await,
+            JobOutcome::Done => delivery.ack().await,
+            JobOutcome::Paused => delivery.nack(Duration::ZERO).await,
             // Keep the job in the queue, in case the worker that executes it dies.
-            JobOutcome::Later { after } => delivery.give_back(after).await,
-            JobOutcome::Ours => {
+            JobOutcome::RedeliverAfter { after } => delivery.nack(after).await,
+            JobOutcome::AlreadyExecuting => {
                 drop(permit);
                 let run = delivery.work.about.clone();
                 let mut node = self.node.subscribe();
                 let _ = node.wait_for(|node| !node.holds.contains(&run)).await;
                 // The next worker that receives the job checks whether the run has ended.
-                return delivery.give_back(Duration::ZERO).await;
+                return delivery.nack(Duration::ZERO).await;
             }
-            JobOutcome::NotHere { why } => {
+            JobOutcome::CannotExecute { why } => {
                 self.host.reporter.warn(&format!("{job} cannot run on this worker: {why}"));
-                delivery.give_back(self.host.member.cluster.times().retry()).await;
+                delivery.nack(self.host.member.cluster.times().retry()).await;
             }
             JobOutcome::DeadLetter { why } => {
                 self.host.reporter.warn(&format!("{job} moved to the dead letters: {why}"));
                 delivery.dead_letter(&why).await;
             }
             // Send neither ack nor nack: either would affect the worker that has the job now.
-            JobOutcome::Lost => drop(delivery),
+            JobOutcome::LeaseLost => drop(delivery),
         }
         drop(permit);
     }
 
-    /// Returns a job that this worker cannot decode to the queue, because another worker may be able to decode it. If
-    /// no worker can, the run fails and the job becomes a dead letter. If the run has ended or is unknown, the job also
-    /// becomes a dead letter.
+    /// Returns a job to the queue that this worker cannot decode, because another worker may be able to decode it. If
+    /// no worker can decode the job, the run fails and the job becomes a dead letter. If the run has ended or is
+    /// unknown, the job also becomes a dead letter.
     async fn refuse_undecodable(&self, delivery: &Delivery, why: String) -> JobOutcome {
         let Ok(id) = delivery.work.about.parse::<RunId>() else {
             return JobOutcome::DeadLetter { why };
         };
         let failure = Failure::new(FailureKind::Environment, why.clone())
             .hint("run the same version of assize on all machines of the cluster");
-        match self.execute_run(&id, delivery.tries, Some(failure)).await {
+        match self.execute_run(&id, delivery.deliveries, Some(failure)).await {
             JobOutcome::Done => JobOutcome::DeadLetter { why },
             outcome => outcome,
         }
     }
 
-    /// Executes a run, unless another worker holds its lease. If `cannot` is set, records instead that this worker
-    /// cannot start the run, and why.
+    /// Executes a run, unless another worker holds its lease. If `cannot` is set, does not execute the run, and records
+    /// that this worker cannot start it for that reason.
     async fn execute_run(&self, id: &RunId, tries: u64, cannot: Option<Failure>) -> JobOutcome {
         match self.try_execute_run(id, tries, cannot).await {
             Ok(outcome) => outcome,
             Err(StoreError::NoSuchRun(_) | StoreError::Done(_)) => JobOutcome::Done,
-            Err(StoreError::Fenced(_)) => JobOutcome::Lost,
-            Err(error) => JobOutcome::NotHere { why: error.to_string() },
+            Err(StoreError::Fenced(_)) => JobOutcome::LeaseLost,
+            Err(error) => JobOutcome::CannotExecute { why: error.to_string() },
         }
     }
 
@@ -334,11 +336,17 @@ impl Worker {
             // The run was queued twice, or its lease holder did not renew the lease on the job in time.
             let ours = self.node.borrow().holds.iter().any(|held| held == id.as_str());
             let after = member.cluster.times().lease();
-            return Ok(if ours { JobOutcome::Ours } else { JobOutcome::Later { after } });
+            return Ok(if ours {
+                JobOutcome::AlreadyExecuting
+            } else {
+                JobOutcome::RedeliverAfter { after }
+            });
         }
         let refused = last.as_ref().map(|last| last.refused.clone()).unwrap_or_default();
-        if refused.contains(&member.id) && member.others_for(&needs_of(&run), &refused).await? {
-            return Ok(JobOutcome::Later { after: member.cluster.times().retry() });
+        if refused.contains(&member.id)
+            && member.others_for(&requirements_of(&run), &refused).await?
+        {
+            return Ok(JobOutcome::RedeliverAfter { after: member.cluster.times().retry() });
         }
         // Announce to the cluster that this worker executes the run, until the guard is dropped.
         self.node.send_modify(|node| node.holds.push(id.to_string()));
@@ -360,17 +368,18 @@ impl Worker {
                 last.unwrap_or_else(|| LeaseHolder::this_process(Role::Worker, Some(&member.id)));
             if !waits {
                 // Count how many workers in a row died while they executed the run without progress.
-                let records = progress(&store.records(id).await?);
+                let records = count_progress(&store.records(id).await?);
                 let progressed = holder.records.is_none_or(|before| records > before);
                 holder.deaths = if progressed { 0 } else { holder.deaths + 1 };
             }
             let deaths = holder.deaths;
             // Claim the lease with a new epoch. This fences the old lease holder, in case it is still alive.
             let claim = store.claim(id, &holder.released().to_text(), Some(run.epoch)).await?;
-            if deaths >= MOST_TRIES {
-                let why = format!("{deaths} workers in a row stopped without progress or an error");
+            if deaths >= MAX_DELIVERIES {
+                let why =
+                    format!("{deaths} workers in a row stopped without making progress on the run");
                 let failure = Failure::new(FailureKind::Environment, why);
-                fail(&**store, id, Some(claim.epoch), &failure).await;
+                record_failure(&**store, id, Some(claim.epoch), &failure).await;
                 return Ok(JobOutcome::Done);
             }
         }
@@ -399,22 +408,22 @@ impl Worker {
         let Some(mut holder) = LeaseHolder::last(&run).filter(|_| LeaseHolder::is_waiting(&run))
         else {
             // Another worker has started the run meanwhile.
-            return Ok(JobOutcome::Later { after: member.cluster.times().lease() });
+            return Ok(JobOutcome::RedeliverAfter { after: member.cluster.times().lease() });
         };
         holder.refused.insert(member.id.clone());
-        let given_up =
-            tries >= MOST_TRIES && member.no_worker_for(&needs_of(&run), &holder.refused).await?;
+        let given_up = tries >= MAX_DELIVERIES
+            && member.no_worker_for(&requirements_of(&run), &holder.refused).await?;
         let claim = store.claim(id, &holder.to_text(), Some(run.epoch)).await?;
         if given_up {
             let failure = failure.within("no worker could start the run");
-            fail(&**store, id, Some(claim.epoch), &failure).await;
+            record_failure(&**store, id, Some(claim.epoch), &failure).await;
             return Ok(JobOutcome::Done);
         }
-        Ok(JobOutcome::NotHere { why: failure.message().to_owned() })
+        Ok(JobOutcome::CannotExecute { why: failure.message().to_owned() })
     }
 
-    /// Whether the last lease holder of a run still executes the run. A node that is alive may have stopped executing
-    /// it.
+    /// Whether the last lease holder of a run still executes the run. It may have stopped executing the run even if its
+    /// process is alive.
     async fn is_held(&self, run: &Run) -> Result<bool, StoreError> {
         let Some(node) = LeaseHolder::last(run).and_then(|last| last.node) else {
             return Ok(false);
@@ -433,7 +442,7 @@ impl Worker {
         }
     }
 
-    /// Acquires free sandbox slots in addition to the first, for a run that can use several.
+    /// Acquires free sandbox slots in addition to the slot that the job already has, for a run that can use several.
     fn extra_slots(&self, run: &Run) -> Vec<OwnedSemaphorePermit> {
         let usable = if run.kind == RunKind::Eval { PARALLEL - 1 } else { 0 };
         (0..usable).map_while(|_| self.slots.clone().try_acquire_owned().ok()).collect()
@@ -462,19 +471,19 @@ impl Worker {
         };
         match store.run(&id).await {
             Ok(run) if run.status != RunStatus::Running => JobOutcome::Done,
-            Ok(run) if run.epoch != epoch => JobOutcome::Lost,
+            Ok(run) if run.epoch != epoch => JobOutcome::LeaseLost,
             Ok(_) => {
                 release(&**store, &id, epoch).await;
                 if !paused {
                     let why = "the result of the run could not be stored".to_owned();
-                    return JobOutcome::NotHere { why };
+                    return JobOutcome::CannotExecute { why };
                 }
                 // Queue a new job. A redelivery of this job would count as a failed attempt.
                 let queued = async { member.enqueue(&store.run(&id).await?).await };
                 queued.await.map_or(JobOutcome::Paused, |()| JobOutcome::Done)
             }
             Err(StoreError::NoSuchRun(_)) => JobOutcome::Done,
-            Err(error) => JobOutcome::NotHere { why: error.to_string() },
+            Err(error) => JobOutcome::CannotExecute { why: error.to_string() },
         }
     }
 
@@ -494,8 +503,8 @@ impl Worker {
         }
     }
 
-    /// Returns the unfinished runs with their epochs. Queues each of them that is also in `before` with the same epoch,
-    /// if it has no job and no process executes it.
+    /// Returns the unfinished runs with their epochs; `before` is the result of the previous call. If a run has the
+    /// same epoch as in `before`, has no job in the queue and is not executed by any process, queues the run again.
     async fn sweep_once(
         &self,
         before: &HashMap<RunId, u64>,

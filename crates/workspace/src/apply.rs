@@ -20,10 +20,10 @@ use rustix::process::{Gid, Uid};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::copies::ContentStore;
+use crate::content_store::ContentStore;
 use crate::folder::FolderHandle;
-use crate::inside::WorkspacePath;
 use crate::workspace::{FileError, Workspace};
+use crate::workspace_path::WorkspacePath;
 
 /// Permissions that a new file is created with, before the umask is applied.
 const NEW_FILE: u32 = 0o644;
@@ -34,13 +34,13 @@ const PRIVATE_FILE: u32 = 0o600;
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     /// A file of the workspace does not have the content that the change expects.
-    #[error("`{0}` has changed in the meantime")]
+    #[error("the file `{0}` does not have the content that the change expects")]
     Conflict(String),
     #[error("`{path}`: {error}")]
     File { path: String, error: FileError },
     /// The change failed, and some files that were already replaced could not be restored.
     #[error("{error}; `{stayed}` could not be restored")]
-    Half { error: Box<ApplyError>, stayed: String },
+    PartiallyApplied { error: Box<ApplyError>, stayed: String },
 }
 
 /// Replacement of one file: the hashes of its content before and after the change; `None` if the file does not exist.
@@ -52,7 +52,7 @@ pub struct FileReplacement {
     pub after: Option<Fingerprint>,
 }
 
-/// One file of a change and the name of the file in the staging folder that has its new content.
+/// One file of a change, with the name of its staged file: the file in the staging folder that has the new content.
 #[derive(Debug)]
 pub struct StagedFile<'a> {
     change: &'a FileReplacement,
@@ -77,7 +77,7 @@ impl Applier<'_> {
         files: &'c [FileReplacement],
     ) -> Result<Vec<StagedFile<'c>>, ApplyError> {
         let item = |(index, file): (usize, &'c FileReplacement)| {
-            let path = self.workspace.inside(&file.path).map_err(|error| ApplyError::File {
+            let path = self.workspace.parse_path(&file.path).map_err(|error| ApplyError::File {
                 path: file.path.clone(),
                 error: FileError::Io(std::io::Error::other(error)),
             })?;
@@ -105,7 +105,7 @@ impl Applier<'_> {
             let Some(after) = item.change.after else { return Ok(()) };
             let stage = || -> Result<(), FileError> {
                 // Remove a staged file that a process left when it died before it recorded the intent.
-                self.staging.discard(&item.staged)?;
+                self.staging.remove_without_sync(&item.staged)?;
                 let mode = if item.change.before.is_none() { NEW_FILE } else { PRIVATE_FILE };
                 let mut file = self.staging.create(&item.staged, mode)?;
                 file.write_all(&self.copies.get(after)?)?;
@@ -123,7 +123,7 @@ impl Applier<'_> {
     /// Copies owner, permissions and extended attributes of the file to be replaced to its staged file.
     fn copy_metadata(&self, staged: &File, path: &WorkspacePath) -> Result<(), FileError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let original = match self.workspace.root().beneath(path.parts(), flags) {
+        let original = match self.workspace.root().open_beneath(path.parts(), flags) {
             Ok(original) => File::from(original),
             // A new file has no original, and keeps the default permissions reduced by the umask.
             Err(FileError::Missing) => return Ok(()),
@@ -174,7 +174,7 @@ impl Applier<'_> {
             return Err(self.roll_back(items, &done, error));
         }
         for item in &open {
-            if item.change.after.is_some() && self.staged_is(item) != item.change.after {
+            if item.change.after.is_some() && self.staged_hash(item) != item.change.after {
                 // The staged file is missing because the staging folder was deleted. Stage the file again.
                 if let Err(error) = self.stage_items(std::slice::from_ref(*item)) {
                     return Err(self.roll_back(items, &done, error));
@@ -216,21 +216,21 @@ impl Applier<'_> {
         done: &[&StagedFile<'_>],
         error: ApplyError,
     ) -> ApplyError {
-        let stay = |item: &&&StagedFile<'_>| self.swap_back(item).is_err();
+        let stay = |item: &&&StagedFile<'_>| self.restore_original(item).is_err();
         let stayed: Vec<&str> =
             done.iter().rev().filter(stay).map(|item| item.change.path.as_str()).collect();
         if stayed.is_empty() {
             self.clear(all);
             return error;
         }
-        ApplyError::Half { error: Box::new(error), stayed: stayed.join("`, `") }
+        ApplyError::PartiallyApplied { error: Box::new(error), stayed: stayed.join("`, `") }
     }
 
     /// Determines from the content of the staged file whether the file was exchanged before the crash.
     fn swap_state(&self, item: &StagedFile<'_>) -> SwapState {
         let FileReplacement { before, after, .. } = item.change;
-        let now = || self.now(&item.path).ok().flatten();
-        match (self.staged_is(item), after) {
+        let now = || self.current_hash(&item.path).ok().flatten();
+        match (self.staged_hash(item), after) {
             (Some(staged), Some(after)) if staged == *after => SwapState::Pending,
             (Some(staged), Some(_)) if Some(staged) == *before => SwapState::Done,
             (Some(_), Some(_)) => SwapState::Misplaced,
@@ -244,12 +244,12 @@ impl Applier<'_> {
         }
     }
 
-    fn staged_is(&self, item: &StagedFile<'_>) -> Option<Fingerprint> {
+    fn staged_hash(&self, item: &StagedFile<'_>) -> Option<Fingerprint> {
         Some(Fingerprint::of(self.staging.read(&item.staged, u64::MAX - 1).ok()?))
     }
 
     /// Hash of the current content of a workspace file; `None` if the file does not exist.
-    fn now(&self, path: &WorkspacePath) -> Result<Option<Fingerprint>, FileError> {
+    fn current_hash(&self, path: &WorkspacePath) -> Result<Option<Fingerprint>, FileError> {
         Ok(self.workspace.find(path, u64::MAX - 1)?.map(|original| original.sha256))
     }
 
@@ -257,7 +257,7 @@ impl Applier<'_> {
     fn folder(&self, item: &StagedFile<'_>) -> Result<FolderHandle, FileError> {
         let (_, folders) = item.path.parts().split_last().ok_or(FileError::Missing)?;
         match item.change.before {
-            None => self.workspace.root().within(folders),
+            None => self.workspace.root().open_or_create_nested(folders),
             Some(_) => self.workspace.root().existing_within(folders),
         }
     }
@@ -273,19 +273,19 @@ impl Applier<'_> {
         }
     }
 
-    /// Exchanges one file with its staged file if the file has the expected content. Returns whether it had. If not,
-    /// the file is left unchanged.
+    /// Exchanges one file with its staged file if the file has the expected content, and returns `true`. If the file
+    /// has other content, leaves the file unchanged and returns `false`.
     fn try_swap(&self, item: &StagedFile<'_>) -> Result<bool, FileError> {
         let (folder, name, staging) = (self.folder(item)?, item.path.name(), self.staging);
         let right = match (item.change.before, item.change.after) {
             (None, None) => true,
             (None, Some(_)) => match move_to(staging, &item.staged, &folder, name) {
                 Ok(()) => true,
-                Err(FileError::InTheWay) => false,
+                Err(FileError::AlreadyExists) => false,
                 Err(error) => return Err(error),
             },
             // `now` reads the file, which refuses symbolic and hard links before any file is moved.
-            (Some(before), _) if self.now(&item.path)? != Some(before) => false,
+            (Some(before), _) if self.current_hash(&item.path)? != Some(before) => false,
             (before, Some(_)) => match self.exchange_for(item, before) {
                 // The file system does not support `RENAME_EXCHANGE`: replace the file without keeping the original.
                 Err(FileError::Io(error)) if error.raw_os_error() == EXCHANGE_UNSUPPORTED => {
@@ -296,7 +296,7 @@ impl Applier<'_> {
             },
             (before, None) => {
                 move_to(&folder, name, staging, &item.staged)?;
-                let same = self.staged_is(item) == before;
+                let same = self.staged_hash(item) == before;
                 if !same {
                     self.exchange(item)?;
                 }
@@ -307,8 +307,8 @@ impl Applier<'_> {
         Ok(right)
     }
 
-    /// Exchanges the staged file and the file in the workspace. If the change deletes the file, moves the deleted file
-    /// from the staging folder back to the workspace.
+    /// Exchanges the staged file and the file in the workspace. For a change that deletes the file, moves the file back
+    /// from the staging folder to the workspace instead.
     fn exchange(&self, item: &StagedFile<'_>) -> Result<(), FileError> {
         let (folder, name, staging) = (self.folder(item)?, item.path.name(), self.staging);
         match item.change.after {
@@ -320,15 +320,15 @@ impl Applier<'_> {
         }
     }
 
-    /// Exchanges the staged file and the file in the workspace if the latter has the expected content. Otherwise leaves
-    /// both unchanged and returns `false`.
+    /// Exchanges the staged file and the file in the workspace if the workspace file has the expected content. If it
+    /// has other content, leaves both files unchanged and returns `false`.
     fn exchange_for(
         &self,
         item: &StagedFile<'_>,
         expected: Option<Fingerprint>,
     ) -> Result<bool, FileError> {
         self.exchange(item)?;
-        let right = self.staged_is(item) == expected;
+        let right = self.staged_hash(item) == expected;
         if !right {
             self.exchange(item)?;
         }
@@ -337,16 +337,18 @@ impl Applier<'_> {
 
     /// Restores one file that was exchanged, if the file still has the applied content. A later edit is not
     /// overwritten. The original is still in the staging folder, so that restoring it needs no additional disk space.
-    fn swap_back(&self, item: &StagedFile<'_>) -> Result<(), ApplyError> {
+    fn restore_original(&self, item: &StagedFile<'_>) -> Result<(), ApplyError> {
         let FileReplacement { path, before, after } = item.change.clone();
         let back = || -> Result<bool, FileError> {
             let folder = self.folder(item)?;
             let right = match (before, after) {
-                (Some(_), _) if self.staged_is(item) == before => self.exchange_for(item, after)?,
+                (Some(_), _) if self.staged_hash(item) == before => {
+                    self.exchange_for(item, after)?
+                }
                 (None, Some(_)) => {
                     let (name, staging) = (item.path.name(), self.staging);
                     move_to(&folder, name, staging, &item.staged)?;
-                    let right = self.staged_is(item) == after;
+                    let right = self.staged_hash(item) == after;
                     if !right {
                         move_to(staging, &item.staged, &folder, name)?;
                     }
@@ -375,7 +377,7 @@ impl Applier<'_> {
     pub fn clear<'i>(&self, items: impl IntoIterator<Item = &'i StagedFile<'i>>) {
         for item in items {
             // Errors are ignored, because the next `stage` removes staged files that are left.
-            let _ = self.staging.discard(&item.staged);
+            let _ = self.staging.remove_without_sync(&item.staged);
         }
     }
 }
@@ -396,8 +398,8 @@ fn move_to(from: &FolderHandle, name: &str, to: &FolderHandle, new: &str) -> Res
 /// Converts the error code of a failed rename to a [`FileError`].
 fn rename_error(error: Errno) -> FileError {
     match error {
-        Errno::EXIST => FileError::InTheWay,
-        Errno::XDEV => FileError::OtherDisk,
+        Errno::EXIST => FileError::AlreadyExists,
+        Errno::XDEV => FileError::OtherFileSystem,
         other => other.into(),
     }
 }

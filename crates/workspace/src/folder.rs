@@ -19,9 +19,9 @@ use crate::workspace::FileError;
 pub const DRAFTS: &str = "drafts";
 
 /// Name prefix of temporary files that are still being written. The names of finished files never start with it.
-pub const UNFINISHED: &str = ".new-";
+pub const TEMP_FILE_PREFIX: &str = ".new-";
 
-/// An open folder. Callers pass names of files in this folder, never paths with several components in one string.
+/// An open folder. Callers pass the name of a file in this folder, or a path as a list of its components.
 #[derive(Debug)]
 pub struct FolderHandle {
     handle: OwnedFd,
@@ -45,12 +45,12 @@ impl AsFd for FolderHandle {
 impl FolderHandle {
     /// Opens an existing subfolder.
     pub fn existing(&self, name: &str) -> Result<FolderHandle, FileError> {
-        check(name)?;
+        check_file_name(name)?;
         self.open_folder(name)
     }
 
     /// Opens the folder at a trusted path. Creates the folder with mode 0700 if it does not exist.
-    pub fn at(path: &Path) -> Result<FolderHandle, FileError> {
+    pub fn open_or_create_at(path: &Path) -> Result<FolderHandle, FileError> {
         use std::os::unix::fs::DirBuilderExt;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
@@ -63,15 +63,15 @@ impl FolderHandle {
     }
 
     /// Opens a subfolder. Creates the subfolder if it does not exist.
-    pub fn folder(&self, name: &str) -> Result<FolderHandle, FileError> {
-        check(name)?;
+    pub fn open_or_create(&self, name: &str) -> Result<FolderHandle, FileError> {
+        check_file_name(name)?;
         self.make_folder(name)
     }
 
     /// Writes a file of this folder atomically and syncs it to disk.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
-        check(name)?;
-        let unfinished = format!("{UNFINISHED}{:016x}", fastrand::u64(..));
+        check_file_name(name)?;
+        let unfinished = format!("{TEMP_FILE_PREFIX}{:016x}", fastrand::u64(..));
         let mut file = self.create(&unfinished, 0o600)?;
         let written = (|| -> io::Result<()> {
             file.write_all(bytes)?;
@@ -94,17 +94,17 @@ impl FolderHandle {
 
     /// Appends bytes to a file of this folder and syncs the file to disk. Creates the file if it does not exist.
     pub fn append(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
-        check(name)?;
+        check_file_name(name)?;
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let flags = flags | OFlags::NONBLOCK;
         let mut file = File::from(openat(&self.handle, name, flags, Mode::from(0o644))?);
         let metadata = file.metadata()?;
         if !metadata.is_file() {
-            return Err(FileError::Special);
+            return Err(FileError::NotRegularFile);
         }
         if metadata.nlink() > 1 {
-            return Err(FileError::ManyNames(metadata.nlink()));
+            return Err(FileError::HardLinked(metadata.nlink()));
         }
         file.write_all(bytes)?;
         Ok(file.sync_data()?)
@@ -112,10 +112,10 @@ impl FolderHandle {
 
     /// Opens a regular file of this folder for reading.
     pub fn open(&self, name: &str) -> Result<File, FileError> {
-        check(name)?;
+        check_file_name(name)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(self.beneath(&[name.to_owned()], flags)?);
-        if file.metadata()?.is_file() { Ok(file) } else { Err(FileError::Special) }
+        let file = File::from(self.open_beneath(&[name.to_owned()], flags)?);
+        if file.metadata()?.is_file() { Ok(file) } else { Err(FileError::NotRegularFile) }
     }
 
     /// Reads the content and the permission bits of a file. Fails if the file is larger than `limit` bytes.
@@ -132,13 +132,13 @@ impl FolderHandle {
 
     /// Removes a file and syncs the folder to disk. A missing file is not an error.
     pub fn remove(&self, name: &str) -> Result<(), FileError> {
-        if self.discard(name)? { Ok(fsync(&self.handle)?) } else { Ok(()) }
+        if self.remove_without_sync(name)? { Ok(fsync(&self.handle)?) } else { Ok(()) }
     }
 
     /// Removes a file without syncing the folder, so the file may reappear after a crash. Returns whether the file
     /// existed. Does not remove a folder with this name.
-    pub fn discard(&self, name: &str) -> Result<bool, FileError> {
-        check(name)?;
+    pub fn remove_without_sync(&self, name: &str) -> Result<bool, FileError> {
+        check_file_name(name)?;
         match unlinkat(&self.handle, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT | Errno::ISDIR) => Ok(false),
@@ -148,8 +148,8 @@ impl FolderHandle {
 
     /// Renames a file within this folder. Fails if a file with the new name exists.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
-        check(from)?;
-        check(to)?;
+        check_file_name(from)?;
+        check_file_name(to)?;
         renameat_with(&self.handle, from, &self.handle, to, RenameFlags::NOREPLACE)?;
         Ok(fsync(&self.handle)?)
     }
@@ -166,7 +166,7 @@ impl FolderHandle {
             FileType::RegularFile => {}
             FileType::Symlink => return Err(FileError::Link),
             FileType::Directory => return Err(FileError::Folder),
-            _ => return Err(FileError::Special),
+            _ => return Err(FileError::NotRegularFile),
         }
         let at = u64::try_from(stat.st_mtime).unwrap_or_default() * 1000;
         Ok(Some((u64::try_from(stat.st_size).unwrap_or_default(), at)))
@@ -177,7 +177,7 @@ impl FolderHandle {
     pub fn discard_unfinished(&self) -> Result<(), FileError> {
         for entry in Dir::read_from(&self.handle)? {
             let entry = entry?;
-            if entry.file_name().to_bytes().starts_with(UNFINISHED.as_bytes()) {
+            if entry.file_name().to_bytes().starts_with(TEMP_FILE_PREFIX.as_bytes()) {
                 let _ = unlinkat(&self.handle, entry.file_name(), AtFlags::empty());
             }
         }
@@ -185,7 +185,7 @@ impl FolderHandle {
     }
 
     /// Opens the nested subfolder with this path, given as components. Creates missing folders.
-    pub fn within(&self, names: &[String]) -> Result<FolderHandle, FileError> {
+    pub fn open_or_create_nested(&self, names: &[String]) -> Result<FolderHandle, FileError> {
         names.iter().try_fold(self.try_clone()?, |at, name| at.make_folder(name))
     }
 
@@ -197,7 +197,11 @@ impl FolderHandle {
     /// Opens a path below this folder without following symbolic links. The system call `openat2` does so in one step.
     /// If `openat2` is not available, each component is opened relative to the descriptor of its parent folder, so that
     /// the parent cannot be exchanged for a link meanwhile.
-    pub(crate) fn beneath(&self, parts: &[String], flags: OFlags) -> Result<OwnedFd, FileError> {
+    pub(crate) fn open_beneath(
+        &self,
+        parts: &[String],
+        flags: OFlags,
+    ) -> Result<OwnedFd, FileError> {
         let resolve =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let flags = flags | OFlags::NOFOLLOW;
@@ -218,10 +222,10 @@ impl FolderHandle {
     }
 
     /// Opens the nested subfolder with this path without following symbolic links. An empty path opens this folder.
-    pub(crate) fn below(&self, parts: &[String]) -> Result<FolderHandle, FileError> {
+    pub(crate) fn open_nested(&self, parts: &[String]) -> Result<FolderHandle, FileError> {
         match parts {
             [] => self.try_clone(),
-            parts => Ok(FolderHandle { handle: self.beneath(parts, FOLDER)? }),
+            parts => Ok(FolderHandle { handle: self.open_beneath(parts, FOLDER)? }),
         }
     }
 
@@ -253,7 +257,7 @@ impl FolderHandle {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.handle)? {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            if check(&name).is_ok() {
+            if check_file_name(&name).is_ok() {
                 names.push(name);
             }
         }
@@ -302,10 +306,15 @@ pub(crate) fn read_at_most(file: File, limit: u64) -> Result<Vec<u8>, FileError>
 }
 
 /// Checks that a text is the name of a single file and does not have the prefix of temporary files.
-fn check(name: &str) -> Result<(), FileError> {
+fn check_file_name(name: &str) -> Result<(), FileError> {
     let plain = !name.contains('/') && !name.contains(char::is_control);
     let dots = name == "." || name == "..";
-    if plain && !dots && !name.is_empty() && name.len() <= 255 && !name.starts_with(UNFINISHED) {
+    if plain
+        && !dots
+        && !name.is_empty()
+        && name.len() <= 255
+        && !name.starts_with(TEMP_FILE_PREFIX)
+    {
         return Ok(());
     }
     Err(FileError::Io(io::Error::other(InvalidFileName(name.to_owned()))))
@@ -327,7 +336,7 @@ mod tests {
         symlink("/etc", root.join("out")).unwrap();
         symlink("b", root.join("a/link")).unwrap();
         symlink("file", root.join("a/b/leaf")).unwrap();
-        let handle = FolderHandle::at(root).unwrap();
+        let handle = FolderHandle::open_or_create_at(root).unwrap();
         for path in
             ["a/b/file", "a/b", "a/none", "out/passwd", "a/link/file", "a/b/leaf", "a/b/file/x"]
         {
@@ -337,7 +346,7 @@ mod tests {
                 Err(error) => error.to_string(),
             };
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            let fast = outcome(handle.beneath(&parts, flags));
+            let fast = outcome(handle.open_beneath(&parts, flags));
             let slow = outcome(handle.open_stepwise(&parts, flags | OFlags::NOFOLLOW));
             // `a/b/file/x` is left out: the two ways report different errors for a file that is used as a folder.
             if path != "a/b/file/x" {

@@ -10,8 +10,8 @@ use rustix::fs::OFlags;
 /// Maximum number of bytes read of an ignore list or a git config file. The rest of a larger file is ignored.
 pub(crate) const LARGEST: u64 = 1 << 20;
 
-/// Maximum number of git config files that are read, including included files. Also the maximum number of ignore lists
-/// that these files may name.
+/// Maximum number of git config files that are read, counting the files that other config files include. Also the
+/// maximum number of ignore lists that these files may name.
 const MAX_FILES: usize = 32;
 
 /// Locations of the git config files of the user and the system.

@@ -6,18 +6,18 @@
 //! folder, so a path cannot be replaced between the check and the use of the path.
 
 mod apply;
-mod copies;
+mod content_store;
 mod folder;
+mod git_ignore;
 mod git_settings;
-mod ignored;
-mod inside;
 mod line_ends;
 mod workspace;
+mod workspace_path;
 
 pub use apply::{Applier, ApplyError, FileReplacement, StagedFile};
-pub use copies::ContentStore;
-pub use folder::{DRAFTS, FolderHandle, FolderLock, InvalidFileName, LockWait, UNFINISHED};
+pub use content_store::ContentStore;
+pub use folder::{DRAFTS, FolderHandle, FolderLock, InvalidFileName, LockWait, TEMP_FILE_PREFIX};
 pub use git_settings::GitSettings;
-pub use inside::{HANDOFF, InvalidPath, WorkspacePath};
-pub use line_ends::as_the_original;
+pub use line_ends::restore_line_ends;
 pub use workspace::{FileError, FileSnapshot, PathKind, Walk, Workspace};
+pub use workspace_path::{HANDOFF, InvalidPath, WorkspacePath};

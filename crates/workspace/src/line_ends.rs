@@ -2,7 +2,7 @@
 
 /// Converts `content` to the CRLF line ends of the original file and adds its byte order mark, because models tend to
 /// omit both. Returns the new content, and a note that tells the agent what was changed.
-pub fn as_the_original(original: &str, content: &str) -> (String, Option<String>) {
+pub fn restore_line_ends(original: &str, content: &str) -> (String, Option<String>) {
     const MARK: char = '\u{feff}';
     let mut content = content.to_owned();
     let mut notes = Vec::new();
@@ -28,14 +28,14 @@ mod tests {
 
     #[test]
     fn draft_gets_the_crlf_line_ends_and_byte_order_mark_of_the_original() {
-        let converted = |original: &str, content: &str| as_the_original(original, content).0;
+        let converted = |original: &str, content: &str| restore_line_ends(original, content).0;
         assert_eq!(converted("a\r\nb\r\n", "a\nc\n"), "a\r\nc\r\n");
         assert_eq!(converted("a\r\nb\n", "a\nc\n"), "a\nc\n");
         assert_eq!(converted("a\nb\n", "a\r\nc\r\n"), "a\r\nc\r\n");
         assert_eq!(converted("\u{feff}a\n", "b\n"), "\u{feff}b\n");
         assert_eq!(converted("a\n", "b"), "b");
-        assert!(as_the_original("a\n", "b").1.unwrap().contains("ends with a newline"));
-        assert_eq!(as_the_original("a", "b").1, None);
-        assert_eq!(as_the_original("", "b").1, None);
+        assert!(restore_line_ends("a\n", "b").1.unwrap().contains("ends with a newline"));
+        assert_eq!(restore_line_ends("a", "b").1, None);
+        assert_eq!(restore_line_ends("", "b").1, None);
     }
 }

@@ -11,14 +11,14 @@ use rustix::fs::{AtFlags, Dir, FileType, OFlags, readlinkat, statat};
 use rustix::io::Errno;
 
 use crate::folder::{FolderHandle, read_at_most};
-use crate::inside::{InvalidPath, WorkspacePath};
+use crate::workspace_path::{InvalidPath, WorkspacePath};
 
 /// Workspace: the folder whose files an agent may read, and may change through drafts.
 #[derive(Debug)]
 pub struct Workspace {
     path: PathBuf,
     /// Absolute path of the workspace before symbolic links in it were resolved.
-    given: PathBuf,
+    unresolved_path: PathBuf,
     root: FolderHandle,
 }
 
@@ -35,7 +35,7 @@ pub enum PathKind {
 pub struct Walk {
     pub files: Vec<(WorkspacePath, PathKind)>,
     /// Whether the list of files is truncated, because there are more files than the limit.
-    pub cut: bool,
+    pub truncated: bool,
 }
 
 /// Content and permissions of a file at the time it was read.
@@ -58,17 +58,17 @@ pub enum FileError {
     )]
     Link,
     #[error("a file or folder with this name already exists")]
-    InTheWay,
+    AlreadyExists,
     #[error(
         "the file is on another file system than `_handoff`, so it cannot be replaced atomically"
     )]
-    OtherDisk,
+    OtherFileSystem,
     #[error("the path is a folder; name a file in this folder")]
     Folder,
     #[error("the path is not a regular file")]
-    Special,
+    NotRegularFile,
     #[error("the file has {0} hard links, and some of them may be outside the workspace")]
-    ManyNames(u64),
+    HardLinked(u64),
     #[error("the file is larger than {0} bytes")]
     TooLarge(u64),
     #[error(transparent)]
@@ -94,7 +94,7 @@ impl Workspace {
         let given = std::path::absolute(path)?;
         let path = path.canonicalize()?;
         let root = FolderHandle::open_at(&path)?;
-        Ok(Workspace { path, given, root })
+        Ok(Workspace { path, unresolved_path: given, root })
     }
 
     /// Handle of the workspace's root folder.
@@ -107,31 +107,33 @@ impl Workspace {
     }
 
     /// Parses a path. The path must be relative to the workspace, or absolute and inside the workspace.
-    pub fn inside(&self, text: &str) -> Result<WorkspacePath, InvalidPath> {
-        match WorkspacePath::read(text, &self.path) {
-            Err(InvalidPath::Elsewhere(_)) => WorkspacePath::read(text, &self.given),
+    pub fn parse_path(&self, text: &str) -> Result<WorkspacePath, InvalidPath> {
+        match WorkspacePath::parse(text, &self.path) {
+            Err(InvalidPath::OutsideWorkspace(_)) => {
+                WorkspacePath::parse(text, &self.unresolved_path)
+            }
             read => read,
         }
     }
 
     /// Both absolute paths of the workspace: with symbolic links resolved, and as passed to [`Workspace::open`].
     pub fn roots(&self) -> [&Path; 2] {
-        [&self.path, &self.given]
+        [&self.path, &self.unresolved_path]
     }
 
     /// Reads a file of the workspace. Fails if the file is larger than `limit` bytes.
     pub fn read(&self, file: &WorkspacePath, limit: u64) -> Result<FileSnapshot, FileError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = File::from(self.root.beneath(file.parts(), flags)?);
+        let file = File::from(self.root.open_beneath(file.parts(), flags)?);
         let metadata = file.metadata()?;
         if metadata.is_dir() {
             return Err(FileError::Folder);
         }
         if !metadata.is_file() {
-            return Err(FileError::Special);
+            return Err(FileError::NotRegularFile);
         }
         if metadata.nlink() > 1 {
-            return Err(FileError::ManyNames(metadata.nlink()));
+            return Err(FileError::HardLinked(metadata.nlink()));
         }
         let bytes = read_at_most(file, limit)?;
         Ok(FileSnapshot { sha256: Fingerprint::of(&bytes), bytes, mode: metadata.mode() & 0o7777 })
@@ -155,7 +157,7 @@ impl Workspace {
         &self,
         folder: Option<&WorkspacePath>,
     ) -> Result<Vec<(String, PathKind)>, FileError> {
-        let folder = self.root.below(folder.map_or(&[], WorkspacePath::parts))?;
+        let folder = self.root.open_nested(folder.map_or(&[], WorkspacePath::parts))?;
         let mut found = Vec::new();
         for entry in Dir::read_from(&folder)? {
             let entry = entry?;
@@ -201,12 +203,14 @@ impl Workspace {
             };
             let mut inner = Vec::new();
             for (name, kind) in listed {
-                let Some(path) = WorkspacePath::below(folder.as_ref(), &name) else { continue };
+                let Some(path) = WorkspacePath::from_entry(folder.as_ref(), &name) else {
+                    continue;
+                };
                 match kind {
                     _ if !include(&path, kind) => {}
                     PathKind::Folder => inner.push(Some(path)),
                     PathKind::File | PathKind::Link if walk.files.len() == limit => {
-                        walk.cut = true;
+                        walk.truncated = true;
                         return Ok(walk);
                     }
                     PathKind::File | PathKind::Link => walk.files.push((path, kind)),
@@ -218,7 +222,7 @@ impl Workspace {
     }
 
     /// Finds an existing file or folder whose name differs from a component of `file` only in case.
-    pub fn twin(&self, file: &WorkspacePath) -> Option<String> {
+    pub fn find_case_conflict(&self, file: &WorkspacePath) -> Option<String> {
         let mut at = self.root.try_clone().ok()?;
         for name in file.parts() {
             let names = Dir::read_from(&at).ok()?.filter_map(Result::ok);
@@ -237,7 +241,7 @@ impl Workspace {
     /// Returns the target of a symbolic link in the workspace.
     pub fn link(&self, path: &WorkspacePath) -> Result<PathBuf, FileError> {
         let (name, folders) = path.parts().split_last().ok_or(FileError::Missing)?;
-        let target = readlinkat(self.root.below(folders)?, name, Vec::new())?;
+        let target = readlinkat(self.root.open_nested(folders)?, name, Vec::new())?;
         Ok(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))
     }
 }

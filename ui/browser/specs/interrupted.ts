@@ -51,7 +51,7 @@ test("a user stops, resumes and forks a consultation", async ({ page, serve }) =
   await page.getByRole("button", { name: "Fork" }).click();
   const dialog = page.getByRole("dialog", { name: "Fork this run" });
   await dialog.getByRole("combobox", { name: "Repeat all model calls from" }).selectOption("round 3");
-  await dialog.getByRole("combobox", { name: "Move whose debate is repeated" }).selectOption("m2");
+  await dialog.getByRole("combobox", { name: "Proposed move whose debate is repeated" }).selectOption("m2");
   await dialog.getByRole("textbox", { name: "New persona" }).fill("You doubt every figure that has no source.");
   await dialog.getByRole("button", { name: "Fork" }).click();
   await expect(page).not.toHaveURL(new RegExp(id));

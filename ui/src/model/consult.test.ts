@@ -47,7 +47,7 @@ describe("reduce of consultation events", () => {
   });
 });
 
-it("ranking returns moves by score, and the final ranking once its event has arrived", () => {
+it("ranking returns the proposed moves by score, and the final ranking once the ranking event has arrived", () => {
   const state = after(
     [EVENT.layerStart, { layer: 0 }],
     [EVENT.agentStart, { layer: 0, agent_id: "gather_news", persona: "News and sentiment" }],

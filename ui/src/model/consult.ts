@@ -11,8 +11,8 @@ export type LayerId = "0" | "1" | "2" | "sandbox";
 export const LAYERS: readonly { id: LayerId; name: string; about: string }[] = [
   { id: "0", name: "Gather", about: "collect data about the company" },
   { id: "1", name: "Infer", about: "draw findings from figures and news" },
-  { id: "2", name: "Propose", about: "five analysts propose moves" },
-  { id: "sandbox", name: "Debate", about: "a critic challenges each move, three judges score it" },
+  { id: "2", name: "Propose", about: "five analysts propose business moves" },
+  { id: "sandbox", name: "Debate", about: "a critic challenges each proposed move, three judges score it" },
 ];
 
 export interface Agent {
@@ -33,7 +33,9 @@ export interface Conversation {
   critic: number;
   /** Number of the last round that the judge has answered; 0 before the first answer. */
   judge: number;
-  /** Expected next answer: of the critic, of the judge, or the scores of the judge. `null` if none is expected. */
+  /**
+   * Which answer is expected next: the critic's, the judge's, or the judge's scores. `null` if no answer is expected.
+   */
   next: "critic" | "judge" | "scoring" | null;
   /** Error that ended the conversation early; `null` without an error. */
   failed: string | null;
@@ -55,9 +57,9 @@ export interface ConsultState {
   titles: Record<string, string>;
   debates: Record<string, Debate>;
   warnings: string[];
-  /** Ids of the recommended moves, best first; empty until all moves are ranked. */
+  /** Ids of the recommended business moves, best first; empty until all moves are ranked. */
   recommended: string[];
-  /** Ids of the moves that are not recommended, best first; empty until all moves are ranked. */
+  /** Ids of the business moves that are not recommended, best first; empty until all moves are ranked. */
   other: string[];
 }
 
@@ -201,7 +203,10 @@ export function moves(state: ConsultState): string[] {
   return [...all].sort((one, other) => Number(one.slice(1)) - Number(other.slice(1)));
 }
 
-/** Returns the ids of all moves in their final order, or, before the final ranking, of the scored moves by score. */
+/**
+ * Returns the ids of all proposed moves in their final order. Before the final ranking, returns only the moves that
+ * have a score, best first.
+ */
 export function ranking(state: ConsultState): string[] {
   if (state.recommended.length > 0) return [...state.recommended, ...state.other];
   const scored = Object.values(state.debates).filter((debate) => debate.score !== null);

@@ -44,7 +44,7 @@ export const EVENT = {
   logSetAside: "log_set_aside",
 } as const;
 
-/** Name of the event, not stored, that carries the current state at the start of each event stream. */
+/** Name of the event that carries the current state at the start of each event stream. The event is not stored. */
 export const SNAPSHOT = "snapshot";
-/** Name of the event, not stored, that carries output of a program while the program runs. */
+/** Name of the event that carries output of a program while the program runs. The event is not stored. */
 export const EXECUTION_OUTPUT = "execution_output";

@@ -101,7 +101,10 @@ export function useAction(): Action {
 /** Live output of the programs that a run is executing, by the key that `liveKey` returns. */
 type LiveOutput = Record<string, OutputChunk[]>;
 
-/** Key of the program of an attempt and candidate. `candidate` is `null` if the attempt has only one program. */
+/**
+ * Returns the key of a program in the live output: the program of this attempt and candidate. `candidate` is `null` if
+ * the attempt has only one program.
+ */
 export const liveKey = (attempt: number, candidate: number | null): string => `${attempt}/${candidate ?? ""}`;
 
 function append(before: LiveOutput, chunk: OutputChunk): LiveOutput {
@@ -171,11 +174,14 @@ export function useRunEvents<S>({ run, refetch }: RunProps, start: () => S, redu
   return { state, connection, lost, live };
 }
 
-/** Fetches the latest runs, and fetches again when a run ends or when a run that is not listed as active has an event. */
+/**
+ * Fetches the latest runs. Fetches them again when a run ends, or when an event arrives for a run that is not listed as
+ * active.
+ */
 export function useRuns(limit: number): Fetched<RunPage> & { connection: Connection } {
   const fetched = useFetch(apiUrl("/api/runs", {}, { limit }));
   const [connection, setConnection] = useState<Connection>("connecting");
-  // Ids of the runs that are listed as active. Except for its end, events of such a run do not change the list.
+  // Ids of the runs that are listed as active. Only the end of such a run changes the list; its other events do not.
   const known = useRef(new Set<string>());
   known.current = new Set(fetched.value?.runs.filter((run) => isActive(run.status)).map((run) => run.id));
   const { refetch } = fetched;

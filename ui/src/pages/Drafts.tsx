@@ -223,7 +223,8 @@ function SubmissionDetails({ workspace, id, revision }: { workspace: string; id:
     void perform(async () => {
       try {
         await request();
-        // Put the id of the submission into the URL: the submission stays open although it moves to the other list.
+        // Put the id of the submission into the URL, so that the submission stays open when it changes to the list
+        // "Other submissions".
         go(`/drafts/${encodeURIComponent(workspace)}/${id}`, true);
       } finally {
         // The request also fails if a file has changed in the meantime: fetch both versions of that file.
@@ -324,7 +325,10 @@ function SubmissionDetails({ workspace, id, revision }: { workspace: string; id:
   );
 }
 
-/** Both versions of a file with a conflict, each as a diff from the file as it was when the draft was created. */
+/**
+ * Two diffs of a file with a conflict: from the file as it was when the draft was created to the current file, and to
+ * the draft.
+ */
 function Conflict({ draft, now, reasons }: { draft: string; now: string; reasons: Reason[] }) {
   return (
     <>

@@ -13,7 +13,7 @@ import { go, useRoute } from "../route";
 interface Props {
   run: string;
   rounds: number;
-  /** Moves of a consultation; empty for a debate, which is about a single move. */
+  /** Proposed business moves of a consultation; empty for a debate, which is about a single move. */
   moves: { id: string; title: string }[];
 }
 
@@ -24,7 +24,7 @@ export function Fork({ run, rounds, moves }: Props) {
   // The native dialog element keeps the focus inside the dialog. Dialog libraries use inline styles for this, which the
   // server's content security policy blocks.
   const dialog = useRef<HTMLDialogElement>(null);
-  // Preselect the round and the move that the URL names, which are those that the user is viewing.
+  // Preselect the round and the business move that the user is viewing; the URL contains both.
   const { query } = useRoute();
   const [round, setRound] = useState(query.get("round") ?? "");
   const [move, setMove] = useState(query.get("move") ?? "");
@@ -68,7 +68,7 @@ export function Fork({ run, rounds, moves }: Props) {
             </label>
             {moves.length > 0 && (
               <label className="grid gap-1" htmlFor={`${id}-move`}>
-                Move whose debate is repeated
+                Proposed move whose debate is repeated
                 <select id={`${id}-move`} className={FIELD} value={move} disabled={round === ""} onChange={(event) => setMove(event.target.value)}>
                   <option value="">all moves</option>
                   {moves.map(({ id: one, title }) => (

@@ -18,7 +18,7 @@ interface Props extends RunProps {
   lost: LostCalls | null;
   /** Number of debate rounds; 0 if the run cannot be forked. */
   rounds?: number;
-  /** Moves of a consultation, for the fork dialog; empty for other kinds of runs. */
+  /** Proposed business moves of a consultation, for the fork dialog; empty for other kinds of runs. */
   moves?: { id: string; title: string }[];
 }
 

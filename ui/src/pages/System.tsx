@@ -1,4 +1,4 @@
-// System page: use of the server or cluster, sandbox backends, providers, named sandboxes, tokens and attack results.
+// System page: load of the server or cluster, sandbox backends, providers, named sandboxes, tokens and attack results.
 
 import { RefreshCw, Trash2 } from "lucide-react";
 

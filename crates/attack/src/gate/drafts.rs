@@ -1,4 +1,4 @@
-//! Tests cases of the corpora as drafts of new files.
+//! Attacks the gate with drafts: each case of the corpora becomes a draft of a new file, which the gate checks.
 
 use std::path::Path;
 
@@ -9,18 +9,19 @@ use assize_workspace::WorkspacePath;
 use super::plan::PlannedCase;
 use super::{ClassResult, GateAttackError};
 
-/// Has the gate check one draft for each case. A case counts as stopped only by a rule for which `counts` returns true.
+/// Lets the gate check one draft for each case. A case counts as stopped only if a rule for which `counts` returns true
+/// has a finding.
 pub(super) fn try_all(
     cases: &[PlannedCase],
     counts: fn(&str) -> bool,
     policy: &Policy,
     report: &mut impl FnMut(&str),
 ) -> Result<ClassResult, GateAttackError> {
-    let places = policy.places().map_err(DraftError::from)?;
+    let places = policy.path_rules().map_err(DraftError::from)?;
     let mut tried = Vec::with_capacity(cases.len());
     for case in cases {
         report(&case.name);
-        let stopped = match WorkspacePath::read(case.path, Path::new("/")) {
+        let stopped = match WorkspacePath::parse(case.path, Path::new("/")) {
             Err(outside) => Some(outside.to_string()),
             Ok(path) => {
                 let change = ProposedChange::new_file(path, case.text.as_bytes());

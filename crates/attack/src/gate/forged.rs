@@ -1,4 +1,4 @@
-//! Tests cases of the corpora as changes to a project whose tests run in a sandbox.
+//! Attacks the gate with forged test results: each case is a change to a project whose tests run in a sandbox.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::plan::PlannedCase;
 use super::workers::TemporaryWorkspace;
 use super::{CaseKind, ClassResult, GateAttackError, GateAttackOptions};
 
-/// Maximum time to wait for a verdict of the gate, which runs the tests three times in sandboxes.
+/// Maximum time to wait for the gate's verdict on one case. The gate runs the tests three times in sandboxes.
 const VERDICT_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// Name of the gate rule that runs the tests of the project.
@@ -24,14 +24,18 @@ pub(super) async fn try_all(
 ) -> Result<ClassResult, GateAttackError> {
     let verifier = Some(options.verifier.clone());
     let policy = options.policy.clone();
-    let draft_options =
-        DraftOptions { policy, verifier, patience: VERDICT_TIMEOUT, ..DraftOptions::default() };
+    let draft_options = DraftOptions {
+        policy,
+        verifier,
+        verdict_timeout: VERDICT_TIMEOUT,
+        ..DraftOptions::default()
+    };
     let workspace = TemporaryWorkspace::new(draft_options)?;
     let files = assize_gate::corpus::project(runner)?;
     for (path, text) in &files {
         workspace.write(path, text)?;
     }
-    let contract = workspace.desk.contract()?;
+    let contract = workspace.drafts.contract()?;
     let Some(verify) = contract.and_then(|contract| contract.verify) else {
         let why = format!("the corpus has no test project for the test runner `{runner}`");
         return Ok(ClassResult::NotApplicable(why));
@@ -51,19 +55,22 @@ pub(super) async fn try_all(
             summary: "a change",
             contents: &contents,
         };
-        let submitted = workspace.desk.propose("worker", proposal).await?;
+        let submitted = workspace.drafts.propose("worker", proposal).await?;
         let by_tests = submitted.reasons.iter().find(|reason| reason.rule == VERIFY);
         let stopped = match (by_tests, case.kind) {
             (Some(reason), _) => reason.message.lines().next().map(str::to_owned),
             (None, CaseKind::Control) if submitted.verified.is_none() => {
                 let others: Vec<&str> = submitted.reasons.iter().map(|r| r.rule.as_str()).collect();
-                Some(format!("the tests did not run; other rules: {}", others.join(", ")))
+                Some(format!(
+                    "the gate did not run the tests; rules with findings: {}",
+                    others.join(", ")
+                ))
             }
             (None, _) => None,
         };
         tried.push(case.tried(stopped));
         if submitted.verdict == SubmissionStatus::Accepted {
-            workspace.desk.undo("worker", submitted.submission).await?;
+            workspace.drafts.undo("worker", submitted.submission).await?;
         }
     }
     Ok(ClassResult::Cases(tried))
@@ -76,7 +83,7 @@ async fn check_runner(
     options: &GateAttackOptions,
 ) -> Result<(), VerifyError> {
     let job = VerifyJob {
-        how: verify,
+        verify_command: verify,
         python: None,
         copy: &workspace.path(),
         command: verify.command.clone(),
@@ -87,7 +94,7 @@ async fn check_runner(
     if ran.passed {
         return Ok(());
     }
-    let printed = String::from_utf8_lossy(&ran.printed);
+    let printed = String::from_utf8_lossy(&ran.captured_output);
     let last = printed.trim_end().lines().last().unwrap_or_default();
     Err(VerifyError(format!(
         "the tests of the unchanged project failed: `{}`: {}: {last}",

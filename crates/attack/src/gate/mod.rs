@@ -1,4 +1,5 @@
-//! Attack on the gate: submits the cases of labelled corpora to the gate and checks its decisions.
+//! Attack on the gate (`assize attack --gate`): submits the labelled cases of the built-in corpora to the gate, and
+//! checks its decisions.
 //!
 //! The gate must stop hostile cases by a rule of their class. Controls are similar but harmless cases that must pass,
 //! because a gate that stops everything would be useless. Cases that the corpus marks as known gaps are counted
@@ -24,8 +25,10 @@ use tracing::subscriber::NoSubscriber;
 #[derive(Debug, thiserror::Error)]
 pub enum GateAttackError {
     #[error("no case name contains `{0}`")]
-    NoneCalled(String),
-    #[error("invalid corpus: {0}; this is a bug in assize, please report it")]
+    NoMatchingCase(String),
+    #[error(
+        "the built-in corpus of test cases is invalid: {0}; this is a bug in assize, please report it"
+    )]
     Corpus(#[from] InvalidCorpusLine),
     #[error("cannot create a workspace for the cases: {0}")]
     Workspace(#[from] std::io::Error),
@@ -44,7 +47,7 @@ pub struct GateAttackOptions {
     pub only: Option<String>,
 }
 
-/// Kind of a case in an attack on the gate.
+/// Whether the gate must stop a case or let the case pass, in an attack on the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CaseKind {
@@ -65,13 +68,13 @@ pub enum CaseOutcome {
 /// Result of one case of an attack on the gate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GateCase {
-    /// Name of the case: list and line of the corpus, for example `secrets/keys.txt:12`.
+    /// Name of the case: its class, corpus file and line number, for example `secrets/keys.txt:12`.
     pub name: String,
     /// Short description of the case.
     pub what: String,
     pub kind: CaseKind,
     pub outcome: CaseOutcome,
-    /// Whether the corpus marks the case as a known gap of the gate.
+    /// Whether the corpus marks the case as a known gap: a case on which the gate is known to decide wrongly.
     pub known: bool,
     /// Short reason for the decision of the gate.
     pub detail: String,
@@ -79,7 +82,7 @@ pub struct GateCase {
 
 impl GateCase {
     /// Whether the gate decided correctly on the case.
-    pub fn is_right(&self) -> bool {
+    pub fn is_correct(&self) -> bool {
         (self.kind == CaseKind::Hostile) == (self.outcome == CaseOutcome::Stopped)
     }
 }
@@ -91,30 +94,30 @@ pub struct GateCount {
     pub hostile: usize,
     /// Number of hostile cases that the gate stopped.
     pub stopped: usize,
-    /// Number of hostile cases that the gate let pass, without known gaps.
+    /// Number of hostile cases that the gate let pass. Known gaps of the gate are not counted.
     pub got_through: usize,
-    /// Number of controls.
+    /// Number of controls: harmless cases, which the gate must let pass.
     pub controls: usize,
-    /// Number of controls that the gate let pass.
+    /// Number of controls (harmless cases) that the gate let pass.
     pub passed: usize,
-    /// Number of controls that the gate stopped, without known gaps.
+    /// Number of controls (harmless cases) that the gate stopped. Known gaps of the gate are not counted.
     pub held_up: usize,
     /// Number of wrong decisions that the corpus marks as known gaps.
     pub known_gaps: usize,
 }
 
-/// Results of one class of cases.
+/// Results of the cases of one class, such as secrets in drafts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GateClass {
     pub name: String,
     pub title: String,
-    /// Reason why the class cannot be tested on this machine; `None` if it was tested.
+    /// Reason why the cases of this class cannot be tested on this machine; `None` if they were tested.
     pub not_applicable: Option<String>,
     pub count: GateCount,
     pub cases: Vec<GateCase>,
 }
 
-/// All results of an attack on the gate.
+/// Results of an attack on the gate, for all classes of cases.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct GateScorecard {
     pub classes: Vec<GateClass>,
@@ -135,20 +138,20 @@ impl GateCount {
             cases.clone().filter(|case| case.kind == kind && test(case)).count()
         };
         let (hostile, control) = (CaseKind::Hostile, CaseKind::Control);
-        let is_new = |case: &GateCase| !case.is_right() && !case.known;
+        let is_new = |case: &GateCase| !case.is_correct() && !case.known;
         GateCount {
             hostile: count(hostile, |_| true),
-            stopped: count(hostile, GateCase::is_right),
+            stopped: count(hostile, GateCase::is_correct),
             got_through: count(hostile, is_new),
             controls: count(control, |_| true),
-            passed: count(control, GateCase::is_right),
+            passed: count(control, GateCase::is_correct),
             held_up: count(control, is_new),
-            known_gaps: cases.clone().filter(|case| !case.is_right() && case.known).count(),
+            known_gaps: cases.clone().filter(|case| !case.is_correct() && case.known).count(),
         }
     }
 }
 
-/// Attack on the gate with the cases of all corpora.
+/// An attack on the gate with all planned cases of the corpora.
 #[derive(Debug)]
 pub struct GateAttack {
     classes: Vec<PlannedClass>,
@@ -165,7 +168,7 @@ impl GateAttack {
             }
             classes.retain(|class| !class.cases.is_empty());
             if classes.is_empty() {
-                return Err(GateAttackError::NoneCalled(only.clone()));
+                return Err(GateAttackError::NoMatchingCase(only.clone()));
             }
         }
         options.policy.verify.clear();
@@ -208,7 +211,7 @@ impl GateAttack {
         report: &mut impl FnMut(&str),
     ) -> Result<ClassResult, GateAttackError> {
         let policy = &self.options.policy;
-        match &class.way {
+        match &class.method {
             TrialMethod::Draft { counts } => drafts::try_all(&class.cases, *counts, policy, report),
             TrialMethod::Request => workers::try_all(&class.cases, policy, report).await,
             TrialMethod::Tests { runner } => {
@@ -218,15 +221,16 @@ impl GateAttack {
     }
 }
 
-/// Result of testing one class of cases.
+/// Result of an attack on the gate with one class of cases.
 enum ClassResult {
     Cases(Vec<GateCase>),
-    /// The class cannot be tested on this machine, for this reason.
+    /// The cases of this class cannot be tested on this machine, for the given reason.
     NotApplicable(String),
 }
 
 impl PlannedCase {
-    /// Creates the result of the case. `stopped` is the reason of the gate, or `None` if the gate let the case pass.
+    /// Creates the result of the case. `stopped` is the reason why the gate stopped the case, or `None` if the gate let
+    /// the case pass.
     fn tried(&self, stopped: Option<String>) -> GateCase {
         GateCase {
             name: self.name.clone(),
@@ -234,7 +238,9 @@ impl PlannedCase {
             kind: self.kind,
             outcome: if stopped.is_some() { CaseOutcome::Stopped } else { CaseOutcome::Passed },
             known: self.known,
-            detail: stopped.unwrap_or_else(|| "no rule of its class stopped the case".to_owned()),
+            detail: stopped.unwrap_or_else(|| {
+                "the gate let the case pass: no rule of its class stopped it".to_owned()
+            }),
         }
     }
 }

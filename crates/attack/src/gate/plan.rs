@@ -4,19 +4,19 @@ use assize_gate::corpus::{self, CorpusCase, InvalidCorpusLine, NO_SECRET};
 
 use super::CaseKind;
 
-/// How the cases of a class are tested.
+/// How the gate is attacked with the cases of a class.
 #[derive(Debug)]
 pub(super) enum TrialMethod {
-    /// Each case is a draft of a new file. `counts` returns whether a rule belongs to the class; other rules are
-    /// ignored.
+    /// Each case is a draft of a new file. `counts` returns whether a gate rule belongs to the class of the cases.
+    /// Findings of other rules are ignored.
     Draft { counts: fn(&str) -> bool },
-    /// Each case is a file that a worker requests.
+    /// Each case is a file that an agent requests from the draft service.
     Request,
     /// Each case is a change to a project whose tests run in a sandbox.
     Tests { runner: &'static str },
 }
 
-/// A case that will be tested.
+/// A case of the corpora that the attack on the gate will test.
 #[derive(Debug)]
 pub(super) struct PlannedCase {
     pub(super) name: String,
@@ -27,12 +27,12 @@ pub(super) struct PlannedCase {
     pub(super) text: String,
 }
 
-/// A class of cases that will be tested.
+/// A class of cases that the attack on the gate will test.
 #[derive(Debug)]
 pub(super) struct PlannedClass {
     pub(super) name: String,
     pub(super) title: String,
-    pub(super) way: TrialMethod,
+    pub(super) method: TrialMethod,
     pub(super) cases: Vec<PlannedCase>,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn classes() -> Result<Vec<PlannedClass>, InvalidCorpusLine> {
     let class = |name: &str, title: &str, way, cases| PlannedClass {
         name: name.to_owned(),
         title: title.to_owned(),
-        way,
+        method: way,
         cases,
     };
     let mut classes = forged()?;
@@ -61,7 +61,7 @@ pub(super) fn classes() -> Result<Vec<PlannedClass>, InvalidCorpusLine> {
             },
             planned("files", &files, of_files),
         ),
-        class("workers", "secrets handed to workers", TrialMethod::Request, requested),
+        class("workers", "secrets handed to agents", TrialMethod::Request, requested),
         class(
             "secrets",
             "secrets in drafts",
@@ -89,7 +89,8 @@ pub(super) fn classes() -> Result<Vec<PlannedClass>, InvalidCorpusLine> {
 /// Name of the gate rule for files that agents may not draft.
 const NOT_ALLOWED: &str = "path/not-allowed";
 
-/// Plans the cases of a corpus.
+/// Converts the cases of a corpus to planned cases. `is_control` returns whether a case is harmless and must pass the
+/// gate.
 fn planned<'a>(
     class: &str,
     cases: impl IntoIterator<Item = &'a CorpusCase>,
@@ -99,14 +100,14 @@ fn planned<'a>(
         name: format!("{class}/{}:{}", case.list, case.number),
         what: format!("{} in `{}`", describe(case.label), case.path),
         kind: if is_control(case) { CaseKind::Control } else { CaseKind::Hostile },
-        known: case.known,
+        known: case.known_error,
         path: case.path,
         text: case.text.clone(),
     };
     cases.into_iter().map(planned).collect()
 }
 
-/// Returns a description of a corpus label. Some labels are symbols, such as `-`.
+/// Converts the label of a corpus case to words, because some labels are symbols, such as `-`.
 fn describe(label: &str) -> &str {
     match label {
         "-" => "a secret",
@@ -138,7 +139,7 @@ fn forged() -> Result<Vec<PlannedClass>, InvalidCorpusLine> {
                 None => classes.push(PlannedClass {
                     name,
                     title: format!("forged test results: {runner}"),
-                    way: TrialMethod::Tests { runner },
+                    method: TrialMethod::Tests { runner },
                     cases: vec![case],
                 }),
             }

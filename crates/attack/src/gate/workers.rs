@@ -1,4 +1,4 @@
-//! Tests cases of the corpora as files that a worker requests.
+//! Attacks the gate with requests for files: each case of the corpora becomes a file that an agent requests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{CaseKind, ClassResult, GateAttackError};
 
 /// Temporary workspace with a draft service. Dropping the workspace removes its files.
 pub(super) struct TemporaryWorkspace {
-    pub(super) desk: Arc<DraftService>,
+    pub(super) drafts: Arc<DraftService>,
     folder: TempDir,
 }
 
@@ -25,7 +25,7 @@ impl TemporaryWorkspace {
         let access = Access::Write(Durability::ProcessCrash);
         let store = SqliteStore::open(&state.join("store.db"), access).map_err(DraftError::from)?;
         let desk = DraftService::open(&repo, &state.join("drafts"), Arc::new(store), options)?;
-        Ok(TemporaryWorkspace { desk, folder })
+        Ok(TemporaryWorkspace { drafts: desk, folder })
     }
 
     /// Folder that contains the files of the workspace.
@@ -43,20 +43,20 @@ impl TemporaryWorkspace {
     }
 }
 
-/// Requests a copy of the file of each case, as workers do before they change a file.
+/// Requests a copy of the file of each case, as agents do before they change a file.
 pub(super) async fn try_all(
     cases: &[PlannedCase],
     policy: &Policy,
     report: &mut impl FnMut(&str),
 ) -> Result<ClassResult, GateAttackError> {
-    let places = Policy::default().places().map_err(DraftError::from)?;
+    let places = Policy::default().path_rules().map_err(DraftError::from)?;
     let workspace = TemporaryWorkspace::new(DraftOptions {
         policy: policy.clone(),
         ..DraftOptions::default()
     })?;
     let mut tried = Vec::with_capacity(cases.len());
     for (index, case) in cases.iter().enumerate() {
-        let inside = assize_workspace::WorkspacePath::read(case.path, Path::new("/"));
+        let inside = assize_workspace::WorkspacePath::parse(case.path, Path::new("/"));
         let is_hidden = inside.is_ok_and(|path| places.is_hidden(&path));
         // Workers may not read hidden files. So a harmless line in a hidden file cannot be a control, which must pass.
         if case.kind == CaseKind::Control && is_hidden {
@@ -64,10 +64,10 @@ pub(super) async fn try_all(
         }
         report(&case.name);
         workspace.write(case.path, &case.text)?;
-        let requested = workspace.desk.request("worker", case.path, &format!("t{index}")).await;
+        let requested = workspace.drafts.request("worker", case.path, &format!("t{index}")).await;
         let stopped = match requested {
             Ok(_) => None,
-            Err(DraftError::Refused(why)) => Some(why),
+            Err(DraftError::PathRefused(why)) => Some(why),
             Err(error) => return Err(error.into()),
         };
         let first = case.path.split('/').next().unwrap_or_default();

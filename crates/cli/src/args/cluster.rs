@@ -3,7 +3,7 @@
 use assize_config::SettingKey;
 use clap::{Args, Subcommand};
 
-use super::{FlagSetting, given, whole};
+use super::{FlagSetting, settings_from_flags, whole};
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
@@ -31,9 +31,9 @@ pub(crate) struct WorkerArgs {
 }
 
 impl WorkerArgs {
-    /// Settings that these flags set.
+    /// Returns the settings that were given as flags.
     pub(crate) fn settings(&self) -> Vec<FlagSetting> {
-        given([(SettingKey::SandboxIsolation, "--isolation", &self.isolation)])
+        settings_from_flags([(SettingKey::SandboxIsolation, "--isolation", &self.isolation)])
     }
 }
 

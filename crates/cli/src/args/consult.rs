@@ -16,7 +16,7 @@ pub(crate) struct ConsultArgs {
     #[arg(required_unless_present_any = ["name", "resume", "fork", "graph", "export_personas"], conflicts_with_all = ["resume", "fork"])]
     pub(crate) ticker: Option<String>,
 
-    /// Consult about a private company with this name, instead of a ticker
+    /// Name a private company, which has no ticker symbol
     #[arg(long, value_name = "NAME", conflicts_with_all = ["ticker", "resume", "fork"])]
     pub(crate) name: Option<String>,
 
@@ -48,13 +48,13 @@ pub(crate) struct ConsultArgs {
     #[arg(conflicts_with_all = ["resume", "fork"], long, value_name = "NUMBER", default_value_t = assize_consult::ROUNDS, value_parser = whole(1..=50))]
     pub(crate) rounds: u32,
 
-    /// Set the number of moves that each analyst proposes
+    /// Set the number of business moves that each analyst proposes
     #[arg(conflicts_with_all = ["resume", "fork"], long, value_name = "NUMBER", default_value_t = assize_consult::MOVES as u32, value_parser = whole(1..=10))]
     pub(crate) moves: u32,
 
-    /// Also have each decision maker score the moves before the debates
+    /// Also have each decision maker score the business moves before the debates
     ///
-    /// The difference to the final scores shows what the debates changed.
+    /// The difference between these scores and the final scores shows what the debates changed.
     #[arg(conflicts_with_all = ["resume", "fork"], long)]
     pub(crate) blind_scores: bool,
 
@@ -91,7 +91,7 @@ pub(crate) struct ConsultArgs {
     pub(crate) quiet: bool,
 
     #[command(flatten)]
-    pub(crate) again: ResumeFlags,
+    pub(crate) resume_flags: ResumeFlags,
 
     #[command(flatten)]
     pub(crate) fork: ForkArgs,

@@ -13,11 +13,11 @@ use super::{ForkArgs, ModelArgs, SandboxArgs, whole};
     mut_arg("timeout", |arg| arg.help("Limit the time of the debate, in seconds [default: one day]")),
 )]
 pub(crate) struct DebateArgs {
-    /// Move to debate: a text or Markdown file, or `-` for standard input
+    /// Business move to debate: a text or Markdown file, or `-` for standard input
     #[arg(value_name = "MOVE.md", required_unless_present_any = ["resume", "fork", "graph"], conflicts_with = "resume")]
     pub(crate) document: Option<PathBuf>,
 
-    /// Name the company that the move is for by its ticker symbol
+    /// Set the ticker symbol of the company that the business move is for
     #[arg(long, value_name = "TICKER", value_parser = ticker, conflicts_with = "resume")]
     pub(crate) ticker: Option<String>,
 

@@ -6,12 +6,12 @@ use assize_config::{Review, SettingKey};
 use assize_draft::work::{MAX_REJECTIONS, MAX_STEPS, WorkMode};
 use clap::{Args, Subcommand};
 
-use super::{FlagSetting, ModelArgs, ResumeFlags, duration, given, whole};
+use super::{FlagSetting, ModelArgs, ResumeFlags, duration, settings_from_flags, whole};
 
 /// Flag that selects the workspace.
 #[derive(Debug, Default, Args)]
 pub(crate) struct WorkspaceArgs {
-    /// Use this workspace folder [default: the nearest folder with `_handoff`, or here]
+    /// Use this workspace [default: nearest folder with `_handoff`, or current folder]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) workspace: Option<PathBuf>,
 }
@@ -20,7 +20,8 @@ pub(crate) struct WorkspaceArgs {
 pub(crate) struct McpArgs {
     /// Serve these tools: drafts, or code (which runs programs in sandboxes)
     ///
-    /// One server never offers both, because agents that edit files must not run code.
+    /// One server never offers the draft tools together with the code tool, because agents that edit files must not run
+    /// code.
     #[arg(long, value_name = "TOOLS", value_parser = ["drafts", "code"], default_value = "drafts", hide_possible_values = true)]
     pub(crate) tools: String,
 
@@ -36,8 +37,8 @@ pub(crate) struct McpArgs {
 pub(crate) struct GateArgs {
     /// Require a review of drafts: always, escalated or never [default: escalated]
     ///
-    /// With `escalated`, a reviewer decides only on drafts that the gate escalates. With `never`, the gate rejects such
-    /// drafts.
+    /// With `escalated`, a reviewer decides only on drafts that the gate escalates. With `never`, the gate rejects the
+    /// drafts that it would escalate.
     #[arg(long, value_name = "WHEN", value_parser = Review::NAMES.to_vec(), hide_possible_values = true)]
     pub(crate) review: Option<String>,
 
@@ -53,9 +54,9 @@ pub(crate) struct GateArgs {
 }
 
 impl GateArgs {
-    /// Settings that these flags set.
+    /// Returns the settings that were given as flags.
     pub(crate) fn settings(&self) -> Vec<FlagSetting> {
-        given([
+        settings_from_flags([
             (SettingKey::DraftReview, "--review", &self.review),
             (SettingKey::DraftVerify, "--verify", &self.verify),
             (SettingKey::SandboxIsolation, "--isolation", &self.isolation),
@@ -118,7 +119,7 @@ pub(crate) enum DraftsCommand {
     },
     /// Switch the draft tools off in a workspace
     ///
-    /// Agents can then create and submit no drafts. `assize work --mode text` still proposes patches.
+    /// Agents can then no longer create or submit drafts. `assize work --mode text` still proposes patches.
     Off {
         #[command(flatten)]
         workspace: WorkspaceArgs,
@@ -194,19 +195,21 @@ pub(crate) enum AuditCommand {
     Verify {
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// Check that the log still contains this earlier head
+        /// Check that the audit log still contains this earlier head
         ///
-        /// HEAD is a line of `assize audit head`, ID:HASH, @FILE, or - (standard input). A file or standard input
-        /// contains one head per line.
+        /// A head is the id and the hash of the entry that was the latest at some time. HEAD is a line printed by
+        /// `assize audit head`, ID:HASH, @FILE, or - (standard input). A file or standard input contains one head per
+        /// line.
         #[arg(long, value_name = "HEAD")]
         since: Option<String>,
         /// Print the result as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Print the signed head of the audit log
+    /// Print the head of the audit log (id and hash of the latest entry), signed
     ///
-    /// Store the head on another machine. Later, `assize audit verify --since` checks that the log still contains it.
+    /// Store the head on another machine. Later, `assize audit verify --since` checks that the audit log still contains
+    /// that entry.
     Head,
     /// Show the audit log of a workspace
     Show {
@@ -215,7 +218,7 @@ pub(crate) enum AuditCommand {
         /// Show only entries about this task
         #[arg(long, value_name = "TASK")]
         task: Option<String>,
-        /// Show only entries about refused paths
+        /// Show only tool calls that were refused because of their path
         #[arg(long)]
         refused: bool,
         /// Print the entries as JSON
@@ -226,15 +229,15 @@ pub(crate) enum AuditCommand {
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct WorkArgs {
-    /// Task for the model; `-` reads standard input [default: the goal in the contract]
+    /// Task for the model, `-` for standard input [default: goal of the task contract]
     pub(crate) task: Option<String>,
 
     #[command(flatten)]
     pub(crate) workspace: WorkspaceArgs,
 
-    /// Have the model edit with tools, text (file blocks in its answers) or auto
+    /// Let the model edit files with tools, text (file blocks in its answers) or auto
     ///
-    /// `auto` offers tools to the model, and changes to text if the model calls no tool.
+    /// `auto` offers tools to the model, and switches to text if the model calls no tool.
     #[arg(long, value_name = "MODE", value_parser = WorkMode::NAMES.to_vec(), default_value = "tools", hide_possible_values = true, conflicts_with = "resume")]
     pub(crate) mode: String,
 
@@ -244,7 +247,7 @@ pub(crate) struct WorkArgs {
     #[arg(long = "file", value_name = "PATH", conflicts_with = "resume")]
     pub(crate) files: Vec<String>,
 
-    /// Set the id of the task [default: the id in the contract, or a generated id]
+    /// Set the id of the task [default: id in the task contract, or a generated id]
     #[arg(long, value_name = "NAME", conflicts_with = "resume")]
     pub(crate) task_id: Option<String>,
 
@@ -268,7 +271,7 @@ pub(crate) struct WorkArgs {
     pub(crate) gate: GateArgs,
 
     #[command(flatten)]
-    pub(crate) again: ResumeFlags,
+    pub(crate) resume_flags: ResumeFlags,
 
     #[command(flatten)]
     pub(crate) model: ModelArgs,

@@ -18,7 +18,7 @@ pub(crate) struct EvalArgs {
     #[arg(long, conflicts_with_all = ["resume", "samples", "max_attempts"])]
     pub(crate) reference: bool,
 
-    /// Set the number of independent samples of each problem, for pass@k
+    /// Set the number of independent solutions (samples) of each problem, for pass@k
     #[arg(conflicts_with = "resume", long, value_name = "NUMBER", default_value_t = 1, value_parser = whole(1..=100))]
     pub(crate) samples: u32,
 
@@ -43,7 +43,7 @@ pub(crate) struct EvalArgs {
     pub(crate) quiet: bool,
 
     #[command(flatten)]
-    pub(crate) again: ResumeFlags,
+    pub(crate) resume_flags: ResumeFlags,
 
     #[command(flatten)]
     pub(crate) sandbox: SandboxArgs,

@@ -7,7 +7,7 @@ use assize_config::SettingKey;
 use assize_service::CassetteChoice;
 use clap::Args;
 
-use super::{FlagSetting, given};
+use super::{FlagSetting, settings_from_flags};
 
 /// Flags shared by all commands that call a model.
 #[derive(Debug, Clone, Default, Args)]
@@ -53,7 +53,7 @@ pub(crate) struct ModelArgs {
 
 impl ModelArgs {
     /// Returns the cassette that `--record` or `--replay` selects.
-    pub(crate) fn tape(&self) -> CassetteChoice {
+    pub(crate) fn cassette(&self) -> CassetteChoice {
         match (&self.record, &self.replay) {
             (_, Some(path)) => CassetteChoice::Replay(path.clone()),
             (Some(path), None) => CassetteChoice::Record(path.clone()),
@@ -66,9 +66,9 @@ impl ModelArgs {
         self.models.iter().rfind(|name| role_and_model(name).is_none()).cloned()
     }
 
-    /// Returns the first invalid `--model` value with a `=`: its role is unknown or already given, or its model is
+    /// Returns the first invalid `--model ROLE=MODEL` value: its role is unknown or was given before, or its model is
     /// empty.
-    pub(crate) fn no_role(&self) -> Option<&str> {
+    pub(crate) fn first_invalid_role(&self) -> Option<&str> {
         let is_wrong = |(index, name): &(usize, &String)| match role_and_model(name) {
             Some((_, "")) => true,
             Some((role, _)) => {
@@ -86,9 +86,9 @@ impl ModelArgs {
         named.map(|(role, model)| (role.to_owned(), model.to_owned())).collect()
     }
 
-    /// Settings that these flags set.
+    /// Returns the settings that were given as flags.
     pub(crate) fn settings(&self) -> Vec<FlagSetting> {
-        given([
+        settings_from_flags([
             (SettingKey::Provider, "--provider", &self.provider),
             (SettingKey::Model, "--model", &self.model()),
             (SettingKey::Temperature, "--temperature", &self.temperature),

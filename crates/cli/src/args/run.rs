@@ -59,7 +59,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 
-    /// Print the program after its answer, even if standard output is not a terminal
+    /// Print the program after the answer, even if standard output is not a terminal
     #[arg(long)]
     pub(crate) show_code: bool,
 
@@ -72,7 +72,7 @@ pub(crate) struct RunArgs {
     pub(crate) quiet: bool,
 
     #[command(flatten)]
-    pub(crate) again: ResumeFlags,
+    pub(crate) resume_flags: ResumeFlags,
 
     #[command(flatten)]
     pub(crate) sandbox: SandboxArgs,

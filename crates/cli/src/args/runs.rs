@@ -29,7 +29,7 @@ pub(crate) enum RunsCommand {
         /// List only runs whose title contains this text
         #[arg(long, value_name = "TEXT")]
         title: Option<String>,
-        /// List at most this number of runs; 0 lists all
+        /// List at most this number of runs; 0 lists all runs
         #[arg(long, value_name = "NUMBER", default_value_t = 20)]
         limit: usize,
         /// Print the list as JSON
@@ -52,7 +52,7 @@ pub(crate) enum RunsCommand {
     },
     /// Resume a stopped run
     Resume(ResumeArgs),
-    /// Fork a debate or consultation: start a new run that differs from a round on
+    /// Fork a debate or consultation: repeat it from a given round on, as a new run
     Fork(Box<ForkRunArgs>),
     /// List or copy the files that a run has produced
     ///
@@ -89,7 +89,7 @@ pub(crate) enum RunsCommand {
         runs: Vec<String>,
         /// Remove a run even if another process is executing it
         ///
-        /// The further results of that process are lost.
+        /// Results that the other process produces after the removal are lost.
         #[arg(long)]
         force: bool,
     },

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use assize_config::SettingKey;
 use clap::{Args, Subcommand};
 
-use super::{FlagSetting, given, pair, time_to_live};
+use super::{FlagSetting, pair, settings_from_flags, time_to_live};
 
 /// Flags shared by all commands that create a sandbox.
 #[derive(Debug, Default, Args)]
@@ -48,9 +48,9 @@ pub(crate) struct SandboxArgs {
 }
 
 impl SandboxArgs {
-    /// Settings that these flags set.
+    /// Returns the settings that were given as flags.
     pub(crate) fn settings(&self) -> Vec<FlagSetting> {
-        given([
+        settings_from_flags([
             (SettingKey::SandboxIsolation, "--isolation", &self.isolation),
             (SettingKey::SandboxTimeout, "--timeout", &self.timeout),
             (SettingKey::SandboxMemory, "--memory", &self.memory),
@@ -146,7 +146,7 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = time_to_live)]
     pub(crate) ttl: std::time::Duration,
 
-    /// Prefer this region, in a deployment with several regions
+    /// Prefer this region for the sandbox, in a deployment with several regions
     #[arg(long, value_name = "NAME")]
     pub(crate) region: Option<String>,
 
@@ -156,7 +156,7 @@ pub(crate) struct CreateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AttackArgs {
-    /// Attack the gate with its labelled test cases instead of the sandboxes
+    /// Attack the gate with labelled test cases, instead of attacking the sandboxes
     #[arg(long)]
     pub(crate) gate: bool,
 
@@ -166,25 +166,25 @@ pub(crate) struct AttackArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) isolation: Option<String>,
 
-    /// Run only probes or cases whose names contain this text, such as `network/`
+    /// Run only probes or test cases whose names contain this text, such as `network/`
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Option<String>,
 
-    /// Show the result of every probe or case, not only of failures
+    /// Show the result of every probe or test case, not only of failures
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
-    /// Print all probes or cases with their outcomes and controls as JSON
+    /// Print all probes or test cases with their outcomes as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 impl AttackArgs {
-    /// Settings that these flags set. `--isolation` sets `sandbox.isolation` only with `--gate`: without `--gate`, it
-    /// selects the backends that the probes attack.
+    /// Returns the settings that were given as flags. `--isolation` sets `sandbox.isolation` only with `--gate`.
+    /// Without `--gate`, `--isolation` selects the backends that the probes attack.
     pub(crate) fn settings(&self) -> Vec<FlagSetting> {
         let isolation = self.isolation.clone().filter(|_| self.gate);
-        given([(SettingKey::SandboxIsolation, "--isolation", &isolation)])
+        settings_from_flags([(SettingKey::SandboxIsolation, "--isolation", &isolation)])
     }
 }
 
@@ -210,7 +210,7 @@ pub(crate) enum ImageCommand {
         /// For microVMs: use this kernel instead of Debian's
         #[arg(long, value_name = "FILE")]
         kernel: Option<PathBuf>,
-        /// For microVMs: use the modules in this folder with the given kernel
+        /// For microVMs: use the kernel modules in this folder with the given kernel
         ///
         /// The folder is not needed if all required drivers are built into the kernel.
         #[arg(long, value_name = "FOLDER", requires = "kernel")]

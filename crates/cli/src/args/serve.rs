@@ -86,7 +86,7 @@ pub(crate) enum TokensCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenFile {
-    /// Use the tokens of the server with this `--token-file`
+    /// Manage the tokens of the server that was started with this `--token-file`
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 }

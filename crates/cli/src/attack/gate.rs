@@ -1,4 +1,5 @@
-//! `assize attack --gate`: runs the labelled corpora against the gate, with the current settings.
+//! `assize attack --gate`: submits labelled test cases (hostile and harmless drafts) to the gate, with the current
+//! settings, and prints a scorecard.
 
 use assize_service::Services;
 use assize_service::attack::{
@@ -9,7 +10,9 @@ use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::json;
 
 use crate::args::AttackArgs;
-use crate::terminal::{self, BAD, BOLD, DIM, GOOD, WARN, harmless, out_json, out_line, paint};
+use crate::terminal::{
+    self, BAD, BOLD, DIM, GOOD, WARN, out_json, out_line, paint, replace_control_chars,
+};
 use crate::until_cancelled;
 
 pub(super) async fn run(
@@ -53,12 +56,15 @@ fn as_text(card: &GateScorecard, verbose: bool) -> String {
     ];
     lines.extend(card.classes.iter().map(row));
     let shown = card.classes.iter().flat_map(|class| &class.cases);
-    lines.extend(shown.filter(|case| verbose || !case.is_right()).map(line));
+    lines.extend(shown.filter(|case| verbose || !case.is_correct()).map(line));
     let count = card.count();
     let through = format!("{} got through", counted(count.got_through, "case", "cases"));
     let held_up = format!("{} stopped", counted(count.held_up, "control", "controls"));
     let verdict = match (count.got_through, count.held_up) {
-        (0, 0) => paint(GOOD.bold(), format!("all results as labelled: {} stopped", count.stopped)),
+        (0, 0) => paint(
+            GOOD.bold(),
+            format!("all results match the labels: {} hostile stopped", count.stopped),
+        ),
         (0, _) => paint(BAD.bold(), held_up),
         (_, 0) => paint(BAD.bold(), through),
         (..) => paint(BAD.bold(), format!("{through}, {held_up}")),
@@ -69,11 +75,11 @@ fn as_text(card: &GateScorecard, verbose: bool) -> String {
     lines.join("\n")
 }
 
-/// Formats the row of the scorecard for one class of cases.
+/// Formats the row of the scorecard for one class of test cases, such as `hidden`.
 fn row(class: &GateClass) -> String {
     if let Some(why) = &class.not_applicable {
         let text = format!("- {:<30} not applicable here: {why}", class.title);
-        return paint(DIM, harmless(&text));
+        return paint(DIM, replace_control_chars(&text));
     }
     let count = &class.count;
     let held_up = format!("  {} stopped", counted(count.held_up, "control", "controls"));
@@ -94,21 +100,21 @@ fn row(class: &GateClass) -> String {
     )
 }
 
-/// Formats the line for one case.
+/// Formats the line for one test case: its outcome, name and details.
 fn line(case: &GateCase) -> String {
     let (outcome, style) = match (case.kind, case.outcome) {
-        _ if !case.is_right() && case.known => ("known gap", DIM),
+        _ if !case.is_correct() && case.known => ("known gap", DIM),
         (CaseKind::Hostile, CaseOutcome::Stopped) => ("stopped", DIM),
         (CaseKind::Control, CaseOutcome::Passed) => ("passed", DIM),
         (CaseKind::Hostile, CaseOutcome::Passed) => ("GOT THROUGH", BAD.bold()),
         (CaseKind::Control, CaseOutcome::Stopped) => ("CONTROL STOPPED", WARN),
     };
     let text = format!("  {outcome:<14} {}: {} ({})", case.name, case.what, case.detail);
-    paint(style, harmless(&text))
+    paint(style, replace_control_chars(&text))
 }
 
-/// Fails if a hostile case got through the gate or a control was stopped. The failure sets the exit code. If controls
-/// are stopped, the results of their class are unreliable.
+/// Fails if a hostile case got through the gate, or if the gate stopped a control (a harmless case that must pass). If
+/// controls are stopped, the results of their class are unreliable. The failure sets the exit code.
 fn verdict(card: &GateScorecard) -> Result<(), Failure> {
     let count = card.count();
     let message = match (count.got_through, count.held_up) {
@@ -120,6 +126,6 @@ fn verdict(card: &GateScorecard) -> Result<(), Failure> {
             format!("{} got through the gate", counted(through, "hostile case", "hostile cases"))
         }
     };
-    let hint = "check the settings `draft.…` with `assize config show`; if they are the defaults, please report this";
+    let hint = "check the settings `draft.…` with `assize config show`; if they are the defaults, please report a bug";
     Err(Failure::new(FailureKind::Verdict, message).hint(hint))
 }

@@ -15,15 +15,17 @@ use assize_consult::{
 };
 use assize_run::{CompletedRun, PlannedRun, RunKind, RunOrigin, Signal, Trial};
 use assize_service::Services;
-use assize_service::reading;
+use assize_service::run_json;
 use assize_types::{Cancel, Failure, FailureKind, Money};
 use serde_json::Value;
 
-use crate::account::{account, how_long, less, show_estimate};
 use crate::args::{self, ConsultArgs};
+use crate::cost_format::{
+    format_cached_cost, format_estimated_time, format_spending, show_estimate,
+};
 use crate::progress::Progress;
+use crate::run_messages::{heading, report_failure};
 use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
-use crate::voice::{heading, tell_failure};
 use crate::{hints, input};
 use progress::Consultation;
 
@@ -35,8 +37,8 @@ pub(crate) async fn run(
     mut services: Services,
     cancel: Cancel,
 ) -> Result<(), Failure> {
-    services.settings.refuse_withheld()?;
-    let fork = args.fork.fork_of()?;
+    services.settings.reject_untrusted_values()?;
+    let fork = args.fork.fork_request()?;
     if args.export_personas {
         return out(&ConsultPersonas::default().to_file());
     }
@@ -46,13 +48,14 @@ pub(crate) async fn run(
     if let Some(folder) = &args.out {
         show::check_empty(folder, &services.environment)?;
     }
-    (services.estimate_only, services.tape) = (args.estimate, args.model.tape());
+    (services.estimate_only, services.cassette) = (args.estimate, args.model.cassette());
     let models = args.model.by_role();
     // The request is validated before the store is opened, so that an invalid request creates no store.
-    let fresh = match (&args.again.resume, &fork) {
-        (None, None) => {
-            Some(ConsultPlan::fresh(ask(&args)?, &services.settings, &services.environment).await?)
-        }
+    let fresh = match (&args.resume_flags.resume, &fork) {
+        (None, None) => Some(
+            ConsultPlan::fresh(consult_request(&args)?, &services.settings, &services.environment)
+                .await?,
+        ),
         _ => None,
     };
     let store = services.open_store(false).await?;
@@ -64,7 +67,8 @@ pub(crate) async fn run(
             (ConsultPlan::forked(&parent, &request, models, &*store).await?, origin)
         }
         (None, None) => {
-            let (run, origin) = runner.resumable(&args.again.request(), RunKind::Consult).await?;
+            let (run, origin) =
+                runner.resumable(&args.resume_flags.request(), RunKind::Consult).await?;
             (ConsultPlan::restored(&run, models, &*store).await?, origin)
         }
     };
@@ -75,28 +79,28 @@ pub(crate) async fn run(
         let nothing = || Failure::new(FailureKind::Usage, message);
         let job = &planned.job;
         let estimate = job.estimate.as_ref().ok_or_else(nothing)?;
-        show_estimate(estimate, job.in_a_row, job.gateway.is_rehearsal(), args.json)?;
+        show_estimate(estimate, job.longest_call_chain, job.gateway.is_rehearsal(), args.json)?;
         return job.gateway.check_price(estimate.cost);
     }
     confirm_cost(&args, &services.settings, &planned)?;
     let mut trial = planned.open().await?;
     let job = &trial.job;
     let (calls, rounds, ledger) = (job.calls(), job.input.rounds, trial.ledger.clone());
-    let heading = heading(&trial, &job.gateway.called());
+    let heading = heading(&trial, &job.gateway.display_name());
     let view = Consultation::new(calls, rounds);
     let progress = Progress::begin(heading, ledger, args.quiet, view);
     let seen = progress.clone();
-    let see = move |signal: &Signal<'_>| seen.update(|view, so_far| view.see(signal, so_far));
+    let see = move |signal: &Signal<'_>| seen.update(|view, so_far| view.on_signal(signal, so_far));
     let finished = progress.until(trial.execute(Some(Arc::new(see)), cancel)).await;
     let output = RunOutput { args: &args, trial, services: &services };
     match finished {
         Ok(finished) => output.finish(finished).await,
-        Err(failed) => Err(tell_failure(failed, &output.trial, args.quiet)),
+        Err(failed) => Err(report_failure(failed, &output.trial, args.quiet)),
     }
 }
 
 /// Creates the request for a new consultation from the arguments.
-fn ask(args: &ConsultArgs) -> Result<ConsultRequest, Failure> {
+fn consult_request(args: &ConsultArgs) -> Result<ConsultRequest, Failure> {
     if args.sources.contains(&args::SourceArg::Files) && args.data.is_none() {
         let message = "`--source files` requires a folder with files: `--data FOLDER`";
         return Err(Failure::new(FailureKind::Usage, message));
@@ -133,14 +137,18 @@ fn confirm_cost(
         return Ok(());
     };
     let Estimate { calls, cost, .. } = estimate;
-    let time = how_long(job.in_a_row, false);
-    let what = format!("{calls} calls and {time}, {}{}", estimate.cost_phrase(), less(estimate));
+    let time = format_estimated_time(job.longest_call_chain, false);
+    let what = format!(
+        "{calls} calls and {time}, {}{}",
+        estimate.cost_phrase(),
+        format_cached_cost(estimate)
+    );
     if let (Some(cap), Some(least)) = (*settings.budget.max_cost, estimate.cached.known())
         && cap < least
     {
         terminal::warn(&format!("the maximum cost of {cap} is below the estimate: {what}"));
     }
-    if args.yes || job.to_be_confirmed().is_none() {
+    if args.yes || job.estimate_to_confirm().is_none() {
         if !args.quiet && cost.known() != Some(Money::ZERO) {
             note(&paint(DIM, what));
         }
@@ -164,7 +172,7 @@ fn confirm_cost(
     }
 }
 
-/// Prints the result of a consultation in the form that the flags select.
+/// Prints the result of a consultation as text or JSON, depending on the flags.
 struct RunOutput<'a> {
     args: &'a ConsultArgs,
     trial: Trial<ConsultJob>,
@@ -176,7 +184,7 @@ impl RunOutput<'_> {
         let Trial { store, run, .. } = &self.trial;
         // The user has paid for the result, so it is printed even if it could not be stored.
         let updates = match self.args.json || self.args.out.is_some() {
-            true => reading::status_updates(&**store, run).await.unwrap_or_default(),
+            true => run_json::status_updates(&**store, run).await.unwrap_or_default(),
             false => Value::Null,
         };
         self.show(&finished.report, &updates)?;
@@ -188,7 +196,7 @@ impl RunOutput<'_> {
 
     fn show(&self, report: &ConsultReport, updates: &Value) -> Result<(), Failure> {
         if self.args.json {
-            out_json(&assize_consult::consultation(report, updates))?;
+            out_json(&assize_consult::consultation_json(report, updates))?;
         } else {
             show::lines(report).iter().try_for_each(|line| out_line(line))?;
         }
@@ -204,10 +212,10 @@ impl RunOutput<'_> {
             note(&paint(
                 DIM,
                 format!(
-                    "{} · debates in: {} · {}",
+                    "{} · isolation of the debates: {} · {}",
                     self.trial.run.id,
-                    self.trial.job.why,
-                    account(&totals)
+                    self.trial.job.isolation,
+                    format_spending(&totals)
                 ),
             ));
             if self.args.out.is_none() {

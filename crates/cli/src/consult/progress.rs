@@ -1,4 +1,4 @@
-//! Progress of a consultation: the current layer (stage), the active agents, and the debates.
+//! Progress of a consultation: the current stage (called layer), the active agents, and the debates.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ pub(super) struct Consultation {
     calls: u64,
     /// Number of rounds of each debate.
     rounds: u32,
-    /// Description of the current layer.
+    /// Description of the current layer, a stage of the consultation such as `debating the moves`.
     layer: String,
-    /// Ids of the agents that are active in the current layer.
+    /// Ids of the agents that are working at the moment, such as the analysts.
     agents: Vec<String>,
     /// Number of planned calls that have finished.
     done: u64,
@@ -25,9 +25,9 @@ pub(super) struct Consultation {
     replayed: u64,
     /// Number of finished calls that were not planned: retries and summaries.
     extra: u64,
-    /// Number of tenths of the planned calls that were already reported in a line.
+    /// Progress in the last printed line: finished share of the planned calls, in tenths.
     tenth: u64,
-    /// Current round of each debate, and its score if the debate is scored; by the number of the move.
+    /// Debates by the number of their business move: current round, and the score once the debate is scored.
     debates: BTreeMap<u32, (u32, Option<u64>)>,
 }
 
@@ -36,18 +36,19 @@ impl Consultation {
         Consultation { calls, rounds, ..Consultation::default() }
     }
 
-    /// Updates the view with a signal of the run. Returns a line to print if the signal is important enough.
-    pub(super) fn see(&mut self, signal: &Signal<'_>, so_far: &RunUsage) -> Option<String> {
+    /// Updates the view with a progress signal of the run, such as a finished call. Returns a line to print if the
+    /// signal is important enough.
+    pub(super) fn on_signal(&mut self, signal: &Signal<'_>, so_far: &RunUsage) -> Option<String> {
         let line = match signal {
             Signal::Effect { key, stage } => self.count(key, *stage, so_far.seconds),
             Signal::Event { event, .. } => self.on_event(event),
             _ => None,
         }?;
-        let line = format!("{line} · {} · {}", self.counted(), so_far.spent);
-        Some(paint(DIM, terminal::harmless(&line)))
+        let line = format!("{line} · {} · {}", self.call_counts(), so_far.spent);
+        Some(paint(DIM, terminal::replace_control_chars(&line)))
     }
 
-    /// Counts a finished call.
+    /// Counts a finished model call. Returns a progress line if one is due.
     fn count(&mut self, key: &EffectKey, stage: EffectStage, seconds: u64) -> Option<String> {
         let place = CallPosition::of(key);
         let replayed = matches!(stage, EffectStage::Replayed | EffectStage::Inherited);
@@ -66,7 +67,7 @@ impl Consultation {
         let number = key.segments().next().and_then(|first| first.strip_prefix('m')?.parse().ok());
         if let (
             Some(number),
-            Some(CallPosition { part: CallPurpose::Answer, round: Some(round), .. }),
+            Some(CallPosition { purpose: CallPurpose::Answer, round: Some(round), .. }),
         ) = (number, place)
         {
             let debate = self.debates.entry(number).or_default();
@@ -75,7 +76,7 @@ impl Consultation {
         self.report_tenth(seconds)
     }
 
-    /// While moves are debated, returns a progress line whenever another tenth of the planned calls has finished.
+    /// During the debates, returns a progress line whenever another tenth of the planned calls has finished.
     fn report_tenth(&mut self, seconds: u64) -> Option<String> {
         let tenth = 10 * self.done / self.calls.max(1);
         let rounds = self.debates.values().filter(|(_, score)| score.is_none());
@@ -87,7 +88,7 @@ impl Consultation {
                 true => format!("round {most} of {}", self.rounds),
                 false => format!("rounds {least} to {most} of {}", self.rounds),
             };
-            format!("{rounds}{}", self.left(seconds))
+            format!("{rounds}{}", self.remaining_time(seconds))
         })
     }
 
@@ -97,7 +98,8 @@ impl Consultation {
                 self.layer = match layer {
                     ConsultLayer::Number(0) => "gathering data".to_owned(),
                     ConsultLayer::Number(1) => {
-                        "drawing inferences F1 and F2 from the data".to_owned()
+                        "drawing the inferences F1 (finances) and F2 (trends) from the data"
+                            .to_owned()
                     }
                     ConsultLayer::Number(2) => "analysts propose moves".to_owned(),
                     _ => "debating the moves".to_owned(),
@@ -121,7 +123,7 @@ impl Consultation {
                 if let Some(number) = number {
                     self.debates.entry(number).or_default().1 = Some(score.into());
                 }
-                Some(format!("{move_id} scored {score}"))
+                Some(format!("the move {move_id} scored {score}"))
             }
             RunEvent::Warning { message, .. } => Some(format!("warning: {message}")),
             _ => None,
@@ -129,7 +131,7 @@ impl Consultation {
     }
 
     /// Formats the estimated remaining time, which is derived from the average time per call so far.
-    fn left(&self, seconds: u64) -> String {
+    fn remaining_time(&self, seconds: u64) -> String {
         let new = self.done.saturating_sub(self.replayed);
         match (new, self.calls.saturating_sub(self.done)) {
             (20.., left @ 1..) => match seconds * left / new {
@@ -141,7 +143,7 @@ impl Consultation {
     }
 
     /// Formats the numbers of finished and planned calls.
-    fn counted(&self) -> String {
+    fn call_counts(&self) -> String {
         let replayed = match self.replayed {
             0 => String::new(),
             count => format!(" ({count} from the journal)"),
@@ -169,8 +171,8 @@ impl ProgressView for Consultation {
         let in_a_line = (terminal::columns().saturating_sub(2) / 18).max(1);
         lines.extend(debates.chunks(in_a_line).map(|row| format!("  {}", row.join("  "))));
         // Time and cost are on separate lines, so that they fit into narrow terminals.
-        let left = self.left(*seconds);
-        lines.push(paint(DIM, format!("  {seconds} s{left} · {}", self.counted())));
+        let left = self.remaining_time(*seconds);
+        lines.push(paint(DIM, format!("  {seconds} s{left} · {}", self.call_counts())));
         lines.push(paint(DIM, format!("  {spent}")));
         lines
     }
@@ -181,7 +183,7 @@ fn is_extra(key: &EffectKey, place: Option<CallPosition>) -> bool {
     match place {
         Some(place) => {
             let again = key.as_str().contains("-anew-");
-            again || matches!(place.part, CallPurpose::ScoreAgain | CallPurpose::Summary)
+            again || matches!(place.purpose, CallPurpose::ScoreAgain | CallPurpose::Summary)
         }
         None => {
             let last = key.segments().last().unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use assize_config::{Environment, REHEARSAL_LABEL};
-use assize_consult::{ConsultReport, RankedMove, short};
+use assize_consult::{ConsultReport, RankedMove, flag_label};
 use assize_service::files;
 use assize_types::text::{one_line, shorten};
 use assize_types::{Failure, FailureKind};
@@ -22,7 +22,7 @@ pub(crate) fn check_empty(folder: &Path, environment: &Environment) -> Result<()
     Err(Failure::new(FailureKind::Usage, message).hint("name a new or an empty folder"))
 }
 
-/// Formats the result of a consultation: the moves by rank, with scores, reasons and flags.
+/// Formats the result of a consultation: the business moves by rank, with scores, reasons and warnings (flags).
 pub(crate) fn lines(report: &ConsultReport) -> Vec<String> {
     let mut lines = Vec::new();
     if report.spent.rehearsal {
@@ -30,14 +30,17 @@ pub(crate) fn lines(report: &ConsultReport) -> Vec<String> {
     }
     lines.push(paint(
         BOLD,
-        terminal::harmless(&format!("Recommended to {}", report.company.called())),
+        terminal::replace_control_chars(&format!(
+            "Recommended to {}",
+            report.company.display_name()
+        )),
     ));
     for placed in report.recommended_moves.iter().chain(&report.other_moves) {
         if placed.rank == report.recommended_moves.len() + 1 {
             lines.push(String::new());
         }
         let flags: Vec<&str> =
-            report.flags_of(&placed.move_id).map(|flag| short(flag.kind)).collect();
+            report.flags_of(&placed.move_id).map(|flag| flag_label(flag.kind)).collect();
         let flags = match flags.is_empty() {
             true => String::new(),
             false => paint(WARN, format!("  [{}]", flags.join(", "))),
@@ -50,14 +53,16 @@ pub(crate) fn lines(report: &ConsultReport) -> Vec<String> {
             "{:>2}. {:<4} {:>3} of {}{before}  {}",
             placed.rank, placed.move_id, placed.total_score, placed.out_of, placed.title
         );
-        lines.push(format!("{}{flags}", terminal::harmless(&line)));
+        lines.push(format!("{}{flags}", terminal::replace_control_chars(&line)));
         if placed.rank <= report.recommended_moves.len() {
             lines.extend(reasons(report, placed));
         }
     }
     let common: Vec<String> = report
         .common_flags()
-        .map(|flag| terminal::harmless(&format!("{}: {}", short(flag.kind), flag.message)))
+        .map(|flag| {
+            terminal::replace_control_chars(&format!("{}: {}", flag_label(flag.kind), flag.message))
+        })
         .collect();
     if !common.is_empty() {
         lines.push(String::new());
@@ -66,12 +71,12 @@ pub(crate) fn lines(report: &ConsultReport) -> Vec<String> {
     lines
 }
 
-/// Formats the thesis of a recommended move, the reason of the judge with the highest score, and the unanswered
-/// objection of the judge with the lowest score.
+/// Formats three texts about a recommended business move: its thesis, the reason of the judge who gave it the highest
+/// score, and the unanswered objection of the judge who gave it the lowest score.
 fn reasons(report: &ConsultReport, placed: &RankedMove) -> Vec<String> {
     let line = |head: &str, words: &str| {
         let words = shorten(&one_line(words), 150);
-        paint(DIM, terminal::harmless(&format!("      {head}{words}")))
+        paint(DIM, terminal::replace_control_chars(&format!("      {head}{words}")))
     };
     let suggestion = report.move_suggestions.iter().find(|one| one.move_id == placed.move_id);
     let verdict = report.policy_scores.iter().find(|one| one.move_id == placed.move_id);
@@ -95,8 +100,11 @@ pub(crate) fn write(
     updates: &Value,
     environment: &Environment,
 ) -> Result<usize, Failure> {
-    let taken =
-        files::keep(assize_consult::documents(report, updates).into(), folder, environment)?;
+    let taken = files::write_collected(
+        assize_consult::document_files(report, updates).into(),
+        folder,
+        environment,
+    )?;
     if taken.in_the_way.is_empty() {
         return Ok(taken.files.len());
     }
@@ -105,5 +113,6 @@ pub(crate) fn write(
         folder.display(),
         assize_types::text::shorten(&taken.in_the_way.join(", "), 200)
     );
-    Err(Failure::new(FailureKind::Environment, message).hint("name another folder"))
+    Err(Failure::new(FailureKind::Environment, message)
+        .hint("name another folder with `--out FOLDER`"))
 }

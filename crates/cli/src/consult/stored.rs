@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use assize_consult::{ConsultReport, consulted, documents, logs};
-use assize_service::reading;
+use assize_consult::{ConsultReport, conversations_json, document_files, stored_report};
+use assize_service::run_json;
 use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
 
@@ -22,14 +22,14 @@ pub(crate) fn summary(result: &Value) -> Option<String> {
 
 /// Adds the transcripts of the debates to the JSON object of the run.
 pub(crate) fn describe(stored: &StoredRun<'_>, object: &mut Value) -> Result<(), Failure> {
-    let report = consulted(stored.run, stored.records)?;
-    object["conversation_logs"] = report.map_or(Value::Null, |report| logs(&report));
+    let report = stored_report(stored.run, stored.records)?;
+    object["conversation_logs"] = report.map_or(Value::Null, |report| conversations_json(&report));
     Ok(())
 }
 
 /// Prints the result of a stored consultation, and its transcripts if requested.
 pub(crate) fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Failure> {
-    let Some(report) = consulted(stored.run, stored.records)? else { return Ok(()) };
+    let Some(report) = stored_report(stored.run, stored.records)? else { return Ok(()) };
     out_line("")?;
     show::lines(&report).iter().try_for_each(|line| out_line(line))?;
     if transcripts {
@@ -48,17 +48,17 @@ pub(crate) async fn files(
     json: bool,
 ) -> Result<(), Failure> {
     let StoredRun { run, records, store, environment } = stored;
-    let Some(report) = consulted(run, records)? else {
+    let Some(report) = stored_report(run, records)? else {
         let message = format!("the consultation `{}` has no report yet", run.id);
         let hint = hints::resume(run.kind, &run.id);
         return Err(Failure::new(FailureKind::Usage, message).hint(hint));
     };
-    let updates = reading::status_updates(*store, run).await?;
+    let updates = run_json::status_updates(*store, run).await?;
     if let Some(folder) = out {
         show::check_empty(folder, environment)?;
         show::write(folder, &report, &updates, environment)?;
     }
-    let files = documents(&report, &updates).into_iter();
+    let files = document_files(&report, &updates).into_iter();
     let files = files.map(|(name, bytes)| (name, bytes.len() as u64)).collect();
     runs::list_files(run, files, json!({}), json)
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use assize_consult::{
     DebateJob, DebatePersonas, DebatePlan, DebateReport, DebateRequest, debate_mermaid, estimate,
-    short,
+    flag_label,
 };
 use assize_run::{CompletedRun, RunFailure, RunKind, RunOrigin, Signal, Trial};
 use assize_service::Services;
@@ -17,15 +17,15 @@ use assize_types::text::counted;
 use assize_types::{Cancel, Failure, FailureKind, Money};
 use serde_json::json;
 
-use crate::account::{account, show_estimate};
 use crate::args::DebateArgs;
+use crate::cost_format::{format_spending, show_estimate};
 use crate::progress::Progress;
+use crate::run_messages::{heading, report_failure};
 use crate::terminal::{self, DIM, WARN, grouped, note, out, out_json, paint};
-use crate::voice::{heading, tell_failure};
 use crate::{hints, input};
 use progress::Debate;
 
-/// Maximum size of the document that describes the move, in MiB.
+/// Maximum size of the document that describes the business move, in MiB.
 const MAX_MOVE_MIB: u64 = 1;
 
 pub(crate) async fn run(
@@ -34,12 +34,12 @@ pub(crate) async fn run(
     cancel: Cancel,
 ) -> Result<(), Failure> {
     reject_unused_flags(&args)?;
-    let fork = args.fork.fork_of()?;
+    let fork = args.fork.fork_request()?;
     fork.iter().try_for_each(|(_, request)| request.refuse_move())?;
     if args.graph {
         return out(&debate_mermaid()?);
     }
-    (services.estimate_only, services.tape) = (args.estimate, args.model.tape());
+    (services.estimate_only, services.cassette) = (args.estimate, args.model.cassette());
     let ask = DebateRequest {
         document: document(&args, &cancel).await?,
         ticker: args.ticker.clone(),
@@ -52,7 +52,7 @@ pub(crate) async fn run(
         _ => None,
     };
     if let (true, Some(plan)) = (args.estimate, &fresh) {
-        let gateway = services.providers().gateway_of_no_run().await?;
+        let gateway = services.providers().gateway_outside_runs().await?;
         let message = "cannot estimate the cost: the calls are replayed from a cassette";
         let nothing = || Failure::new(FailureKind::Usage, message);
         let (estimate, in_a_row) =
@@ -75,11 +75,12 @@ pub(crate) async fn run(
     };
     plan.allow_in_process = args.allow_in_process;
     let mut trial = runner.start::<DebateJob>(services.consult(plan), origin).await?;
-    let (heading, ledger) = (heading(&trial, &trial.job.gateway.called()), trial.ledger.clone());
+    let (heading, ledger) =
+        (heading(&trial, &trial.job.gateway.display_name()), trial.ledger.clone());
     let view = Debate::new(trial.job.input.rounds, DebatePersonas::default());
     let progress = Progress::begin(heading, ledger, args.quiet, view);
     let seen = progress.clone();
-    let see = move |signal: &Signal<'_>| seen.update(|view, so_far| view.see(signal, so_far));
+    let see = move |signal: &Signal<'_>| seen.update(|view, so_far| view.on_signal(signal, so_far));
     let finished = progress.until(trial.execute(Some(Arc::new(see)), cancel)).await;
     let output = RunOutput { args: &args, trial };
     match finished {
@@ -95,7 +96,7 @@ fn reject_unused_flags(args: &DebateArgs) -> Result<(), Failure> {
         return Err(usage("`--take-over` requires `--resume RUN`".to_owned()));
     }
     if args.document.is_none() && args.resume.is_none() && args.fork.fork.is_none() && !args.graph {
-        return Err(usage("there is no move to debate".to_owned())
+        return Err(usage("there is no business move to debate".to_owned())
             .hint("name a file, as in `assize debate MOVE.md`; `-` reads standard input"));
     }
     let fixed = [
@@ -109,7 +110,7 @@ fn reject_unused_flags(args: &DebateArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the move from the file that the arguments name, or from standard input.
+/// Reads the description of the business move from the file that the arguments name, or from standard input.
 async fn document(args: &DebateArgs, cancel: &Cancel) -> Result<Option<String>, Failure> {
     const WHAT: &str = "the move";
     match &args.document {
@@ -121,7 +122,7 @@ async fn document(args: &DebateArgs, cancel: &Cancel) -> Result<Option<String>, 
     }
 }
 
-/// Prints the result of a debate in the form that the flags select.
+/// Prints the result of a debate as text or JSON, depending on the flags.
 struct RunOutput<'a> {
     args: &'a DebateArgs,
     trial: Trial<DebateJob>,
@@ -137,14 +138,14 @@ impl RunOutput<'_> {
         })
     }
 
-    /// Prints the costs of a failed debate; returns the failure.
+    /// Prints the cost of a failed debate, including the cost of earlier commands on the same run. Returns the failure.
     fn fail(&self, failed: RunFailure) -> Failure {
         let already = self.trial.spent_before();
         if already.cost > Money::ZERO || already.tokens > 0 {
             let (cost, tokens) = (already.cost, grouped(already.tokens));
             note(&paint(DIM, format!("spent before this command: {tokens} tokens, {cost}")));
         }
-        tell_failure(failed, &self.trial, self.args.quiet)
+        report_failure(failed, &self.trial, self.args.quiet)
     }
 
     fn show(&self, report: &DebateReport) -> Result<(), Failure> {
@@ -172,7 +173,11 @@ impl RunOutput<'_> {
         for flag in &report.flags {
             note(&paint(
                 WARN,
-                terminal::harmless(&format!("{}: {}", short(flag.kind), flag.message)),
+                terminal::replace_control_chars(&format!(
+                    "{}: {}",
+                    flag_label(flag.kind),
+                    flag.message
+                )),
             ));
         }
         if args.quiet {
@@ -183,7 +188,10 @@ impl RunOutput<'_> {
         }
         if let Some(model) = &self.trial.job.input.answered_before_by {
             let at = self.trial.job.input.at.unwrap_or(1);
-            note(&paint(WARN, format!("the rounds before round {at} were answered by {model}")));
+            note(&paint(
+                WARN,
+                format!("in the rounds before round {at}, the model {model} answered"),
+            ));
         }
         let saved = match verdict.spent.calls.saturating_sub(totals.calls) {
             0 => String::new(),
@@ -192,9 +200,15 @@ impl RunOutput<'_> {
                 format!("; {calls} already paid for")
             }
         };
-        note(&paint(DIM, format!("debated in: {}", terminal::harmless(&report.isolation))));
+        note(&paint(
+            DIM,
+            format!(
+                "isolation of the debate: {}",
+                terminal::replace_control_chars(&report.isolation)
+            ),
+        ));
         let calls = counted(totals.calls, "call", "calls");
-        note(&paint(DIM, format!("{calls} · {}{saved}", account(&totals))));
+        note(&paint(DIM, format!("{calls} · {}{saved}", format_spending(&totals))));
         if !args.transcripts {
             note(&hints::transcripts("transcripts", &run.id));
         }

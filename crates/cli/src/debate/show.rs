@@ -7,7 +7,7 @@ use assize_config::REHEARSAL_LABEL;
 use assize_consult::{ConversationEntry, DebateVerdict, LogName, METRICS};
 use assize_types::text::{counted, one_line};
 
-/// Column headings of the metrics, short enough for a table of 80 columns.
+/// Column headings of the metrics, short enough for a table that is 80 characters wide.
 const HEADS: [&str; METRICS.len()] = ["impact", "feasibility", "return", "alignment"];
 
 /// Formats a verdict without its transcripts: the scores of each judge by metric, and the reasons.
@@ -42,7 +42,7 @@ pub(crate) fn verdict(title: &str, verdict: &DebateVerdict) -> String {
         if !score.card.unanswered.trim().is_empty() {
             line(format!("    unanswered objection: {}", one_line(&score.card.unanswered)));
         }
-        if let Some(doubt) = score.doubt() {
+        if let Some(doubt) = score.caveat() {
             line(format!("    scores uncertain: {doubt}"));
         }
     }
@@ -57,7 +57,7 @@ pub(crate) fn verdict(title: &str, verdict: &DebateVerdict) -> String {
         ));
     }
     for (log, summary) in &verdict.summaries {
-        let how = if summary.extracted { " by their opening words" } else { "" };
+        let how = if summary.extracted { " (only the first line of each message)" } else { "" };
         line(format!(
             "In {log}, rounds 2 to {} were summarized for the model{how}.",
             summary.up_to_round
@@ -73,7 +73,7 @@ pub(crate) fn transcripts(
 ) -> String {
     let mut text = String::new();
     for (log, entries) in logs {
-        let id = log.maker();
+        let id = log.decision_maker_id();
         let name = agents.get(&id).map(|name| format!(" ({name})")).unwrap_or_default();
         let _ = writeln!(text, "\n=== {log}: critic and {id}{name}");
         for entry in entries {

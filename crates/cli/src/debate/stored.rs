@@ -3,7 +3,7 @@
 use assize_config::REHEARSAL_LABEL;
 use assize_consult::{DebatePersonas, DebateVerdict, conversation_logs};
 use assize_run::read_result;
-use assize_service::reading::is_rehearsal;
+use assize_service::run_json::is_rehearsal;
 use assize_types::Failure;
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! `assize audit`: shows and verifies the audit log, and prints its signed head.
+//! `assize audit`: shows and verifies the audit log, and prints its signed head (id and hash of the latest entry).
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use assize_types::{Cancel, Failure, FailureKind, Fingerprint};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{desk, show};
+use super::{draft_service, show};
 use crate::args::AuditCommand;
 use crate::input;
 use crate::terminal::{self, note, out_json, out_line, when};
@@ -34,28 +34,32 @@ pub(crate) async fn run(
             };
             let mut report = match services.open_store_to_read().await? {
                 Some(store) => {
-                    let service = desk(
+                    let service = draft_service(
                         &workspace,
                         environment,
                         store.clone(),
                         super::options(&services.settings)?,
                     )?;
-                    audit::look(&*store, &service, Some(&heads.positions)).await?
+                    audit::check_log(&*store, &service, Some(&heads.positions)).await?
                 }
                 None => {
                     return without_store(&super::workspace(&workspace, environment), &heads, json);
                 }
             };
-            report.wrong.extend(heads.wrong);
+            report.wrong.extend(heads.errors);
             report.intact = report.wrong.is_empty();
             print_report(&report, json)
         }
         AuditCommand::Show { workspace, task, refused, json } => {
             let entries = match services.open_store_to_read().await? {
                 Some(store) => {
-                    let service =
-                        desk(&workspace, environment, store, super::options(&services.settings)?)?;
-                    audit::about(service.entries().await?, task.as_deref(), refused)
+                    let service = draft_service(
+                        &workspace,
+                        environment,
+                        store,
+                        super::options(&services.settings)?,
+                    )?;
+                    audit::filter_entries(service.entries().await?, task.as_deref(), refused)
                 }
                 None if json => Vec::new(),
                 None => {
@@ -68,13 +72,13 @@ pub(crate) async fn run(
     }
 }
 
-/// Path of the key file that signs heads of the audit log.
+/// Path of the file with the key that signs heads of the audit log. A head is the id and hash of the latest entry.
 fn key_file(environment: &Environment) -> PathBuf {
     environment.state_folder.join("audit-key")
 }
 
 /// Converts an error about the signing key to a failure with a hint.
-fn no_key(error: &HeadKeyError, environment: &Environment) -> Failure {
+fn key_failure(error: &HeadKeyError, environment: &Environment) -> Failure {
     let path = key_file(environment);
     let failure = Failure::from_error(FailureKind::Environment, error);
     match error {
@@ -90,7 +94,7 @@ fn no_key(error: &HeadKeyError, environment: &Environment) -> Failure {
     }
 }
 
-/// Prints the signed head of the audit log.
+/// Prints the signed head of the audit log: the id and hash of the latest entry.
 async fn head(services: &Services) -> Result<(), Failure> {
     let environment = &services.environment;
     let (log, head) = match services.open_store_to_read().await? {
@@ -101,11 +105,11 @@ async fn head(services: &Services) -> Result<(), Failure> {
         None => (Vec::new(), 0),
     };
     if let AuditVerdict::Broken { at } = AuditVerdict::of(&log, head) {
-        let message =
-            format!("no head is signed: audit log entry {at} was changed, removed or moved");
-        return Err(
-            Failure::new(FailureKind::Verdict, message).hint("`assize audit verify` shows details")
+        let message = format!(
+            "the head of the audit log was not signed: entry {at} was changed, removed or moved"
         );
+        return Err(Failure::new(FailureKind::Verdict, message)
+            .hint("`assize audit verify` lists the problems of the log"));
     }
     if log.is_empty() {
         note(
@@ -114,18 +118,18 @@ async fn head(services: &Services) -> Result<(), Failure> {
     }
     let (entry, hash) = log.last().map_or((0, Fingerprint::NONE), |last| (last.id, last.hash));
     let key = HeadKey::read_or_create(&key_file(environment))
-        .map_err(|error| no_key(&error, environment))?;
+        .map_err(|error| key_failure(&error, environment))?;
     let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
     out_line(&key.sign(entry, hash, now).to_string())
 }
 
-/// Earlier heads of the audit log, given with `--since`.
+/// Earlier heads of the audit log (ids and hashes of entries that were once the latest), given with `--since`.
 #[derive(Debug, Default)]
 struct Heads {
     /// Heads to look up in the audit log, as `ID:HASH`, separated by spaces.
     positions: String,
     /// Error messages about heads with an invalid signature.
-    wrong: Vec<String>,
+    errors: Vec<String>,
 }
 
 impl Heads {
@@ -142,8 +146,8 @@ impl Heads {
             }
             None => argument.to_owned(),
         };
-        let key =
-            HeadKey::read(&key_file(environment)).map_err(|error| no_key(&error, environment))?;
+        let key = HeadKey::read(&key_file(environment))
+            .map_err(|error| key_failure(&error, environment))?;
         let mut heads = Heads::default();
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let position = match line.contains(' ') {
@@ -153,7 +157,7 @@ impl Heads {
                         Failure::new(FailureKind::Usage, error.to_string())
                     })?;
                     if let Err(error) = head.check_signature(key.as_ref()) {
-                        heads.wrong.push(error.to_string());
+                        heads.errors.push(error.to_string());
                         continue;
                     }
                     format!("{}:{}", head.entry, head.hash)
@@ -162,23 +166,23 @@ impl Heads {
             heads.positions.push_str(&position);
             heads.positions.push(' ');
         }
-        if heads.positions.is_empty() && heads.wrong.is_empty() {
-            return Err(Failure::new(FailureKind::Usage, "no head given for `--since`")
-                .hint("pass a line printed by `assize audit head`, `@FILE`, or `-`"));
+        if heads.positions.is_empty() && heads.errors.is_empty() {
+            return Err(Failure::new(FailureKind::Usage, "no head of the audit log given for `--since`")
+                .hint("pass a line of `assize audit head`, `@FILE` with such lines, or `-` (standard input)"));
         }
         Ok(heads)
     }
 }
 
-/// Verifies the audit log if there is no store. Fails if the workspace has a copy of the log with entries, or if an
-/// earlier head was given.
+/// Verifies the audit log if the store does not exist. Then the log is empty, so the check fails if the copy of the log
+/// in the workspace has entries, or if an earlier head was given.
 fn without_store(workspace: &Path, heads: &Heads, json: bool) -> Result<(), Failure> {
     let log = workspace.join(HANDOFF).join(TRANSITIONS);
-    let mut wrong = heads.wrong.clone();
+    let mut wrong = heads.errors.clone();
     if std::fs::symlink_metadata(&log).is_ok_and(|log| log.len() > 0) {
-        wrong.push(format!("`{HANDOFF}/{TRANSITIONS}` has entries, but the store has none"));
+        wrong.push(format!("the copy `{HANDOFF}/{TRANSITIONS}` of the audit log has entries, but the store has none"));
     }
-    wrong.extend(audit::missing(&[], &heads.positions)?);
+    wrong.extend(audit::check_heads(&[], &heads.positions)?);
     if json {
         out_json(
             &json!({"intact": wrong.is_empty(), "wrong": wrong, "entries": 0, "of_workspace": 0,
@@ -290,6 +294,6 @@ fn details(entry: &AuditEntry) -> String {
         }
         Ok(DraftStep::LogCompleted { lines_added, .. }) => counted(lines_added, "line", "lines"),
         Ok(DraftStep::LogSetAside { name }) => name,
-        Err(_) => terminal::harmless(&entry.detail.to_string()),
+        Err(_) => terminal::replace_control_chars(&entry.detail.to_string()),
     }
 }

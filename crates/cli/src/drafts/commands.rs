@@ -12,7 +12,10 @@ use assize_types::text::counted;
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
-use super::{book_to_see, desk_to_see, desk_to_use, keep, person, show, workspace};
+use super::{
+    current_user, draft_service_for_changes, draft_service_to_read, read_draft_state, retention,
+    show, workspace,
+};
 use crate::args::DraftsCommand;
 use crate::terminal::{self, note, out_json, out_line};
 
@@ -27,11 +30,11 @@ pub(crate) async fn run(command: DraftsCommand, mut services: Services) -> Resul
             init(&folder, yes)
         }
         DraftsCommand::Ls { workspace, json } => {
-            let state = book_to_see(&workspace, &services).await?;
+            let state = read_draft_state(&workspace, &services).await?;
             list(&state, json)
         }
         DraftsCommand::Show { draft, workspace, json } => {
-            let service = existing(desk_to_see(&workspace, &services).await?)?;
+            let service = existing(draft_service_to_read(&workspace, &services).await?)?;
             let draft = find(&service.state().await?, &draft)?;
             let bytes = service.draft(&draft.name)?;
             let text = String::from_utf8_lossy(&bytes);
@@ -41,9 +44,13 @@ pub(crate) async fn run(command: DraftsCommand, mut services: Services) -> Resul
             terminal::out_untrusted(&text)
         }
         DraftsCommand::Diff { draft, workspace } => {
-            let service = existing(desk_to_see(&workspace, &services).await?)?;
+            let service = existing(draft_service_to_read(&workspace, &services).await?)?;
             let draft = find(&service.state().await?, &draft)?;
-            let base = draft.before.map(|hash| service.copy(hash)).transpose()?.unwrap_or_default();
+            let base = draft
+                .before
+                .map(|hash| service.stored_content(hash))
+                .transpose()?
+                .unwrap_or_default();
             let bytes = service.draft(&draft.name)?;
             let (base, text) = (String::from_utf8_lossy(&base), String::from_utf8_lossy(&bytes));
             if base == text {
@@ -53,29 +60,30 @@ pub(crate) async fn run(command: DraftsCommand, mut services: Services) -> Resul
             show::diff(&unified).iter().try_for_each(|line| out_line(line))
         }
         DraftsCommand::Clean { workspace, all: true, yes, json, .. } => {
-            let service = desk_to_use(&workspace, &mut services).await?;
-            empty(&service, &person(&services.environment), yes, json).await
+            let service = draft_service_for_changes(&workspace, &mut services).await?;
+            empty(&service, &current_user(&services.environment), yes, json).await
         }
         DraftsCommand::Clean { workspace, older_than, json, .. } => {
-            let service = desk_to_use(&workspace, &mut services).await?;
-            let keep = older_than.unwrap_or_else(|| keep(&services.settings));
-            let cleared = service.sweep(&person(&services.environment), show::now(), keep).await?;
+            let service = draft_service_for_changes(&workspace, &mut services).await?;
+            let keep = older_than.unwrap_or_else(|| retention(&services.settings));
+            let cleared =
+                service.sweep(&current_user(&services.environment), show::now(), keep).await?;
             if json {
                 return out_json(&json!(cleared));
             }
             out_line(&format!(
-                "deleted the undo data of {} (which can no longer be undone), and {} not submitted",
+                "deleted the undo data of {} (which can no longer be undone), and {} without a submission",
                 counted(cleared.submissions, "submission", "submissions"),
                 counted(cleared.drafts, "draft", "drafts")
             ))
         }
         DraftsCommand::Off { workspace } => {
-            let service = desk_to_use(&workspace, &mut services).await?;
-            switch(&service, &person(&services.environment), false).await
+            let service = draft_service_for_changes(&workspace, &mut services).await?;
+            switch(&service, &current_user(&services.environment), false).await
         }
         DraftsCommand::On { workspace } => {
-            let service = desk_to_use(&workspace, &mut services).await?;
-            switch(&service, &person(&services.environment), true).await
+            let service = draft_service_for_changes(&workspace, &mut services).await?;
+            switch(&service, &current_user(&services.environment), true).await
         }
     }
 }
@@ -98,7 +106,7 @@ async fn empty(
         service.workspace().join(HANDOFF).join(DRAFTS).display(),
         counted(waiting, "waiting submission", "waiting submissions")
     );
-    if !yes && !confirmed(&terminal::harmless(&question), EmptyLine::No) {
+    if !yes && !confirmed(&terminal::replace_control_chars(&question), EmptyLine::No) {
         let message = "no drafts were deleted, because the deletion was not confirmed";
         return Err(Failure::new(FailureKind::Usage, message)
             .hint("`assize drafts clean --all --yes` deletes without asking for confirmation"));
@@ -114,7 +122,7 @@ async fn empty(
         counted(emptied.files, "other file", "other files")
     ))?;
     if !emptied.left.is_empty() {
-        let names = terminal::harmless(&emptied.left.join("`, `"));
+        let names = terminal::replace_control_chars(&emptied.left.join("`, `"));
         note(&format!(
             "not deleted from the drafts folder: `{names}` (folders are not drafts); delete them yourself"
         ));
@@ -165,14 +173,16 @@ fn find(state: &DraftState, text: &str) -> Result<OpenDraft, Failure> {
     match of_file.as_slice() {
         [draft] => Ok((*draft).clone()),
         [] => {
-            let message = format!("there is no open draft `{}`", terminal::harmless(text));
+            let message =
+                format!("there is no open draft `{}`", terminal::replace_control_chars(text));
             Err(Failure::new(FailureKind::Usage, message).hint(
                 "`assize drafts ls` lists open drafts, `assize gate ls --all` lists submissions",
             ))
         }
         several => {
             let names: Vec<&str> = several.iter().map(|draft| draft.name.as_str()).collect();
-            let message = format!("several drafts of `{}` are open", terminal::harmless(text));
+            let message =
+                format!("several drafts of `{}` are open", terminal::replace_control_chars(text));
             Err(Failure::new(FailureKind::Usage, message)
                 .hint(format!("name one of these drafts: {}", names.join(", "))))
         }
@@ -182,9 +192,11 @@ fn find(state: &DraftState, text: &str) -> Result<OpenDraft, Failure> {
 fn list(state: &DraftState, json: bool) -> Result<(), Failure> {
     if json {
         let drafts: Vec<&OpenDraft> = state.drafts.values().collect();
-        return out_json(&json!({"drafts": drafts, "tools": if state.off { "off" } else { "on" }}));
+        return out_json(
+            &json!({"drafts": drafts, "tools": if state.tools_off { "off" } else { "on" }}),
+        );
     }
-    if state.off {
+    if state.tools_off {
         note("the draft tools are switched off here; `assize drafts on` switches them on");
     }
     if state.drafts.is_empty() {
@@ -211,30 +223,30 @@ fn list(state: &DraftState, json: bool) -> Result<(), Failure> {
     lines.iter().try_for_each(|line| out_line(line))
 }
 
-/// Creates the drafts folder of a workspace, and excludes it in `.gitignore` if the user confirms that.
+/// Creates the drafts folder of a workspace. If the user confirms it, also excludes the folder in `.gitignore`.
 fn init(folder: &Path, yes: bool) -> Result<(), Failure> {
     let ignore_file = handoff::prepare(folder)?;
     let drafts = folder.join(HANDOFF).join(DRAFTS);
     print_path(&format!("the drafts folder is `{}`", drafts.display()))?;
-    if ignore_file.leaves_drafts_out() {
+    if ignore_file.ignores_drafts() {
         return out_line("`.gitignore` already excludes the drafts folder");
     }
     let ignore = folder.join(".gitignore");
     let question = format!("Add `{}` to `{}`? [Y/n]", handoff::IGNORED, ignore.display());
-    if !yes && !confirmed(&terminal::harmless(&question), EmptyLine::Yes) {
+    if !yes && !confirmed(&terminal::replace_control_chars(&question), EmptyLine::Yes) {
         note("hint: `assize drafts init --yes` adds `/_handoff/*` to `.gitignore`");
         return Ok(());
     }
-    ignore_file.leave_drafts_out(folder)?;
-    print_path(&format!("added `/_handoff/*` (except the contract) to `{}`", ignore.display()))
+    ignore_file.add_ignore_lines(folder)?;
+    print_path(&format!("added `/_handoff/*` (except the task contract) to `{}`", ignore.display()))
 }
 
 /// Prints a line that contains a path. Control codes in the path are replaced.
 fn print_path(text: &str) -> Result<(), Failure> {
-    out_line(&terminal::harmless(text))
+    out_line(&terminal::replace_control_chars(text))
 }
 
-/// Whether an empty line as the answer to a question means yes or no.
+/// Meaning of an empty line as the answer to a yes-or-no question.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EmptyLine {
     Yes,

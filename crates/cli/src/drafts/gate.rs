@@ -3,25 +3,28 @@
 use assize_draft::{
     Diff, DraftError, DraftService, DraftState, Force, ProposedFile, Submission, SubmissionStage,
 };
-use assize_draft::{SubmissionView, meanwhile};
+use assize_draft::{SubmissionView, diff_since_draft};
 use assize_service::Services;
 use assize_types::text::one_line;
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
-use super::{book_to_see, desk_to_see, desk_to_use, person, show};
+use super::{
+    current_user, draft_service_for_changes, draft_service_to_read, read_draft_state, show,
+};
 use crate::args::GateCommand;
 use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint};
 
 pub(crate) async fn run(command: GateCommand, mut services: Services) -> Result<(), Failure> {
     match command {
         GateCommand::Ls { workspace, all, json } => {
-            let state = book_to_see(&workspace, &services).await?;
+            let state = read_draft_state(&workspace, &services).await?;
             list(&state, all, json)
         }
         GateCommand::Show { submission, workspace, json } => {
             let unknown = || no_such(&submission);
-            let service = desk_to_see(&workspace, &services).await?.ok_or_else(unknown)?;
+            let service =
+                draft_service_to_read(&workspace, &services).await?.ok_or_else(unknown)?;
             let state = service.state().await?;
             let submission = state.submission_named(&submission).ok_or_else(unknown)?;
             match json {
@@ -30,10 +33,10 @@ pub(crate) async fn run(command: GateCommand, mut services: Services) -> Result<
             }
         }
         GateCommand::Accept { submissions, workspace, force } => {
-            let service = desk_to_use(&workspace, &mut services).await?;
+            let service = draft_service_for_changes(&workspace, &mut services).await?;
             let force = if force { Force::Yes } else { Force::No };
             for id in numbers(&service, &submissions).await? {
-                service.accept(&person(&services.environment), id, force).await.map_err(|error| {
+                service.accept(&current_user(&services.environment), id, force).await.map_err(|error| {
                     let hint = matches!(error, DraftError::Conflict(_)).then(|| {
                         format!(
                             "`assize gate show {id}` shows both versions; `--force` overwrites the newer file; \
@@ -47,10 +50,10 @@ pub(crate) async fn run(command: GateCommand, mut services: Services) -> Result<
             Ok(())
         }
         GateCommand::Reject { submissions, workspace, reason } => {
-            let service = desk_to_use(&workspace, &mut services).await?;
+            let service = draft_service_for_changes(&workspace, &mut services).await?;
             for id in numbers(&service, &submissions).await? {
                 service
-                    .reject(&person(&services.environment), id, &reason)
+                    .reject(&current_user(&services.environment), id, &reason)
                     .await
                     .map_err(|e| with_hint(e, None))?;
                 done(&service, id, "rejected").await?;
@@ -58,9 +61,9 @@ pub(crate) async fn run(command: GateCommand, mut services: Services) -> Result<
             Ok(())
         }
         GateCommand::Undo { submissions, workspace } => {
-            let service = desk_to_use(&workspace, &mut services).await?;
+            let service = draft_service_for_changes(&workspace, &mut services).await?;
             for id in numbers(&service, &submissions).await? {
-                service.undo(&person(&services.environment), id).await.map_err(|error| {
+                service.undo(&current_user(&services.environment), id).await.map_err(|error| {
                     let hint = matches!(error, DraftError::Conflict(_)).then(|| {
                         format!(
                             "nothing was undone; `assize gate show {id}` shows the applied changes"
@@ -75,7 +78,8 @@ pub(crate) async fn run(command: GateCommand, mut services: Services) -> Result<
     }
 }
 
-/// Returns the numbers of the submissions. All of them are checked before the command decides on the first one.
+/// Returns the numbers of the named submissions. Fails if one of the submissions does not exist, so that the command
+/// decides either on all submissions or on none.
 async fn numbers(service: &DraftService, names: &[String]) -> Result<Vec<u64>, Failure> {
     let state = service.state().await?;
     let number = |name: &String| state.submission_named(name).map(|submission| submission.id);
@@ -91,7 +95,8 @@ fn with_hint(error: DraftError, hint: Option<String>) -> Failure {
 }
 
 fn no_such(name: &str) -> Failure {
-    let message = format!("no submission `{}` in this workspace", terminal::harmless(name));
+    let message =
+        format!("no submission `{}` in this workspace", terminal::replace_control_chars(name));
     Failure::new(FailureKind::Usage, message)
         .hint("`assize gate ls --all` lists all submissions; `--workspace` names another folder")
 }
@@ -100,7 +105,7 @@ fn no_such(name: &str) -> Failure {
 async fn done(service: &DraftService, id: u64, what: &str) -> Result<(), Failure> {
     let state = service.state().await?;
     let files = state.submissions.get(&id).map(|s| files(&s.files)).unwrap_or_default();
-    out_line(&terminal::harmless(&format!("{what} {id}: {files}")))
+    out_line(&terminal::replace_control_chars(&format!("{what} {id}: {files}")))
 }
 
 /// Formats the paths of the files of a submission.
@@ -120,7 +125,7 @@ fn list(state: &DraftState, all: bool, json: bool) -> Result<(), Failure> {
     let wanted: Vec<&Submission> =
         state.submissions.values().rev().filter(|s| all || is_open(s)).collect();
     if json {
-        return out_json(&json!({"submissions": wanted, "refused": state.refused}));
+        return out_json(&json!({"submissions": wanted, "refused": state.refused_calls}));
     }
     if wanted.is_empty() {
         note(match (all, state.submissions.is_empty()) {
@@ -150,11 +155,11 @@ fn list(state: &DraftState, all: bool, json: bool) -> Result<(), Failure> {
         let heads = ["NO", "STATE", "TASK", "FILES", "LINES", "AGE", "WHY"];
         show::table(&heads, &rows).iter().try_for_each(|line| out_line(line))?;
     }
-    if state.refused > 0 {
-        let times = if state.refused == 1 { "path was" } else { "paths were" };
+    if state.refused_calls > 0 {
+        let times = if state.refused_calls == 1 { "path was" } else { "paths were" };
         note(&format!(
-            "{} {times} refused; `assize audit show --refused` lists them",
-            state.refused
+            "{} {times} refused to agents; `assize audit show --refused` lists the paths",
+            state.refused_calls
         ));
     }
     Ok(())
@@ -164,12 +169,15 @@ fn show_submission(service: &DraftService, submission: &Submission) -> Result<()
     let Submission { id, stage, task, worker, .. } = submission;
     let by = submission.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
     let head = format!("{id}  {}{by}  {task}", stage.name());
-    out_line(&paint(BOLD, terminal::harmless(&head)))?;
+    out_line(&paint(BOLD, terminal::replace_control_chars(&head)))?;
     let ago = show::ago(submission.at, show::now());
-    out_line(&paint(DIM, terminal::harmless(&format!("submitted {ago} ago by {worker}"))))?;
+    out_line(&paint(
+        DIM,
+        terminal::replace_control_chars(&format!("submitted {ago} ago by {worker}")),
+    ))?;
     // The summary is text of the agent. A `|` before each line marks it, because the text may imitate assize's output.
     for line in submission.summary.lines() {
-        out_line(&terminal::harmless(&format!("  | {line}")))?;
+        out_line(&terminal::replace_control_chars(&format!("  | {line}")))?;
     }
     show::reasons(&submission.reasons).iter().try_for_each(|line| out_line(line))?;
     if let Some(verified) = &submission.verified {
@@ -177,8 +185,8 @@ fn show_submission(service: &DraftService, submission: &Submission) -> Result<()
     }
     for file in &submission.files {
         out_line("")?;
-        let Ok((base, draft)) = service.sides(file) else {
-            out_line(&terminal::harmless(&format!(
+        let Ok((base, draft)) = service.old_and_new_text(file) else {
+            out_line(&terminal::replace_control_chars(&format!(
                 "{}: changes not available, because the stored copies were deleted",
                 file.path
             )))?;
@@ -187,14 +195,14 @@ fn show_submission(service: &DraftService, submission: &Submission) -> Result<()
         show::diff(&Diff::unified(&file.path, &base, &draft))
             .iter()
             .try_for_each(|line| out_line(line))?;
-        if let Some(other) = meanwhile(service, submission, file) {
+        if let Some(other) = diff_since_draft(service, submission, file) {
             out_line("")?;
             out_line(&paint(BOLD, "changes to the file since the draft was created:"))?;
             show::diff(&other).iter().try_for_each(|line| out_line(line))?;
         }
     }
     let changed =
-        submission.files.iter().any(|file| meanwhile(service, submission, file).is_some());
+        submission.files.iter().any(|file| diff_since_draft(service, submission, file).is_some());
     let force = if changed { " --force" } else { "" };
     if *stage == SubmissionStage::Escalated {
         note(&format!(

@@ -7,13 +7,13 @@ use assize_server::{CodeServer, DraftServer, McpSessionEnd, serve_stdio};
 use assize_service::Services;
 use assize_types::{Cancel, Failure, FailureKind};
 
-use super::{desk, keep, options, show, verifier, warn_of_contract};
+use super::{draft_service, options, retention, show, verifier, warn_of_contract};
 use crate::args::McpArgs;
+use crate::run_messages::quiet;
 use crate::terminal::{self, DIM, note, paint};
 use crate::until_cancelled;
-use crate::voice::quiet;
 
-/// Number of idle sandboxes in the warm pool of the code tool. The pool is filled when the tool is called first.
+/// Number of idle sandboxes in the warm pool of the code tool. The first call of the tool fills the pool.
 const POOL: usize = 2;
 
 pub(crate) async fn run(
@@ -28,30 +28,30 @@ pub(crate) async fn run(
     let environment = services.environment.clone();
     let verifier = Some(verifier(&services.sandboxes()));
     let options = DraftOptions { verifier, ..options(&services.settings)? };
-    let service = desk(&args.workspace, &environment, store, options)?;
+    let service = draft_service(&args.workspace, &environment, store, options)?;
     warn_of_contract(&service);
     if service.workspace() == environment.home || service.workspace().parent().is_none() {
         terminal::warn(
-            "the workspace is your whole home folder or file system; choose a smaller one with `--workspace`",
+            "the workspace is your whole home folder or file system; choose a smaller folder with `--workspace`",
         );
     }
     // Old drafts are deleted, and the gate starts to decide on submissions that an earlier process left undecided. The
     // client does not wait for these decisions, because they may take long.
     let ready = async {
-        service.sweep(GATE, show::now(), keep(&services.settings)).await?;
-        Ok(service.begin_to_decide_what_is_left().await?)
+        service.sweep(GATE, show::now(), retention(&services.settings)).await?;
+        Ok(service.decide_orphaned_in_background().await?)
     };
     until_cancelled(&cancel, ready).await?;
     let folder = service.workspace().display();
     let heading = format!("serving draft tools for `{folder}` over standard input and output");
-    note(&paint(DIM, terminal::harmless(&heading)));
+    note(&paint(DIM, terminal::replace_control_chars(&heading)));
     if std::io::stdin().is_terminal() {
         note("this command is meant to be started by an MCP client; Ctrl-C ends it");
     }
     let ended = serve_stdio(DraftServer::new(service.clone()), &cancel).await;
     // Pending submissions are decided even after the client has disconnected.
     tokio::select! {
-        () = service.finish_deciding() => {}
+        () = service.wait_for_decisions() => {}
         _ = cancel.cancelled() => {}
     }
     into_result(ended)
@@ -60,10 +60,11 @@ pub(crate) async fn run(
 /// Serves only the code execution tool.
 async fn code(args: &McpArgs, mut services: Services, cancel: &Cancel) -> Result<(), Failure> {
     if args.workspace.workspace.is_some() {
-        let message = "`--tools code` has no workspace: its programs cannot see your files";
+        let message =
+            "`--workspace` cannot be used with `--tools code`: the programs cannot see your files";
         return Err(Failure::new(FailureKind::Usage, message));
     }
-    services.settings.refuse_withheld()?;
+    services.settings.reject_untrusted_values()?;
     note(&paint(DIM, "serving code execution in sandboxes over standard input and output"));
     if std::io::stdin().is_terminal() {
         note("this command is meant to be started by an MCP client; Ctrl-C ends it");

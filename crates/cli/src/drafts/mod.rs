@@ -20,12 +20,12 @@ use assize_types::Failure;
 use crate::args::WorkspaceArgs;
 use crate::terminal;
 
-pub(crate) use assize_draft::{keep, options, verifier};
+pub(crate) use assize_draft::{options, retention, verifier};
 
 /// Returns the workspace of the command: `--workspace`, or the nearest folder with drafts, or the current folder.
 pub(crate) fn workspace(args: &WorkspaceArgs, environment: &Environment) -> PathBuf {
     if let Some(path) = &args.workspace {
-        return environment.typed(path);
+        return environment.resolve_path(path);
     }
     for folder in environment.working_folder.ancestors() {
         if is_ours(&folder.join(HANDOFF)) {
@@ -39,7 +39,7 @@ pub(crate) fn workspace(args: &WorkspaceArgs, environment: &Environment) -> Path
     environment.working_folder.clone()
 }
 
-/// Whether a path is a folder that the current user owns.
+/// Whether the path is a folder (not a symlink) that the current user owns.
 fn is_ours(folder: &Path) -> bool {
     let there = std::fs::symlink_metadata(folder);
     there.is_ok_and(|there| there.is_dir() && own_id() == Some(there.uid()))
@@ -51,8 +51,8 @@ fn own_id() -> Option<u32> {
 }
 
 /// Returns the name of the current user, as it is written to the audit log.
-pub(crate) fn person(environment: &Environment) -> String {
-    let name = ["USER", "LOGNAME"].iter().find_map(|name| environment.environment.get(*name));
+pub(crate) fn current_user(environment: &Environment) -> String {
+    let name = ["USER", "LOGNAME"].iter().find_map(|name| environment.variables.get(*name));
     match name.filter(|name| !name.is_empty()) {
         Some(name) => format!("person {}", assize_types::text::shorten(name, 60)),
         None => own_id().map_or("person unknown".to_owned(), |id| format!("person uid {id}")),
@@ -60,16 +60,16 @@ pub(crate) fn person(environment: &Environment) -> String {
 }
 
 /// Opens the draft service of a workspace.
-pub(crate) fn desk(
+pub(crate) fn draft_service(
     args: &WorkspaceArgs,
     environment: &Environment,
     store: Arc<dyn Store>,
     options: DraftOptions,
 ) -> Result<Arc<DraftService>, Failure> {
-    assize_draft::desk(&workspace(args, environment), environment, store, options)
+    assize_draft::open_service(&workspace(args, environment), environment, store, options)
 }
 
-/// Warns if the contract of the workspace is invalid, because an invalid contract blocks all drafts.
+/// Warns if the task contract of the workspace is invalid, because an invalid task contract blocks all drafts.
 pub(crate) fn warn_of_contract(service: &DraftService) {
     if let Err(error) = service.contract() {
         terminal::warn(&error.to_string());
@@ -77,29 +77,29 @@ pub(crate) fn warn_of_contract(service: &DraftService) {
 }
 
 /// Opens the draft service of a workspace for changes.
-pub(crate) async fn desk_to_use(
+pub(crate) async fn draft_service_for_changes(
     args: &WorkspaceArgs,
     services: &mut Services,
 ) -> Result<Arc<DraftService>, Failure> {
     let store = services.open_store(true).await?;
-    desk(args, &services.environment, store, options(&services.settings)?)
+    draft_service(args, &services.environment, store, options(&services.settings)?)
 }
 
 /// Opens the draft service of a workspace for reading. Returns `None` if the store does not exist yet.
-pub(crate) async fn desk_to_see(
+pub(crate) async fn draft_service_to_read(
     args: &WorkspaceArgs,
     services: &Services,
 ) -> Result<Option<Arc<DraftService>>, Failure> {
     let Some(store) = services.open_store_to_read().await? else { return Ok(None) };
-    desk(args, &services.environment, store, options(&services.settings)?).map(Some)
+    draft_service(args, &services.environment, store, options(&services.settings)?).map(Some)
 }
 
-/// Reads the state of the drafts and submissions of a workspace, and warns if its contract is invalid.
-pub(crate) async fn book_to_see(
+/// Reads the state of the drafts and submissions of a workspace, and warns if its task contract is invalid.
+pub(crate) async fn read_draft_state(
     args: &WorkspaceArgs,
     services: &Services,
 ) -> Result<DraftState, Failure> {
-    let Some(service) = desk_to_see(args, services).await? else {
+    let Some(service) = draft_service_to_read(args, services).await? else {
         return Ok(DraftState::default());
     };
     warn_of_contract(&service);

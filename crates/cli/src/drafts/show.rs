@@ -3,14 +3,14 @@
 use std::io::IsTerminal;
 
 use assize_draft::{Reason, ReasonEffect, VerifyResult};
-use assize_types::text::{is_invisible, is_obeyed, shorten};
+use assize_types::text::{is_invisible, is_terminal_control, shorten};
 
-use crate::terminal::{self, BAD, BOLD, DIM, GOOD, NUMBER, WARN, harmless, paint};
+use crate::terminal::{self, BAD, BOLD, DIM, GOOD, NUMBER, WARN, paint, replace_control_chars};
 
 /// Formats the lines of a unified diff with colours.
 pub(crate) fn diff(unified: &str) -> Vec<String> {
     let line = |line: &str| {
-        let safe = harmless(&visible(line));
+        let safe = replace_control_chars(&visible(line));
         match line.as_bytes() {
             [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => paint(BOLD, safe),
             [b'+', ..] => paint(GOOD, safe),
@@ -25,14 +25,14 @@ pub(crate) fn diff(unified: &str) -> Vec<String> {
 
 /// Replaces the invisible characters of a line with their code points, such as `<U+200B>`.
 fn visible(line: &str) -> String {
-    let named = |c: char| match is_invisible(c) || is_obeyed(c) && c != '\t' {
+    let named = |c: char| match is_invisible(c) || is_terminal_control(c) && c != '\t' {
         true => format!("<U+{:04X}>", c as u32),
         false => c.to_string(),
     };
     line.chars().map(named).collect()
 }
 
-/// Formats the reasons of a decision. Each reason is followed by advice what to do about it.
+/// Formats the reasons of a decision. Below each reason is advice on what to do about it.
 pub(crate) fn reasons(reasons: &[Reason]) -> Vec<String> {
     reasons.iter().flat_map(reason).collect()
 }
@@ -48,23 +48,23 @@ fn reason(reason: &Reason) -> Vec<String> {
     };
     let mut message = reason.message.lines();
     let first = message.next().unwrap_or_default();
-    let rule = paint(DIM, format!("[{}]", harmless(&reason.rule)));
-    let words = harmless(&format!("{place}: {first}"));
+    let rule = paint(DIM, format!("[{}]", replace_control_chars(&reason.rule)));
+    let words = replace_control_chars(&format!("{place}: {first}"));
     let mut lines = vec![format!("  {} {words} {rule}", paint(style, word))];
-    lines.extend(message.map(|line| format!("      {}", harmless(line))));
+    lines.extend(message.map(|line| format!("      {}", replace_control_chars(line))));
     if !reason.what_to_do.is_empty() {
-        lines.push(format!("      {}", paint(DIM, harmless(&reason.what_to_do))));
+        lines.push(format!("      {}", paint(DIM, replace_control_chars(&reason.what_to_do))));
     }
     lines
 }
 
-/// Formats the result of a verification, with the last 20 lines of its output.
+/// Formats the result of the command that verified a submission (`--verify`), with the last 20 lines of its output.
 pub(crate) fn verified(verified: &VerifyResult) -> Vec<String> {
     let (style, word) = if verified.passed { (GOOD, "passed") } else { (BAD, "failed") };
     let mut lines = vec![format!(
         "  {} {}",
         paint(style, word),
-        harmless(&format!(
+        replace_control_chars(&format!(
             "`{}`: {} in {} s, in {}",
             verified.command, verified.outcome, verified.seconds, verified.isolation
         ))
@@ -74,7 +74,7 @@ pub(crate) fn verified(verified: &VerifyResult) -> Vec<String> {
     }
     let output: Vec<&str> = verified.output.lines().collect();
     let end = output.iter().skip(output.len().saturating_sub(20));
-    lines.extend(end.map(|line| paint(DIM, format!("      {}", harmless(line)))));
+    lines.extend(end.map(|line| paint(DIM, format!("      {}", replace_control_chars(line)))));
     lines
 }
 

@@ -17,12 +17,12 @@ use assize_types::text::shorten;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::json;
 
-use crate::account::account;
 use crate::args::RunArgs;
+use crate::cost_format::format_spending;
 use crate::exit::exit_code;
 use crate::progress::{Activity, Progress};
+use crate::run_messages::{heading, report_failure};
 use crate::terminal::{self, DIM, note, out_json, out_line, paint};
-use crate::voice::{heading, tell_failure};
 use crate::{exec, hints, input};
 
 /// Maximum size of the task, and of the tests file, in MiB.
@@ -40,11 +40,11 @@ pub(crate) async fn run(
     if let Some(folder) = &args.out {
         files::check_folder(folder, &services.environment)?;
     }
-    services.tape = args.model.tape();
+    services.cassette = args.model.cassette();
     // The request is validated before the store is opened, so that an invalid request creates no store.
-    let fresh = match args.again.resume {
+    let fresh = match args.resume_flags.resume {
         None => {
-            let ask = ask(&args, &services, &cancel).await?;
+            let ask = code_request(&args, &services, &cancel).await?;
             Some(CodePlan::fresh(ask, &services.sandboxes())?)
         }
         Some(_) => None,
@@ -54,34 +54,39 @@ pub(crate) async fn run(
     let (plan, origin) = match fresh {
         Some(plan) => (plan, RunOrigin::New),
         None => {
-            let (run, origin) = runner.resumable(&args.again.request(), RunKind::Code).await?;
+            let (run, origin) =
+                runner.resumable(&args.resume_flags.request(), RunKind::Code).await?;
             (CodePlan::restored(&run, &*store).await?, origin)
         }
     };
     let mut trial = runner.start::<CodeJob>(services.code(plan), origin).await?;
-    let named = |path: &PathBuf| services.environment.typed(path);
+    let named = |path: &PathBuf| services.environment.resolve_path(path);
     let input = &mut trial.job.input;
     input.out = args.out.as_ref().map(named).or(input.out.take());
     input.save = args.save.as_ref().map(named).or(input.save.take());
     let attempts = trial.job.max_attempts();
-    let heading = heading(&trial, &trial.job.gateway.called());
+    let heading = heading(&trial, &trial.job.gateway.display_name());
     let progress = Progress::begin(heading, trial.ledger.clone(), args.quiet, Activity::default());
     let seen = progress.clone();
     let see = move |signal: &Signal<'_>| {
-        if let Some(activity) = progress::doing(signal, attempts) {
-            seen.say(activity);
+        if let Some(activity) = progress::activity_of(signal, attempts) {
+            seen.set_activity(activity);
         }
     };
     let finished = progress.until(trial.execute(Some(Arc::new(see)), cancel)).await;
     let output = RunOutput { args: &args, trial, store, services: &services };
     match finished {
         Ok(finished) => output.finish(finished).await,
-        Err(failed) => Err(tell_failure(failed, &output.trial, args.quiet)),
+        Err(failed) => Err(report_failure(failed, &output.trial, args.quiet)),
     }
 }
 
 /// Creates the request for a new run from the arguments.
-async fn ask(args: &RunArgs, services: &Services, cancel: &Cancel) -> Result<CodeRequest, Failure> {
+async fn code_request(
+    args: &RunArgs,
+    services: &Services,
+    cancel: &Cancel,
+) -> Result<CodeRequest, Failure> {
     let usage = |message: &str| Failure::new(FailureKind::Usage, message);
     let task = match args.task.as_deref() {
         Some("-") => input::from_standard_input("the task", MAX_INPUT_MIB, cancel).await?,
@@ -97,9 +102,9 @@ async fn ask(args: &RunArgs, services: &Services, cancel: &Cancel) -> Result<Cod
     let tests = args.tests.as_deref();
     let tests =
         tests.map(|path| input::from_file("the tests file", MAX_INPUT_MIB, path)).transpose()?;
-    let named = |path: &PathBuf| services.environment.typed(path);
+    let named = |path: &PathBuf| services.environment.resolve_path(path);
     Ok(CodeRequest {
-        language: exec::language_named(&args.language)?,
+        language: exec::parse_language(&args.language)?,
         max_attempts: args.max_attempts,
         candidates: args.candidates,
         tests,
@@ -118,7 +123,7 @@ fn is_file(task: &str) -> bool {
     !task.contains(char::is_whitespace) && Path::new(task).is_file()
 }
 
-/// Prints the result of a run in the form that the flags select.
+/// Prints the result of a run as text or JSON, depending on the flags.
 struct RunOutput<'a> {
     args: &'a RunArgs,
     trial: Trial<CodeJob>,
@@ -142,11 +147,11 @@ impl RunOutput<'_> {
     async fn show(&self, verdict: &CodeVerdict) -> Result<(), Failure> {
         let args = self.args;
         if args.json {
-            let taken = self.take_files(verdict).await;
+            let taken = self.copy_files(verdict).await;
             out_json(&self.as_json(verdict, taken.as_ref().unwrap_or(&CopiedOut::default())))?;
             return taken.and_then(|taken| {
                 self.save(verdict)?;
-                self.refuse_stale(&taken)
+                self.reject_stale_files(&taken)
             });
         }
         if verdict.spent.rehearsal && !args.quiet {
@@ -164,9 +169,9 @@ impl RunOutput<'_> {
             terminal::out_untrusted(code)?;
         }
         // The files are copied after the answer is printed, so that an error about the files does not hide the answer.
-        let taken = self.take_files(verdict).await?;
+        let taken = self.copy_files(verdict).await?;
         self.save(verdict)?;
-        taken.left.iter().for_each(|left| terminal::warn(left));
+        taken.not_copied.iter().for_each(|left| terminal::warn(left));
         let last = verdict.history.last().and_then(|last| last.execution.as_ref());
         if last.is_some_and(|execution| execution.outcome.output_cut) {
             terminal::warn("the program's output was cut (raise the limit with `--output`)");
@@ -184,10 +189,15 @@ impl RunOutput<'_> {
             let totals = self.trial.totals();
             note(&paint(
                 DIM,
-                format!("{} · {} · {}", self.trial.run.id, self.trial.job.why, account(&totals)),
+                format!(
+                    "{} · {} · {}",
+                    self.trial.run.id,
+                    self.trial.job.why,
+                    format_spending(&totals)
+                ),
             ));
         }
-        self.refuse_stale(&taken)
+        self.reject_stale_files(&taken)
     }
 
     /// Prints the attempts, and where the program and its files were saved.
@@ -197,7 +207,7 @@ impl RunOutput<'_> {
             if execution.stdout.trim().is_empty() {
                 note(&paint(DIM, "the program printed nothing"));
             }
-            show::complaints(&execution.stderr).iter().for_each(|line| note(line));
+            show::stderr_lines(&execution.stderr).iter().for_each(|line| note(line));
         }
         show::attempts(&verdict.history).iter().for_each(|line| note(line));
         let Some(execution) = last.filter(|_| verdict.success) else { return };
@@ -210,13 +220,13 @@ impl RunOutput<'_> {
                 note(&format!("{} {files} copied to `{}`", taken.files.len(), folder.display()));
             }
             None if execution.files.is_empty() || self.trial.job.input.session.is_some() => {}
-            None => note(&show::left(&execution.files, &self.trial.run.id)),
+            None => note(&show::created_files_line(&execution.files, &self.trial.run.id)),
         }
     }
 
-    /// Fails if files were not copied, because older files of the same name exist in the output folder. Otherwise the
-    /// user could mistake the older files for the new ones.
-    fn refuse_stale(&self, taken: &CopiedOut) -> Result<(), Failure> {
+    /// Fails if files were not copied, because older files of the same name exist in the output folder. Without the
+    /// failure, the user could mistake the older files for the new ones.
+    fn reject_stale_files(&self, taken: &CopiedOut) -> Result<(), Failure> {
         let Some(folder) =
             self.trial.job.input.out.as_ref().filter(|_| !taken.in_the_way.is_empty())
         else {
@@ -241,7 +251,7 @@ impl RunOutput<'_> {
         shown["isolation"] = json!(self.trial.job.why);
         shown["cost_usd"] = json!(verdict.spent.cost.dollars());
         let files = taken.files.iter().map(|(name, bytes)| json!({"name": name, "bytes": bytes}));
-        shown["artifacts"] = json!({"files": files.collect::<Vec<_>>(), "left": taken.left});
+        shown["artifacts"] = json!({"files": files.collect::<Vec<_>>(), "left": taken.not_copied});
         if verdict.spent.rehearsal {
             shown["label"] = json!(REHEARSAL_LABEL);
         }
@@ -257,7 +267,7 @@ impl RunOutput<'_> {
     }
 
     /// Copies the files of the program that succeeded to the folder that `--out` names.
-    async fn take_files(&self, verdict: &CodeVerdict) -> Result<CopiedOut, Failure> {
+    async fn copy_files(&self, verdict: &CodeVerdict) -> Result<CopiedOut, Failure> {
         let execution = verdict.history.last().and_then(|last| last.execution.as_ref());
         let Some(execution) = execution else { return Ok(CopiedOut::default()) };
         // The path is used as the user typed it: a relative path below the current folder must not lead through a
@@ -267,20 +277,20 @@ impl RunOutput<'_> {
             // In a session, the files that could not be stored in the session are reported.
             let left =
                 execution.not_taken.iter().filter(|_| self.trial.job.input.session.is_some());
-            return Ok(CopiedOut { left: left.cloned().collect(), ..CopiedOut::default() });
+            return Ok(CopiedOut { not_copied: left.cloned().collect(), ..CopiedOut::default() });
         };
         let taken =
-            take_files(&*self.store, &execution.files, folder, &self.services.environment).await;
+            copy_files(&*self.store, &execution.files, folder, &self.services.environment).await;
         let how = hints::runs(&format!("files {} --out FOLDER", self.trial.run.id));
         let hint = format!("copy the files later: {how}");
         let mut taken = taken.map_err(|failure| failure.hint(hint))?;
-        taken.left.extend(execution.not_taken.iter().cloned());
+        taken.not_copied.extend(execution.not_taken.iter().cloned());
         Ok(taken)
     }
 }
 
 /// Copies the stored files that a program created to a folder.
-pub(crate) async fn take_files(
+pub(crate) async fn copy_files(
     store: &dyn Store,
     files: &[OutputFile],
     folder: &Path,
@@ -290,7 +300,7 @@ pub(crate) async fn take_files(
     for OutputFile { name, sha256, .. } in files {
         taken.push((name.clone(), store.artifact(*sha256).await?));
     }
-    files::keep(taken.into(), folder, environment)
+    files::write_collected(taken.into(), folder, environment)
 }
 
 /// Fails if the file of `--save` exists, or if its folder does not exist.
@@ -302,9 +312,8 @@ fn refuse_existing(path: &Path) -> Result<(), Failure> {
     }
     if path.symlink_metadata().is_ok() {
         let message = format!("`{}` already exists", path.display());
-        return Err(
-            Failure::new(FailureKind::Usage, message).hint("name another file, or remove it")
-        );
+        return Err(Failure::new(FailureKind::Usage, message)
+            .hint("name another file, or remove the existing file"));
     }
     Ok(())
 }

@@ -2,8 +2,9 @@
 
 use assize_run::{EffectStage, Signal};
 
-/// Describes the activity that a signal of the run announces; `None` if the signal announces no activity.
-pub(super) fn doing(signal: &Signal<'_>, attempts: u32) -> Option<String> {
+/// Describes the activity that a progress signal of the run announces, such as `running the program`; `None` if the
+/// signal announces no activity.
+pub(super) fn activity_of(signal: &Signal<'_>, attempts: u32) -> Option<String> {
     let Signal::Effect { key, stage: EffectStage::Started } = signal else { return None };
     let key = key.to_string();
     let (attempt, part) = key.strip_prefix("attempt-")?.split_once('/')?;

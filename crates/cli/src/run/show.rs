@@ -1,18 +1,18 @@
 //! Formats the attempts of `assize run` for the terminal.
 
-use assize_code::{Attempt, CodeExecution, CodeFailure, CodeVerdict, OutputFile, telling_line};
+use assize_code::{Attempt, CodeExecution, CodeFailure, CodeVerdict, OutputFile, informative_line};
 use assize_run::RunId;
 use assize_types::text::{counted, shorten};
 
 use crate::hints;
-use crate::terminal::{BAD, DIM, GOOD, grouped, harmless, paint};
+use crate::terminal::{BAD, DIM, GOOD, grouped, paint, replace_control_chars};
 
-/// Maximum number of characters that are shown of a line of untrusted text.
+/// Maximum length of a line of untrusted text, in characters. Longer lines are truncated.
 const MAX_LINE: usize = 200;
 
 /// Maximum number of failed tests that are shown.
 const MAX_TESTS: usize = 5;
-/// Maximum number of lines of standard error that are shown.
+/// Maximum number of lines of a program's standard error that are shown.
 const MAX_LINES: usize = 20;
 
 /// Formats a line for each attempt. For a failed attempt, also formats the reason and the critique.
@@ -39,12 +39,12 @@ pub(crate) fn attempts(history: &[Attempt]) -> Vec<String> {
             lines.push(format!("{mark} attempt {number} {how}{took}"));
             continue;
         };
-        let why = harmless(&one_line(&error.to_string()));
+        let why = replace_control_chars(&one_line(&error.to_string()));
         lines.push(format!("{} attempt {number} failed: {why}{took}", paint(BAD, "✗")));
         let issues = attempt.critique.iter().flat_map(|critique| &critique.issues);
         let issues = issues.map(|issue| format!("critic: {}", one_line(issue)));
-        let more = attempt.execution.iter().flat_map(complaint).chain(issues);
-        lines.extend(more.map(|line| paint(DIM, format!("    {}", harmless(&line)))));
+        let more = attempt.execution.iter().flat_map(failure_details).chain(issues);
+        lines.extend(more.map(|line| paint(DIM, format!("    {}", replace_control_chars(&line)))));
     }
     lines
 }
@@ -68,28 +68,29 @@ fn succeeded(attempt: &Attempt) -> String {
 }
 
 /// Formats why a program failed: the errors of its tests, or the line of its standard error that names the error.
-fn complaint(execution: &CodeExecution) -> Vec<String> {
+fn failure_details(execution: &CodeExecution) -> Vec<String> {
     let failed = execution.tests.iter().flat_map(|report| &report.failed);
     let errors = failed.take(MAX_TESTS).map(|test| {
-        let error = telling_line(&test.error).unwrap_or("no reason given");
+        let error = informative_line(&test.error).unwrap_or("no reason given");
         one_line(&format!("{}: {error}", test.name))
     });
     let errors: Vec<String> = errors.collect();
     match errors.is_empty() {
-        true => telling_line(&execution.stderr).map(one_line).into_iter().collect(),
+        true => informative_line(&execution.stderr).map(one_line).into_iter().collect(),
         false => errors,
     }
 }
 
 /// Formats the last lines that a successful program wrote to standard error.
-pub(crate) fn complaints(stderr: &str) -> Vec<String> {
+pub(crate) fn stderr_lines(stderr: &str) -> Vec<String> {
     let all: Vec<&str> = stderr.lines().filter(|line| !line.trim().is_empty()).collect();
     let left = all.len().saturating_sub(MAX_LINES);
     let more = (left > 0).then(|| {
         let lines = counted(left, "earlier line", "earlier lines");
         format!("… {lines} of the program's standard error")
     });
-    let shown = all.into_iter().skip(left).map(|line| harmless(&shorten(line, MAX_LINE)));
+    let shown =
+        all.into_iter().skip(left).map(|line| replace_control_chars(&shorten(line, MAX_LINE)));
     more.into_iter().chain(shown).map(|line| paint(DIM, line)).collect()
 }
 
@@ -100,7 +101,7 @@ pub(crate) fn failure(verdict: &CodeVerdict, run: &RunId) -> Vec<String> {
         attempts => format!("after {attempts} attempts"),
     };
     let why = verdict.error.as_deref().unwrap_or("unknown reason");
-    let why = harmless(&one_line(why));
+    let why = replace_control_chars(&one_line(why));
     let mut lines = vec![
         format!("{} {attempts}: {why}", paint(BAD.bold(), "failed")),
         format!(
@@ -115,11 +116,12 @@ pub(crate) fn failure(verdict: &CodeVerdict, run: &RunId) -> Vec<String> {
     lines
 }
 
-/// Formats a line about files that a program created and that were not copied, with the command that copies them.
-pub(crate) fn left(files: &[OutputFile], run: &RunId) -> String {
+/// Formats a line about the files that a program created, if they were not copied: their names, and the command that
+/// copies them.
+pub(crate) fn created_files_line(files: &[OutputFile], run: &RunId) -> String {
     let names: Vec<String> =
         files.iter().map(|file| format!("{} ({} bytes)", file.name, grouped(file.bytes))).collect();
-    let names = harmless(&one_line(&names.join(", ")));
+    let names = replace_control_chars(&one_line(&names.join(", ")));
     format!(
         "the program created {names}; copy with {}",
         hints::runs(&format!("files {run} --out FOLDER"))

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use assize_code::{Attempt, history, left};
+use assize_code::{Attempt, history, output_files};
 use assize_config::REHEARSAL_LABEL;
 use assize_service::files::{self, CopiedOut};
-use assize_service::reading::is_rehearsal;
+use assize_service::run_json::is_rehearsal;
 use assize_types::text::counted;
 use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
@@ -50,9 +50,9 @@ pub(crate) fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Fail
         out_line("")?;
         terminal::out_untrusted(&execution.stdout)?;
     }
-    let files = left(&history);
+    let files = output_files(&history);
     if !files.is_empty() {
-        note(&show::left(&files, &run.id));
+        note(&show::created_files_line(&files, &run.id));
     }
     if !history.is_empty() {
         note(&hints::transcripts("code and output", &run.id));
@@ -69,9 +69,9 @@ pub(crate) async fn files(
     if let Some(folder) = out {
         files::check_folder(folder, stored.environment)?;
     }
-    let left = assize_code::left(&assize_code::history(stored.records));
+    let left = assize_code::output_files(&assize_code::history(stored.records));
     let taken = match out {
-        Some(folder) => super::take_files(stored.store, &left, folder, stored.environment).await?,
+        Some(folder) => super::copy_files(stored.store, &left, folder, stored.environment).await?,
         None => CopiedOut::default(),
     };
     let all: Vec<(String, u64)> = left.into_iter().map(|file| (file.name, file.bytes)).collect();
@@ -80,17 +80,18 @@ pub(crate) async fn files(
         note("the program created no files, or they were not stored");
     }
     if !json && out.is_some() {
-        taken.left.iter().for_each(|left| terminal::warn(left));
+        taken.not_copied.iter().for_each(|left| terminal::warn(left));
     }
     let shown = if json || out.is_none() { all } else { taken.files };
-    runs::list_files(stored.run, shown, json!({"left": taken.left}), json)?;
+    runs::list_files(stored.run, shown, json!({"left": taken.not_copied}), json)?;
     match taken.in_the_way.len() {
         0 => Ok(()),
         in_the_way => {
             let files = counted(count, "file", "files");
             let message =
                 format!("{in_the_way} of {files} not copied: files of the same name exist");
-            Err(Failure::new(FailureKind::Environment, message).hint("name another folder"))
+            Err(Failure::new(FailureKind::Environment, message)
+                .hint("name another folder with `--out FOLDER`"))
         }
     }
 }

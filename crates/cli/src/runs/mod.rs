@@ -10,7 +10,7 @@ use assize_run::{
     Lease, LeaseHolder, Run, RunFilter, RunState, RunStatus, Store, cancel as cancel_run, find,
     no_such_run, refuse_if_held,
 };
-use assize_service::{Services, reading};
+use assize_service::{Services, run_json};
 use assize_types::text::{counted, one_line, shorten};
 use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ pub(crate) async fn run(command: RunsCommand, mut services: Services) -> Result<
             show::show(&*store, run, &services, (transcripts, events), json).await
         }
         RunsCommand::Resume(_) | RunsCommand::Fork(_) => {
-            unreachable!("handled by `kind::resume` and `kind::fork`")
+            unreachable!("`kind::resume` and `kind::fork` handle these commands")
         }
         RunsCommand::Files { run, out, json } => {
             let store = named(&run).await?;
@@ -85,11 +85,11 @@ async fn list(
         runs.truncate(limit);
     }
     if json {
-        return out_json(&Value::Array(runs.iter().map(reading::described).collect()));
+        return out_json(&Value::Array(runs.iter().map(run_json::described).collect()));
     }
     if runs.is_empty() {
         note(match filtered {
-            true => "no matching runs; `assize runs list` lists all",
+            true => "no matching runs; `assize runs list` lists all runs",
             false => "there are no runs; `assize run \"Calculate fibonacci(10)\"` starts one",
         });
         return Ok(());
@@ -102,11 +102,11 @@ async fn list(
     for run in &runs {
         let (id, status, created) = (run.id.as_str(), RunState::of(run).name(), when(run.created));
         let line = format!("{id:width$}  {status:9}  {created}  {}", summary(run));
-        out_line(&terminal::harmless(&line))?;
+        out_line(&terminal::replace_control_chars(&line))?;
     }
     if found > runs.len() {
         let more = counted(found - runs.len(), "more run", "more runs");
-        note(&paint(DIM, format!("{more}; `--limit 0` lists all")));
+        note(&paint(DIM, format!("{more}; `--limit 0` lists all runs")));
     }
     Ok(())
 }
@@ -119,7 +119,7 @@ fn summary(run: &Run) -> String {
         run.error.as_deref().map(|error| shorten(&one_line(error), 60)),
         kind::summary(run),
         partial.then(|| "partial".to_owned()),
-        reading::is_rehearsal(run).then(|| "rehearsal".to_owned()),
+        run_json::is_rehearsal(run).then(|| "rehearsal".to_owned()),
     ];
     let remarks: Vec<String> = remarks.into_iter().flatten().collect();
     if remarks.is_empty() {
@@ -129,7 +129,8 @@ fn summary(run: &Run) -> String {
     }
 }
 
-/// Prints the list of a run's files. `object` contains the other fields of the JSON output.
+/// Prints the list of a run's files, as text or JSON. `object` contains the fields that the JSON output has besides the
+/// list.
 pub(crate) fn list_files(
     run: &Run,
     files: Vec<(String, u64)>,
@@ -147,7 +148,7 @@ pub(crate) fn list_files(
 
 /// Exports all stored data of a run as one JSON document.
 async fn export(store: &dyn Store, run: Run, output: Option<PathBuf>) -> Result<(), Failure> {
-    let value = reading::export(store, &run).await?;
+    let value = run_json::export(store, &run).await?;
     let Some(path) = output.filter(|path| path.as_os_str() != "-") else {
         return out_json(&value);
     };
@@ -161,7 +162,7 @@ async fn export(store: &dyn Store, run: Run, output: Option<PathBuf>) -> Result<
 /// Error of a command whose output file already exists.
 pub(crate) fn exists(path: &Path) -> Failure {
     let message = format!("`{}` already exists", path.display());
-    Failure::new(FailureKind::Usage, message).hint("name another file, or remove it")
+    Failure::new(FailureKind::Usage, message).hint("name another file, or remove the existing file")
 }
 
 /// Writes a new file atomically; fails if the file exists.
@@ -173,7 +174,7 @@ fn write_new(path: &std::path::Path, text: &str) -> Result<(), Failure> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let folder = folder.unwrap_or(std::path::Path::new("."));
     if !folder.is_dir() {
-        return Err(failed(&"there is no such folder"));
+        return Err(failed(&"the folder of the file does not exist"));
     }
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
     std::io::Write::write_all(&mut file, text.as_bytes()).map_err(|error| failed(&error))?;
@@ -187,14 +188,17 @@ fn write_new(path: &std::path::Path, text: &str) -> Result<(), Failure> {
 async fn cancel(store: &dyn Store, name: &str) -> Result<(), Failure> {
     let run = find(store, name).await?;
     if run.status != RunStatus::Running {
-        let message =
-            format!("`{}` is not running: its status is {}", run.id, RunState::of(&run).name());
+        let message = format!(
+            "the run `{}` is not running: its status is {}",
+            run.id,
+            RunState::of(&run).name()
+        );
         return Err(Failure::new(FailureKind::Usage, message));
     }
     let holder = LeaseHolder::of(&run);
     cancel_run(store, &run).await?;
     if let Some(holder) = holder {
-        note(&format!("{holder} stops at its next step"));
+        note(&format!("{holder}, which executes the run, stops at its next step"));
     }
     out_line(&format!("cancelled {}", run.id))
 }

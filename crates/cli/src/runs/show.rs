@@ -6,7 +6,7 @@ use assize_config::SandboxLimits;
 use assize_consult::ConsultFork;
 use assize_run::{EventQuery, LeaseHolder, Run, RunState, Store};
 use assize_service::Services;
-use assize_service::reading::described;
+use assize_service::run_json::described;
 use assize_types::Failure;
 use assize_types::text::counted;
 use serde_json::{Value, json};
@@ -38,19 +38,22 @@ pub(super) async fn show(
         }
         return out_json(&value);
     }
-    out_line(&paint(BOLD, terminal::harmless(&format!("{}  {}", run.id, run.title))))?;
+    out_line(&paint(BOLD, terminal::replace_control_chars(&format!("{}  {}", run.id, run.title))))?;
     let holder = LeaseHolder::of(&run).map(|holder| format!(", by {holder}")).unwrap_or_default();
     let took = Duration::from_millis(run.updated.saturating_sub(run.created));
     let mut lines = vec![
         row("status", format!("{}{holder}", RunState::of(&run).name())),
         row("created", format!("{} UTC", when(run.created))),
-        row("updated", format!("{} UTC, after {} s", when(run.updated), took.as_secs())),
+        row(
+            "updated",
+            format!("{} UTC, {} s after the creation", when(run.updated), took.as_secs()),
+        ),
         row("journal", counted(records.len(), "record", "records")),
     ];
     lines.extend(run.parent.as_ref().map(|parent| row("fork of", parent.to_string())));
     lines.extend(run.error.as_ref().map(|error| row("error", error.clone())));
     for (name, value) in run.input.as_object().into_iter().flatten() {
-        if let Some(shown) = in_words(name, value) {
+        if let Some(shown) = format_input_value(name, value) {
             lines.push(row(&name.replace('_', " "), shown));
         }
     }
@@ -61,12 +64,12 @@ pub(super) async fn show(
             lines.push(row("tests", "yes".to_owned()));
         }
     }
-    out_line(&terminal::harmless(&lines.join("\n")))?;
+    out_line(&terminal::replace_control_chars(&lines.join("\n")))?;
     kind::show(&stored, transcripts).await?;
     for event in stored_events {
         let line =
             format!("{:>6}  {}  {}  {}", event.id, when(event.at), event.name, event.payload);
-        out_line(&terminal::harmless(&line))?;
+        out_line(&terminal::replace_control_chars(&line))?;
     }
     if !matches!(RunState::of(&run).name(), "done" | "running") {
         note("");
@@ -80,7 +83,7 @@ fn row(name: &str, value: String) -> String {
 }
 
 /// Formats a field of a run's input as text; `None` if the value is empty.
-fn in_words(name: &str, value: &Value) -> Option<String> {
+fn format_input_value(name: &str, value: &Value) -> Option<String> {
     let limits = serde_json::from_value::<SandboxLimits>(value.clone());
     if let Some(limits) = limits.ok().filter(|_| name == "limits") {
         return Some(format!(
@@ -113,7 +116,9 @@ fn in_words(name: &str, value: &Value) -> Option<String> {
         Value::Object(all) => {
             let words: Vec<String> = all
                 .iter()
-                .filter_map(|(name, one)| Some(format!("{name} {}", in_words(name, one)?)))
+                .filter_map(|(name, one)| {
+                    Some(format!("{name} {}", format_input_value(name, one)?))
+                })
                 .collect();
             Some(words.join(", "))
         }

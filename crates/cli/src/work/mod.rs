@@ -14,53 +14,54 @@ use assize_types::text::counted;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::{Value, json};
 
-use crate::account::account;
 use crate::args::WorkArgs;
+use crate::cost_format::format_spending;
 use crate::exit::{ExitStatus, exit_code};
 use crate::progress::{Activity, Progress};
+use crate::run_messages::{heading, report_failure};
 use crate::terminal::{DIM, note, out_json, out_line, paint};
-use crate::voice::{heading, tell_failure};
 use crate::{drafts, input};
 
 /// Maximum size of the task, in MiB.
 const MAX_TASK_MIB: u64 = 1;
 
-/// Runs `assize work`. Returns the exit code: 0 if the submission was accepted, 6 if it waits for a decision, and 1
-/// otherwise.
+/// Runs `assize work`. Returns the exit code: 0 if the submission was accepted, 6 if it waits for a decision, and 1 if
+/// it was rejected or the model submitted no draft.
 pub(crate) async fn run(
     args: WorkArgs,
     mut services: Services,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
-    let fresh = match args.again.resume {
-        None => Some(WorkPlan::fresh(ask(&args, &services, &cancel).await?)?),
+    let fresh = match args.resume_flags.resume {
+        None => Some(WorkPlan::fresh(work_options(&args, &services, &cancel).await?)?),
         Some(_) => None,
     };
-    services.tape = args.model.tape();
+    services.cassette = args.model.cassette();
     let store = services.open_store(true).await?;
     let runner = services.runner(&store)?;
     let (plan, origin) = match fresh {
         Some(plan) => (plan, RunOrigin::New),
         None => {
-            let (run, origin) = runner.resumable(&args.again.request(), RunKind::Work).await?;
+            let (run, origin) =
+                runner.resumable(&args.resume_flags.request(), RunKind::Work).await?;
             (WorkPlan::restored(&run)?, origin)
         }
     };
     let mut trial = runner.start::<WorkJob>(services.work(plan, &store), origin).await?;
-    let heading = heading(&trial, &trial.job.gateway.called());
+    let heading = heading(&trial, &trial.job.gateway.display_name());
     let shown = Progress::begin(heading, trial.ledger.clone(), args.quiet, Activity::default());
     let seen = shown.clone();
-    let see = move |signal: &Signal<'_>| progress::see(&seen, signal);
+    let see = move |signal: &Signal<'_>| progress::show_signal(&seen, signal);
     let finished = shown.until(trial.execute(Some(Arc::new(see)), cancel)).await;
     let output = RunOutput { args: &args, trial };
     match finished {
         Ok(finished) => output.finish(finished),
-        Err(failed) => Err(tell_failure(failed, &output.trial, args.quiet)),
+        Err(failed) => Err(report_failure(failed, &output.trial, args.quiet)),
     }
 }
 
 /// Creates the request for a new run from the arguments.
-async fn ask(
+async fn work_options(
     args: &WorkArgs,
     services: &Services,
     cancel: &Cancel,
@@ -81,7 +82,7 @@ async fn ask(
     })
 }
 
-/// Prints the result of a run in the form that the flags select.
+/// Prints the result of a run as text or JSON, depending on the flags.
 struct RunOutput<'a> {
     args: &'a WorkArgs,
     trial: Trial<WorkJob>,
@@ -106,16 +107,17 @@ impl RunOutput<'_> {
         if worked.spent.rehearsal {
             note(&paint(DIM, format!("[{REHEARSAL_LABEL}]")));
         }
-        show::worked(worked).iter().try_for_each(|line| out_line(line))?;
+        show::report_lines(worked).iter().try_for_each(|line| out_line(line))?;
         let patch = self.trial.job.proposed_patch.as_deref().unwrap_or_default();
         drafts::show::diff(patch).iter().try_for_each(|line| out_line(line))?;
         if !self.args.quiet {
-            show::how_to_go_on(worked, &self.trial.job.input.work)
-                .iter()
-                .for_each(|line| note(line));
+            show::next_steps(worked, &self.trial.job.input.work).iter().for_each(|line| note(line));
             let totals = self.trial.totals();
             let steps = counted(worked.steps, "step", "steps");
-            note(&paint(DIM, format!("{} · {steps} · {}", self.trial.run.id, account(&totals))));
+            note(&paint(
+                DIM,
+                format!("{} · {steps} · {}", self.trial.run.id, format_spending(&totals)),
+            ));
         }
         Ok(())
     }

@@ -6,10 +6,10 @@ use assize_types::text::one_line;
 use serde_json::Value;
 
 use crate::progress::{Activity, Progress};
-use crate::terminal::harmless;
+use crate::terminal::replace_control_chars;
 
-/// Shows the activity that a signal of the run announces.
-pub(super) fn see(progress: &Progress<Activity>, signal: &Signal<'_>) {
+/// Shows the activity that a progress signal of the run announces, such as a tool call of the model.
+pub(super) fn show_signal(progress: &Progress<Activity>, signal: &Signal<'_>) {
     let activity = match signal {
         // Model calls are shown only on a line that is redrawn in place. Otherwise the line of the tool call that
         // follows is enough.
@@ -29,18 +29,18 @@ pub(super) fn see(progress: &Progress<Activity>, signal: &Signal<'_>) {
             Some(RunEvent::DraftRejected { reasons, .. }) => Some(decided("rejected", &reasons)),
             Some(RunEvent::DraftEscalated { reasons, .. }) => Some(decided("escalated", &reasons)),
             Some(RunEvent::ModeChanged { why, .. }) => {
-                Some(format!("continuing without tools: {why}"))
+                Some(format!("the model continues without tools: {why}"))
             }
             _ => None,
         },
         _ => None,
     };
     if let Some(activity) = activity {
-        progress.say(harmless(&one_line(activity.trim())));
+        progress.set_activity(replace_control_chars(&one_line(activity.trim())));
     }
 }
 
-/// Formats the verdict on a submission with the first line of its first reason.
+/// Formats the verdict on a submission, followed by the first line of the first reason.
 fn decided(verdict: &str, reasons: &Value) -> String {
     let first = reasons[0]["message"].as_str().and_then(|why| why.lines().next());
     match first.filter(|why| !why.is_empty()) {
@@ -52,12 +52,12 @@ fn decided(verdict: &str, reasons: &Value) -> String {
 /// Describes a tool call of the model.
 fn tool_call(tool: &str, path: &str) -> String {
     match tool {
-        "list_files" => "lists the files".to_owned(),
-        "read_file" => format!("reads {path}"),
-        tools::REQUEST => format!("requests a draft of {path}"),
-        tools::READ => "reads its draft".to_owned(),
-        tools::WRITE => "writes its draft".to_owned(),
-        tools::SUBMIT => "submits its draft".to_owned(),
-        other => format!("calls {other}"),
+        "list_files" => "the model lists the files".to_owned(),
+        "read_file" => format!("the model reads {path}"),
+        tools::REQUEST => format!("the model requests a draft of {path}"),
+        tools::READ => "the model reads its draft".to_owned(),
+        tools::WRITE => "the model writes its draft".to_owned(),
+        tools::SUBMIT => "the model submits its draft".to_owned(),
+        other => format!("the model calls {other}"),
     }
 }

@@ -4,10 +4,10 @@ use assize_draft::work::{WorkOutcome, WorkReport, WorkTask};
 use assize_types::text::counted;
 
 use crate::drafts::show;
-use crate::terminal::{BAD, GOOD, WARN, harmless, paint};
+use crate::terminal::{BAD, GOOD, WARN, paint, replace_control_chars};
 
 /// Formats the submissions of a run, and the last message of the model.
-pub(crate) fn worked(worked: &WorkReport) -> Vec<String> {
+pub(crate) fn report_lines(worked: &WorkReport) -> Vec<String> {
     let mut lines = Vec::new();
     for submission in &worked.submissions {
         let style = match submission.verdict.as_str() {
@@ -16,8 +16,11 @@ pub(crate) fn worked(worked: &WorkReport) -> Vec<String> {
             _ => WARN,
         };
         let number = submission.submission;
-        let files = harmless(&submission.files.join(", "));
-        lines.push(format!("{} {number}: {files}", paint(style, harmless(&submission.verdict))));
+        let files = replace_control_chars(&submission.files.join(", "));
+        lines.push(format!(
+            "{} {number}: {files}",
+            paint(style, replace_control_chars(&submission.verdict))
+        ));
         lines.extend(show::reasons(&submission.reasons));
     }
     if worked.submissions.is_empty() {
@@ -26,12 +29,12 @@ pub(crate) fn worked(worked: &WorkReport) -> Vec<String> {
     // File blocks in the message are not printed, because their content is in the submitted files.
     let message = worked.said.split("FILE:").next().unwrap_or_default().trim();
     // A `|` before each line marks it as text of the model, because the text may imitate assize's output.
-    lines.extend(message.lines().map(|line| harmless(&format!("  | {line}"))));
+    lines.extend(message.lines().map(|line| replace_control_chars(&format!("  | {line}"))));
     lines
 }
 
 /// Formats why the run stopped, and hints what the user can do next.
-pub(super) fn how_to_go_on(worked: &WorkReport, work: &WorkTask) -> Vec<String> {
+pub(super) fn next_steps(worked: &WorkReport, work: &WorkTask) -> Vec<String> {
     let number = |verdict: &str| {
         let last = worked.submissions.iter().rev().find(|submission| submission.verdict == verdict);
         last.map(|submission| submission.submission)

@@ -6,7 +6,7 @@ use assize_config::REHEARSAL_LABEL;
 use assize_draft::work::{PATCH, WorkReport, transcript};
 use assize_run::read_result;
 use assize_service::files;
-use assize_service::reading::is_rehearsal;
+use assize_service::run_json::is_rehearsal;
 use assize_types::Failure;
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ pub(crate) async fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<()
     if let Some(value) = &run.result {
         out_line("")?;
         let worked: WorkReport = read_result(value.clone())?;
-        show::worked(&worked).iter().try_for_each(|line| out_line(line))?;
+        show::report_lines(&worked).iter().try_for_each(|line| out_line(line))?;
     }
     if transcripts {
         terminal::out_untrusted(&transcript(stored.records))?;
@@ -63,8 +63,11 @@ pub(crate) async fn files(
     };
     let listed = vec![(PATCH.to_owned(), bytes.len() as u64)];
     if let Some(folder) = out {
-        let taken =
-            files::keep(vec![(PATCH.to_owned(), bytes)].into(), folder, stored.environment)?;
+        let taken = files::write_collected(
+            vec![(PATCH.to_owned(), bytes)].into(),
+            folder,
+            stored.environment,
+        )?;
         if !taken.in_the_way.is_empty() {
             return Err(runs::exists(&folder.join(PATCH)));
         }
@@ -72,7 +75,7 @@ pub(crate) async fn files(
     runs::list_files(stored.run, listed, json!({}), json)
 }
 
-/// Returns the patch that a model without tools proposed; `None` if the run has no such patch.
+/// Returns the patch that a model without tools proposed; `None` if the run has no proposed patch.
 async fn proposed_patch(stored: &StoredRun<'_>) -> Result<Option<Vec<u8>>, Failure> {
     let artifacts = stored.store.artifacts(&stored.run.id).await?;
     match artifacts.iter().find(|artifact| artifact.name == PATCH) {

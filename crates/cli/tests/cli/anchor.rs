@@ -1,4 +1,5 @@
-//! Tests of signed heads of the audit log: `assize audit head` and `assize audit verify --since`.
+//! Tests of signed heads of the audit log (number and hash of its latest entry): `assize audit head` and `assize audit
+//! verify --since`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -21,19 +22,20 @@ fn add_entries(home: &Home) {
     }
 }
 
-/// Signed head of the audit log, as `assize audit head` prints it.
+/// Signed head of the audit log (number and hash of its latest entry), as `assize audit head` prints it.
 fn head(home: &Home) -> String {
     let CommandOutput { code, out, err } = home.run(&["audit", "head"]);
     assert_eq!((code, out.lines().count()), (0, 1), "{err}");
     out.trim_end().to_owned()
 }
 
-/// Verifies the audit log against the signed head `since`.
+/// Verifies the audit log against a signed head that was printed earlier (number and hash of the latest entry at that
+/// time).
 fn verify(home: &Home, since: &str) -> CommandOutput {
     home.run(&["audit", "verify", "--since", since])
 }
 
-/// Paths and contents of the files of the store and of the copy of the audit log.
+/// Backup of the store and of the audit log copy in the workspace: path and content of each file.
 fn backup(home: &Home) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     let state = fs::read_dir(home.folder.path().join(STATE)).unwrap();
     let stores = state.map(|entry| entry.unwrap().path());
@@ -57,7 +59,7 @@ fn restore(home: &Home, backup: &[(std::path::PathBuf, Vec<u8>)]) {
 }
 
 #[test]
-fn audit_verify_against_a_later_head_detects_a_rolled_back_log() {
+fn audit_verify_against_a_later_signed_log_head_detects_a_rolled_back_log() {
     let home = Home::new();
     let CommandOutput { code, err, .. } = home.run(&["audit", "head"]);
     assert!(code == 0 && err.contains("warning: the audit log is empty"), "{err}");
@@ -89,14 +91,14 @@ fn audit_verify_against_a_later_head_detects_a_rolled_back_log() {
     let rewritten = "log was rewritten: the hash of entry 4 differs from the signed head";
     assert!(err.contains(rewritten), "{err}");
     // `audit verify` treats a missing store as an empty audit log.
-    fs::remove_dir_all(home.work().join("_handoff")).unwrap();
+    fs::remove_dir_all(home.work_folder().join("_handoff")).unwrap();
     restore(&home, &[]);
     let CommandOutput { code, err, .. } = verify(&home, &late);
     assert!(code == 1 && err.contains("it ends at entry 0"), "{err}");
 }
 
 #[test]
-fn altered_audit_heads_and_heads_signed_with_another_key_fail_verification() {
+fn audit_verify_rejects_altered_log_heads_and_log_heads_signed_with_another_key() {
     let home = Home::new();
     add_entries(&home);
     let good = head(&home);
@@ -116,7 +118,7 @@ fn altered_audit_heads_and_heads_signed_with_another_key_fail_verification() {
     ] {
         let CommandOutput { code, err, .. } = verify(&home, &head);
         assert!(
-            code == 1 && err.contains("invalid signature on the head of entry"),
+            code == 1 && err.contains("invalid signature on the audit log head of entry"),
             "{code} {err}"
         );
     }
@@ -124,7 +126,7 @@ fn altered_audit_heads_and_heads_signed_with_another_key_fail_verification() {
         (changed(0, "assize-audit-head-9"), "expected a line that `assize audit head` prints"),
         (changed(4, "rsa:AAAA"), "expected a line that `assize audit head` prints"),
         ("x".to_owned(), "`since` must be `ID:HASH`"),
-        (" ".to_owned(), "no head given for `--since`"),
+        (" ".to_owned(), "no head of the audit log given for `--since`"),
         ("@nowhere".to_owned(), "cannot read `nowhere`"),
     ] {
         let CommandOutput { code, err, .. } = verify(&home, &wrong);
@@ -148,7 +150,7 @@ fn altered_audit_heads_and_heads_signed_with_another_key_fail_verification() {
 }
 
 #[test]
-fn audit_verify_reads_one_head_per_line_from_files_and_standard_input() {
+fn audit_verify_reads_one_signed_log_head_per_line_from_files_and_standard_input() {
     let home = Home::new();
     // The audit log is still empty, so the first head has entry number 0.
     let mut heads = vec![head(&home)];
@@ -191,10 +193,10 @@ fn concurrent_processes_that_create_the_audit_key_use_the_same_key() {
 }
 
 #[test]
-fn audit_head_of_a_tampered_log_fails_and_prints_no_signature() {
+fn audit_head_command_on_a_tampered_log_fails_and_prints_no_signature() {
     let home = Home::new();
     add_entries(&home);
-    let store = rusqlite::Connection::open(home.store()).unwrap();
+    let store = rusqlite::Connection::open(home.store_path()).unwrap();
     store.execute("UPDATE audit SET actor = 'eve' WHERE id = 1", []).unwrap();
     drop(store);
     let CommandOutput { code, out, err } = home.run(&["audit", "head"]);

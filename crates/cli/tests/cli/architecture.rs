@@ -76,9 +76,9 @@ fn table(text: &str) -> Result<Vec<(String, BTreeSet<String>)>, String> {
     if rows.is_empty() { Err("found no table of crates".to_owned()) } else { Ok(rows) }
 }
 
-/// Messages about differences between the table and the real dependencies, and about crates that use a crate whose row
-/// is not above their own.
-fn complaints(
+/// Messages about errors in the table: a row differs from the real dependencies, or a crate uses a crate that is not
+/// listed above it.
+fn table_errors(
     rows: &[(String, BTreeSet<String>)],
     dependencies: &BTreeMap<String, BTreeSet<String>>,
 ) -> Vec<String> {
@@ -114,7 +114,7 @@ fn complaints(
 fn crate_table_in_architecture_md_matches_cargo_metadata() {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let rows = table(&text).unwrap();
-    let complaints = complaints(&rows, &dependencies());
+    let complaints = table_errors(&rows, &dependencies());
     assert!(complaints.is_empty(), "ARCHITECTURE.md:\n{}", complaints.join("\n"));
 }
 
@@ -125,7 +125,7 @@ fn wrong_or_malformed_crate_table_is_rejected() {
         BTreeMap::from([("a".to_owned(), set(&[])), ("b".to_owned(), set(&["a"]))]);
     let checked = |rows: &str| {
         let text = format!("| crate | owns | may use |\n|---|---|---|\n{rows}\n\nText.\n");
-        table(&text).map(|rows| complaints(&rows, &dependencies))
+        table(&text).map(|rows| table_errors(&rows, &dependencies))
     };
     let a = "| `crates/a` | things | nothing |";
     assert_eq!(checked(&format!("{a}\n| `crates/b` | more | `a` |")), Ok(vec![]));
@@ -195,7 +195,7 @@ const HARMLESS: [&str; 3] = ["split_paths", "join_paths", "consts"];
 const OTHER_WAYS: [&str; 5] = ["home_dir", "etcetera::", "getenv(", "getcwd(", "dotenv"];
 
 /// Names of the functions in a line of code that read the environment, the arguments or a folder of the process.
-fn reads(line: &str) -> Vec<String> {
+fn environment_reads(line: &str) -> Vec<String> {
     let code = if line.trim_start().starts_with("//") { "" } else { line };
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     let mut found: Vec<String> = code
@@ -281,7 +281,7 @@ fn library_crates_do_not_read_the_process_environment() {
     for (path, text) in texts.iter().filter(|(path, _)| !tests.contains(path)) {
         let path = path.strip_prefix(&crates).unwrap().to_str().unwrap();
         for (number, line) in without_tests(text).0 {
-            for name in reads(line) {
+            for name in environment_reads(line) {
                 if EXCEPTIONS.iter().any(|(file, one, _)| *file == path && *one == name) {
                     used.insert((path.to_owned(), name));
                 } else {
@@ -316,7 +316,7 @@ fn environment_access_is_detected_outside_of_test_code() {
         "let all = std::env::args();",
         "let folder = etcetera::home_dir();",
     ] {
-        assert!(!reads(line).is_empty(), "{line}");
+        assert!(!environment_reads(line).is_empty(), "{line}");
     }
     for line in [
         "let version = env!(\"CARGO_PKG_VERSION\");",
@@ -325,7 +325,7 @@ fn environment_access_is_detected_outside_of_test_code() {
         "command.env(\"HOME\", home).current_dir(folder);",
         "environment_env::take();",
     ] {
-        assert!(reads(line).is_empty(), "{line}");
+        assert!(environment_reads(line).is_empty(), "{line}");
     }
     let text = "mod a;\n#[cfg(test)]\nmod corpus;\n\n#[cfg(test)]\nimpl A {\n    fn f() {\n        env::var();\n    }\n}\n\
                 fn g() {}\n#[cfg(test)]\nmod tests {\n    use super::*;\n}\nfn h() {}\n";

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use assize_testkit::{FakeAnswer, FakeKind, FakeProvider, FakeReply, FakeStop};
 use serde_json::Value;
 
-use crate::{CommandOutput, Home, ran};
+use crate::{CommandOutput, Home, command_output};
 
 #[test]
 fn ask_without_a_key_uses_the_rehearsal_model_and_labels_it() {
@@ -42,7 +42,7 @@ fn ask_works_with_every_provider_and_reports_token_usage() {
     ] {
         let fake = FakeProvider::scripted(kind, [FakeReply::text("Forty-two.")]);
         let CommandOutput { code, out, err } =
-            Home::with(kind, &fake).run(&["ask", "Why?", "--system", "Be brief."]);
+            Home::with_fake_provider(kind, &fake).run(&["ask", "Why?", "--system", "Be brief."]);
         assert_eq!((code, out.as_str()), (0, "Forty-two.\n"), "{kind:?}: {err}");
         assert!(err.contains("1,000 tokens in") && err.contains("50 out"), "{err}");
         assert_eq!(err.contains("(60% cached)"), kind != FakeKind::Ollama, "{err}");
@@ -54,22 +54,22 @@ fn ask_works_with_every_provider_and_reports_token_usage() {
 fn ask_supports_json_streaming_and_standard_input() {
     let fake =
         FakeProvider::scripted(FakeKind::Anthropic, ["one", "two", "three"].map(FakeReply::text));
-    let home = Home::with(FakeKind::Anthropic, &fake);
+    let home = Home::with_fake_provider(FakeKind::Anthropic, &fake);
     let json: Value = serde_json::from_str(&home.run(&["ask", "Why?", "--json"]).out).unwrap();
     assert_eq!((&json["answer"], &json["cost_usd"]), (&"one".into(), &0.00071.into()));
     assert_eq!(json["usage"]["cached_input"], 600);
     assert_eq!(home.run(&["ask", "Why?", "--stream"]).out, "two\n");
     assert_eq!(home.run_with_input(&["ask", "-"], "From a pipe ✓".as_bytes()).out, "three\n");
-    assert!(fake.captured()[2].body.to_string().contains("From a pipe ✓"));
+    assert!(fake.captured_requests()[2].body.to_string().contains("From a pipe ✓"));
 }
 
 #[test]
-fn ask_with_schema_reports_repaired_and_repeated_answers() {
+fn ask_with_schema_reports_when_an_answer_was_repaired_or_requested_again() {
     let schema = r#"{"type":"object","properties":{"score":{"type":"integer","minimum":1,"maximum":10}},"required":["score"]}"#;
     let script =
         [r#"{"score": 7}"#, "```json\n{'score': 8,}\n```", "no", r#"{"score": 9}"#, "no", "never"];
     let fake = FakeProvider::scripted(FakeKind::Anthropic, script.map(FakeReply::text));
-    let home = Home::with(FakeKind::Anthropic, &fake);
+    let home = Home::with_fake_provider(FakeKind::Anthropic, &fake);
     home.write("s.json", schema);
     let ask = || home.run(&["ask", "Score it", "--schema", "s.json"]);
     let (native, repaired, twice, never) = (ask(), ask(), ask(), ask());
@@ -99,7 +99,7 @@ fn ask_with_schema_reports_repaired_and_repeated_answers() {
 fn ask_exit_code_depends_on_the_kind_of_failure() {
     let ask = |reply: FakeReply, args: &[&str]| {
         let fake = FakeProvider::scripted(FakeKind::Anthropic, [reply]);
-        Home::with(FakeKind::Anthropic, &fake).run(&[&["ask", "Why?"], args].concat())
+        Home::with_fake_provider(FakeKind::Anthropic, &fake).run(&[&["ask", "Why?"], args].concat())
     };
     let refused = ask(
         FakeReply::Answer(FakeAnswer::text("I would rather not.").stopped(FakeStop::Refusal)),
@@ -142,14 +142,14 @@ fn ask_exit_code_depends_on_the_kind_of_failure() {
 #[test]
 fn ask_interrupted_during_a_model_call_exits_130_and_reports_the_cost() {
     let fake = FakeProvider::scripted(FakeKind::Anthropic, [FakeReply::Hang]);
-    let home = Home::with(FakeKind::Anthropic, &fake);
+    let home = Home::with_fake_provider(FakeKind::Anthropic, &fake);
     let child = home.command(&["ask", "Why?"]).spawn().unwrap();
     fake.wait_for_requests(1);
     let status =
         Command::new("bash").args(["-c", &format!("kill -INT {}", child.id())]).status().unwrap();
     assert!(status.success());
     let CommandOutput { code, err, .. } =
-        ran(child.wait_with_output().unwrap(), home.folder.path());
+        command_output(child.wait_with_output().unwrap(), home.folder.path());
     let spent = "spent: at most $0.0218 for a call without reported usage\n";
     assert_eq!((code, err), (130, format!("{spent}error: interrupted\n")));
 }
@@ -157,12 +157,12 @@ fn ask_interrupted_during_a_model_call_exits_130_and_reports_the_cost() {
 #[test]
 fn ask_over_budget_exits_5_before_sending_a_request() {
     let fake = FakeProvider::scripted(FakeKind::Anthropic, [FakeReply::text("cheap")]);
-    let home = Home::with(FakeKind::Anthropic, &fake);
+    let home = Home::with_fake_provider(FakeKind::Anthropic, &fake);
     let over = home.run(&["ask", "Why?", "--max-cost", "0.001"]);
     assert_eq!(over.code, 5);
     assert!(over.err.contains("the budget of $0.0010 does not allow another call"), "{}", over.err);
     assert_eq!(home.run(&["ask", "Why?", "--max-tokens", "100"]).code, 5);
-    assert!(fake.captured().is_empty(), "a request over the budget was sent");
+    assert!(fake.captured_requests().is_empty(), "a request over the budget was sent");
     assert_eq!(home.run(&["ask", "Why?", "--max-cost", "0.10"]).code, 0);
     let unknown = home.run(&["ask", "Why?", "--max-cost", "1", "--model", "mystery"]);
     assert_eq!(unknown.code, 5);
@@ -176,12 +176,12 @@ fn ask_over_budget_exits_5_before_sending_a_request() {
 #[test]
 fn ask_replay_prints_identical_bytes_and_sends_no_request() {
     let fake = FakeProvider::scripted(FakeKind::Anthropic, [FakeReply::text("recorded ✓")]);
-    let home = Home::with(FakeKind::Anthropic, &fake);
+    let home = Home::with_fake_provider(FakeKind::Anthropic, &fake);
     let recorded = home.run(&["ask", "Why?", "--json", "--record", "cassette"]);
     assert_eq!(recorded.code, 0, "{}", recorded.err);
     // The replay runs in another home, without an API key and without a provider.
     let other = Home::new();
-    fs::copy(home.work().join("cassette"), other.work().join("cassette")).unwrap();
+    fs::copy(home.work_folder().join("cassette"), other.work_folder().join("cassette")).unwrap();
     let replayed = other.run(&["ask", "Why?", "--json", "--replay", "cassette"]);
     assert_eq!((replayed.code, replayed.out), (0, recorded.out));
     let mismatch = other.run(&["ask", "Why?", "--replay", "cassette", "--provider", "groq"]);
@@ -203,9 +203,9 @@ fn ask_replay_prints_identical_bytes_and_sends_no_request() {
 #[test]
 fn ask_record_on_a_full_disk_exits_4_and_keeps_the_cassette() {
     let fake = FakeProvider::always(FakeKind::Anthropic, FakeReply::text("x".repeat(3000)));
-    let home = Home::with(FakeKind::Anthropic, &fake);
+    let home = Home::with_fake_provider(FakeKind::Anthropic, &fake);
     assert_eq!(home.run(&["ask", "one", "--record", "cassette"]).code, 0);
-    let before = fs::read(home.work().join("cassette")).unwrap();
+    let before = fs::read(home.work_folder().join("cassette")).unwrap();
     // Limit files to 4 KiB, and ignore SIGXFSZ, which would kill the process at the limit.
     let script = "trap '' XFSZ; ulimit -f 4; exec \"$0\" ask two --record cassette";
     let mut command = home.command(&[]);
@@ -213,10 +213,10 @@ fn ask_record_on_a_full_disk_exits_4_and_keeps_the_cassette() {
     command = {
         let mut shell = Command::new("bash");
         shell.arg("-c").arg(script).arg(binary).env_clear().env("HOME", home.folder.path());
-        shell.envs(home.variables.iter().map(|(n, v)| (n, v))).current_dir(home.work());
+        shell.envs(home.variables.iter().map(|(n, v)| (n, v))).current_dir(home.work_folder());
         shell
     };
-    let full = ran(command.output().unwrap(), home.folder.path());
+    let full = command_output(command.output().unwrap(), home.folder.path());
     assert_eq!(full.code, 4, "{}", full.err);
     assert!(
         full.err.contains("cannot write to the cassette `cassette`: File too large"),
@@ -224,7 +224,7 @@ fn ask_record_on_a_full_disk_exits_4_and_keeps_the_cassette() {
         full.err
     );
     assert_eq!(
-        fs::read(home.work().join("cassette")).unwrap(),
+        fs::read(home.work_folder().join("cassette")).unwrap(),
         before,
         "the failed recording changed the cassette"
     );
@@ -271,7 +271,7 @@ fn ask_record_reuses_a_recorded_answer_without_a_model_call() {
         FakeKind::Anthropic,
         [FakeReply::status(401), FakeReply::text("paid")],
     );
-    let home = Home::with(FakeKind::Anthropic, &fake);
+    let home = Home::with_fake_provider(FakeKind::Anthropic, &fake);
     assert_eq!(home.run(&["ask", "Why?", "--record", "cassette"]).code, 3);
     let paid = home.run(&["ask", "Why?", "--record", "cassette"]);
     assert_eq!(
@@ -293,7 +293,7 @@ fn ask_reports_retries_on_standard_error() {
     ];
     let fake = FakeProvider::scripted(FakeKind::Anthropic, script);
     let CommandOutput { code, out, err } =
-        Home::with(FakeKind::Anthropic, &fake).run(&["ask", "Why?"]);
+        Home::with_fake_provider(FakeKind::Anthropic, &fake).run(&["ask", "Why?"]);
     assert_eq!((code, out.as_str()), (0, "fine\n"));
     assert!(
         err.contains("anthropic answered 429 (rate limited): slow [31m down; retrying in 0."),
@@ -305,30 +305,33 @@ fn ask_reports_retries_on_standard_error() {
 #[test]
 fn ask_stream_exits_4_on_a_full_device_and_records_the_answer_on_a_closed_pipe() {
     let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text("line one\nline two\n"));
-    let home = Home::with(FakeKind::Groq, &fake);
+    let home = Home::with_fake_provider(FakeKind::Groq, &fake);
     let run = |script: &str| {
         let mut shell = Command::new("bash");
         shell.args(["-c", script, env!("CARGO_BIN_EXE_assize")]).env_clear();
         shell.env("HOME", home.folder.path()).env("PATH", std::env::var("PATH").unwrap());
-        shell.envs(home.variables.iter().map(|(n, v)| (n, v))).current_dir(home.work());
-        ran(shell.output().unwrap(), home.folder.path())
+        shell.envs(home.variables.iter().map(|(n, v)| (n, v))).current_dir(home.work_folder());
+        command_output(shell.output().unwrap(), home.folder.path())
     };
     let full = run("\"$0\" ask Why? --stream > /dev/full");
     assert_eq!(full.code, 4, "{}", full.err);
     assert!(full.err.contains("cannot write to standard output"), "{}", full.err);
     // `true` closes the pipe at once. The answer of the model is paid for, so assize still records all of it.
     run("\"$0\" ask Why? --stream --record cassette | true");
-    let cassette = fs::read_to_string(home.work().join("cassette")).unwrap();
+    let cassette = fs::read_to_string(home.work_folder().join("cassette")).unwrap();
     assert!(cassette.contains("line two"), "{cassette}");
     // When standard output is a pipe, assize prints the model's control characters unchanged.
     let raw = FakeProvider::always(FakeKind::Groq, FakeReply::text("a\u{1b}[31mred\u{7}"));
-    assert_eq!(Home::with(FakeKind::Groq, &raw).run(&["ask", "Why?"]).out, "a\u{1b}[31mred\u{7}\n");
+    assert_eq!(
+        Home::with_fake_provider(FakeKind::Groq, &raw).run(&["ask", "Why?"]).out,
+        "a\u{1b}[31mred\u{7}\n"
+    );
 }
 
 #[test]
 fn ask_exits_0_when_the_reader_closes_the_pipe_early() {
     let fake = FakeProvider::always(FakeKind::Anthropic, FakeReply::text("line\n".repeat(100_000)));
-    let home = Home::with(FakeKind::Anthropic, &fake);
+    let home = Home::with_fake_provider(FakeKind::Anthropic, &fake);
     let script = "set -o pipefail; \"$0\" ask Why? --quiet | head -n 1";
     let output = Command::new("bash")
         .arg("-c")

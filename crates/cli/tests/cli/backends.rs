@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::exec::{home, processes_with, registered_makers, start_daemon, wait_for};
+use crate::exec::{
+    count_processes_with_argument, home, registered_sandbox_owners, start_daemon, wait_for,
+};
 use crate::{CommandOutput, Home};
 
 /// Creates a `Home` for tests with Docker. Returns `None` if Docker is unavailable or the sandbox image is not built.
@@ -23,13 +25,13 @@ pub(crate) fn home_if_available(home: Home, isolation: &str) -> Option<Home> {
         !required.contains(isolation),
         "`ASSIZE_TEST_REQUIRE` names {isolation}, but {isolation} sandboxes do not work: {err}"
     );
-    skipped(&err);
+    report_skipped(&err);
     None
 }
 
 /// Prints why a test is skipped.
 #[expect(clippy::print_stderr, reason = "a skipped test reports why")]
-fn skipped(reason: &str) {
+fn report_skipped(reason: &str) {
     eprintln!("skipped: {reason}");
 }
 
@@ -51,7 +53,7 @@ fn run_executes_and_tests_programs_in_docker() {
 }
 
 /// Executes `assize run` and returns the ids of its sandboxes from the log field `container_id`.
-fn logged_ids(home: &Home, isolation: &str) -> Vec<String> {
+fn logged_sandbox_ids(home: &Home, isolation: &str) -> Vec<String> {
     let logged = ["--log-level", "info", "--log-format", "json", "--quiet"];
     let run = ["run", "Calculate fibonacci(10)", "--isolation", isolation];
     let CommandOutput { code, err, .. } = home.run(&[&run[..], &logged].concat());
@@ -69,11 +71,11 @@ fn logged_ids(home: &Home, isolation: &str) -> Vec<String> {
 
 #[test]
 fn run_log_contains_the_sandbox_id_of_the_backend() {
-    let [id] = logged_ids(&home(), "jail").try_into().unwrap();
+    let [id] = logged_sandbox_ids(&home(), "jail").try_into().unwrap();
     let (maker, number) = id.rsplit_once('-').unwrap();
     assert!(!maker.is_empty() && number.parse::<u64>().is_ok(), "{id}");
     let Some(home) = with_docker() else { return };
-    let [id] = logged_ids(&home, "docker").try_into().unwrap();
+    let [id] = logged_sandbox_ids(&home, "docker").try_into().unwrap();
     assert!(id.len() == 64 && id.chars().all(|c| c.is_ascii_hexdigit()), "{id}");
 }
 
@@ -84,7 +86,10 @@ fn consultation_debates_run_in_docker_and_a_missing_image_is_an_error() {
     let CommandOutput { code, out, err } =
         home.run(&[&args[..], &["--isolation", "docker"]].concat());
     assert_eq!(code, 0, "{err}");
-    assert!(out.contains("Recommended to CRST") && err.contains("debates in: docker"), "{err}");
+    assert!(
+        out.contains("Recommended to CRST") && err.contains("isolation of the debates: docker"),
+        "{err}"
+    );
     assert!(!out.contains("no isolation"), "{out}");
     // With a missing image, the command fails instead of using weaker isolation.
     home.write("move.md", "# Open a second bakery");
@@ -106,7 +111,7 @@ fn exec_in_docker_reports_output_and_limits_like_other_backends() {
     let report: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((&report["stdout"], &report["isolation"]), (&"a given\n".into(), &"docker".into()));
     assert!(report["stderr"].as_str().unwrap().contains("File \"plot.py\", line 2"), "{report}");
-    assert!(home.work().join("out/left").exists());
+    assert!(home.work_folder().join("out/left").exists());
     let late = home.run_with_input(
         &["exec", "--isolation", "docker", "--timeout", "1", "-"],
         b"while True: pass",
@@ -165,9 +170,9 @@ fn unreachable_docker_engine_is_an_error_that_names_its_socket() {
 fn auto_isolation_falls_back_from_jail_to_docker_and_reports_it() {
     let Some(home) = with_docker() else { return };
     if !rustix::process::geteuid().is_root() {
-        return skipped("chroot needs root");
+        return report_skipped("chroot needs root");
     }
-    let root = home.work().join("root");
+    let root = home.work_folder().join("root");
     std::fs::create_dir(&root).unwrap();
     let in_chroot = |home: &Home, args: &[&str]| {
         let inside = home.command(args);
@@ -202,20 +207,22 @@ fn auto_isolation_falls_back_from_jail_to_docker_and_reports_it() {
 }
 
 #[test]
-fn killed_exec_leaves_no_container_and_the_next_command_cleans_the_registry() {
+fn killed_exec_leaves_no_container_and_the_next_command_cleans_the_sandbox_registry() {
     let Some(home) = with_docker() else { return };
     let (mut child, seconds) = start_daemon(&home, &["--isolation", "docker"]);
-    let maker = registered_makers(&home).pop().unwrap();
+    let maker = registered_sandbox_owners(&home).pop().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    wait_for("the processes of the sandbox to end", || processes_with(&seconds) == 0);
+    wait_for("the processes of the sandbox to end", || {
+        count_processes_with_argument(&seconds) == 0
+    });
     let filter = format!("label=assize.maker={maker}");
     wait_for("the removal of the container", || {
         let mut list = std::process::Command::new("docker");
         list.args(["ps", "-aq", "--filter", &filter]).output().unwrap().stdout.is_empty()
     });
     assert_eq!(home.run(&["sandbox", "ls"]).code, 0);
-    assert_eq!(registered_makers(&home), [] as [String; 0]);
+    assert_eq!(registered_sandbox_owners(&home), [] as [String; 0]);
 }
 
 #[test]
@@ -227,7 +234,7 @@ fn named_docker_sandbox_keeps_its_files_between_commands() {
     assert_eq!(home.run(&["sandbox", "exec", "box", "cat", "file"]).out, "kept\n");
     assert_eq!(home.run(&["sandbox", "rm", "box"]).code, 0);
     wait_for("the process that created the sandbox to exit", || {
-        registered_makers(&home).is_empty()
+        registered_sandbox_owners(&home).is_empty()
     });
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::exec::home;
 use crate::runs::run_with_own_mounts;
-use crate::{CommandOutput, Home, ran};
+use crate::{CommandOutput, Home, command_output};
 
 /// Every command with an invalid flag or argument exits with 2 before it starts anything.
 #[test]
@@ -96,7 +96,8 @@ fn invalid_flags_exit_2_with_a_helpful_message() {
     assert!(!home.folder.path().join(".config").exists());
 }
 
-/// Values that exit with 2 as flags exit with 3 if they come from an environment variable or a settings file.
+/// An invalid value of a flag exits with 2. The same value exits with 3 if it comes from an environment variable or a
+/// settings file.
 #[test]
 fn invalid_settings_exit_3_and_name_their_source() {
     let rows: &[(&str, &str, &str, &[&str])] = &[
@@ -146,7 +147,7 @@ fn invalid_settings_exit_3_and_name_their_source() {
 }
 
 #[test]
-fn config_set_writes_the_users_file_and_keeps_its_comments() {
+fn config_set_writes_the_users_settings_file_and_keeps_its_comments() {
     let home = home();
     let file = home.folder.path().join(".config/assize/config.toml");
     let CommandOutput { code, err, .. } = home.run(&["config", "set", "provider", "rehearsal"]);
@@ -177,7 +178,7 @@ fn config_set_writes_the_users_file_and_keeps_its_comments() {
 }
 
 #[test]
-fn config_set_and_unset_repair_an_invalid_file() {
+fn config_set_and_unset_repair_an_invalid_settings_file() {
     let home = home();
     let file = home.folder.path().join(".config/assize/config.toml");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -225,10 +226,10 @@ fn commands_with_closed_standard_output_exit_4_before_any_work() {
         let mut shell = Command::new("sh");
         shell
             .args(["-c", script, env!("CARGO_BIN_EXE_assize")])
-            .current_dir(home.work())
+            .current_dir(home.work_folder())
             .env_clear();
         shell.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        ran(shell.output().unwrap(), home.folder.path())
+        command_output(shell.output().unwrap(), home.folder.path())
     };
     let closed = home();
     let CommandOutput { code, err, .. } =
@@ -236,7 +237,7 @@ fn commands_with_closed_standard_output_exit_4_before_any_work() {
     assert_eq!(code, 4, "{err}");
     assert!(err.contains("cannot write to standard output: it is closed"), "{err}");
     assert!(err.contains("`> /dev/null`"), "{err}");
-    assert!(!closed.store().exists());
+    assert!(!closed.store_path().exists());
     assert_eq!(shell(&closed, "echo 'print(1)' | \"$0\" exec - >&-").code, 4);
     assert_eq!(shell(&closed, "\"$0\" config show >&-").code, 4);
     // A closed standard output is no error if the program prints nothing. Output to `/dev/null` is no error either.
@@ -250,7 +251,7 @@ fn commands_with_closed_standard_output_exit_4_before_any_work() {
 }
 
 #[test]
-fn run_that_a_full_disk_prevents_from_starting_does_not_suggest_resuming() {
+fn failed_start_of_a_run_on_a_full_disk_does_not_suggest_to_resume_the_run() {
     let home = home().set("ASSIZE_STORE_PATH", "disk/store.db");
     let script = "mkdir disk && mount -t tmpfs -o size=64k tmpfs disk
 assize run 'Calculate fibonacci(10)' --quiet";

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use assize_testkit::{CapturedRequest, FakeKind, FakeProvider, FakeReply};
 use serde_json::{Value, json};
 
-use crate::exec::{home, registered_makers, wait_for};
+use crate::exec::{home, registered_sandbox_owners, wait_for};
 use crate::run::with_provider;
 use crate::{CommandOutput, Home};
 
@@ -21,7 +21,7 @@ pub(crate) fn json_output(home: &Home, args: &[&str]) -> Value {
 }
 
 #[test]
-fn consult_recommends_three_moves_and_lists_twelve_others() {
+fn consult_recommends_three_business_moves_and_lists_the_other_twelve() {
     let home = home();
     let CommandOutput { code, out, err } =
         home.run(&["consult", "crst", "--rounds", "2", "--out", "report"]);
@@ -32,8 +32,11 @@ fn consult_recommends_three_moves_and_lists_twelve_others() {
     );
     assert!(out.contains("\n15. m") && out.contains("company not verified"), "{out}");
     // 2 model calls for synthetic data, 2 for inferences, 5 for proposals, and 15 debates of 13 calls.
-    assert!(err.contains("204 of 204 calls") && err.contains("debates in: jail (auto:"), "{err}");
-    let report = home.work().join("report");
+    assert!(
+        err.contains("204 of 204 calls") && err.contains("isolation of the debates: jail (auto:"),
+        "{err}"
+    );
+    let report = home.work_folder().join("report");
     let page = fs::read_to_string(report.join("report.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("REHEARSAL") && !page.contains("<script"));
     assert!(page.contains("Drift by round") && page.contains("Unanswered objections"));
@@ -81,7 +84,7 @@ fn consult_recommends_three_moves_and_lists_twelve_others() {
     let CommandOutput { code, out, err } = home.run(&["runs", "files", id, "--out", "later"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("transcripts/m15.md") && out.contains("report.html"), "{out}");
-    let later = fs::read_to_string(home.work().join("later/report.json")).unwrap();
+    let later = fs::read_to_string(home.work_folder().join("later/report.json")).unwrap();
     let later: Value = serde_json::from_str(&later).unwrap();
     for name in ["policy_scores", "recommended_moves", "flags", "move_suggestions"] {
         assert_eq!(later[name], whole[name], "{name}");
@@ -93,11 +96,11 @@ fn consult_recommends_three_moves_and_lists_twelve_others() {
         shown.contains("Recommended to CRST") && shown.contains("pipeline_complete"),
         "{shown}"
     );
-    assert_eq!(registered_makers(&home), [] as [String; 0]);
+    assert_eq!(registered_sandbox_owners(&home), [] as [String; 0]);
 }
 
 #[test]
-fn consult_events_report_start_and_documents_of_each_layer_0_agent() {
+fn consult_events_report_start_and_documents_of_each_data_gathering_agent() {
     let home = home();
     let whole = json_output(&home, &["consult", "crst", "--rounds", "1", "--json", "--quiet"]);
     let updates = whole["status_updates"].as_array().unwrap();
@@ -126,7 +129,7 @@ fn consult_with_a_region_but_without_a_cluster_exits_3() {
     3
     error: `consult.region` is `eu-north`, which needs a cluster
 
-    hint: name the cluster's NATS servers with `--cluster nats://a,b,c`, or remove the setting
+    hint: name the cluster's NATS servers with `--cluster nats://a,b,c`, or remove the setting `consult.region`
     ");
 }
 
@@ -154,12 +157,12 @@ fn killed_consultation_resumes_without_duplicate_events() {
     assert_eq!(once.len(), events.len());
     assert_eq!(events.iter().filter(|event| event.contains("sandbox_scored")).count(), 15);
     wait_for("the cleanup of the sandboxes of the killed process", || {
-        registered_makers(&home).is_empty()
+        registered_sandbox_owners(&home).is_empty()
     });
 }
 
 #[test]
-fn consultation_that_is_taken_over_completes_and_the_first_process_exits_4() {
+fn consultation_taken_over_by_another_process_completes_and_the_first_process_exits_4() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "100");
     let mut child = home.command(&["consult", "CRST", "--rounds", "5"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -170,7 +173,7 @@ fn consultation_that_is_taken_over_completes_and_the_first_process_exits_4() {
     assert_eq!(whole["policy_scores"].as_array().unwrap().len(), 15);
     rest.join().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(4));
-    wait_for("the cleanup of all sandboxes", || registered_makers(&home).is_empty());
+    wait_for("the cleanup of all sandboxes", || registered_sandbox_owners(&home).is_empty());
 }
 
 #[test]
@@ -263,7 +266,8 @@ fn rehearsal_label_is_not_put_on_the_users_own_data() {
     let args = ["consult", "CRST", "--data", "data", "--moves", "1", "--rounds", "1"];
     let CommandOutput { code, out, err } = home.run(&[&args[..], &["--out", "report"]].concat());
     assert_eq!(code, 0, "{err}");
-    let read = |name: &str| fs::read_to_string(home.work().join("report").join(name)).unwrap();
+    let read =
+        |name: &str| fs::read_to_string(home.work_folder().join("report").join(name)).unwrap();
     let data = read("financial_data_raw.md");
     assert!(data.contains("2022,5") && !data.contains("REHEARSAL"), "{data}");
     for name in ["F1.md", "F2.md", "moves/m1.md", "transcripts/m1.md", "report.md"] {
@@ -282,7 +286,7 @@ fn rehearsal_label_is_not_put_on_the_users_own_data() {
 }
 
 #[test]
-fn synthetic_data_has_the_same_label_in_report_page_and_output() {
+fn synthetic_data_has_the_same_label_in_all_report_files_and_in_the_output() {
     let home = home();
     let args = ["consult", "CRST", "--moves", "1", "--rounds", "1", "--out", "report"];
     let CommandOutput { code, out, err } = home.run(&args);
@@ -290,7 +294,7 @@ fn synthetic_data_has_the_same_label_in_report_page_and_output() {
     let words = "input data is made up, not from filings or files";
     assert!(out.contains(&format!("synthetic: {words}")), "{out}");
     for name in ["report.md", "report.html", "report.json", "news_data_raw.md", "F1.md"] {
-        let page = fs::read_to_string(home.work().join("report").join(name)).unwrap();
+        let page = fs::read_to_string(home.work_folder().join("report").join(name)).unwrap();
         assert!(page.contains(words), "{name}");
         assert!(
             !page.contains("a model made"),
@@ -311,7 +315,7 @@ fn partly_synthetic_data_is_labelled_as_partly_synthetic() {
     let words = "part of the input data is made up, not from filings or files";
     assert!(out.contains(&format!("synthetic: {words}")), "{out}");
     for name in ["report.md", "report.html", "report.json", "F1.md", "moves/m1.md"] {
-        let page = fs::read_to_string(home.work().join("report").join(name)).unwrap();
+        let page = fs::read_to_string(home.work_folder().join("report").join(name)).unwrap();
         assert!(page.contains(words), "{name}: {page}");
         // `report.html` and `report.json` include all documents, so they also contain the label of the synthetic one.
         let whole = name.starts_with("report.") && name != "report.md";
@@ -329,7 +333,8 @@ fn private_company_is_identified_by_its_name() {
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("Recommended to Larkspur <b>Kettles</b>\n"), "{out}");
     assert!(!out.contains("not verified"), "{out}");
-    let read = |name: &str| fs::read_to_string(home.work().join("report").join(name)).unwrap();
+    let read =
+        |name: &str| fs::read_to_string(home.work_folder().join("report").join(name)).unwrap();
     assert!(read("report.md").starts_with("# Larkspur \\<b>Kettles\\</b>: recommendations\n"));
     assert!(read("report.html").contains("<title>Larkspur &lt;b&gt;Kettles&lt;/b&gt;: rec"));
     let whole: Value = serde_json::from_str(&read("report.json")).unwrap();
@@ -352,9 +357,9 @@ fn private_company_is_identified_by_its_name() {
         refusal(&["--name", "Larkspur", "--source", "edgar"]),
     ];
     insta::assert_snapshot!(refusals.join("\n"), @r#"
-    2 error: invalid company name `A[2J`: it contains control characters or invisible characters
-    2 error: invalid company name `xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…`: it is longer than 80 characters
-    2 error: invalid company name ``: it has no letter or digit
+    2 error: invalid company name `A[2J`: a company name must not contain control or invisible characters
+    2 error: invalid company name `xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…`: a company name has at most 80 characters
+    2 error: invalid company name ``: a company name needs at least one letter or digit
     2 error: the source `edgar` has no data on a private company, which files nothing with the SEC
 
     hint: give a ticker, or use your own files: `--data FOLDER`
@@ -383,7 +388,7 @@ fn estimate_of_consult_and_debate_needs_no_api_key() {
 fn invalid_consult_arguments_fail_before_any_model_call() {
     let fake = FakeProvider::scripted(FakeKind::Anthropic, [] as [FakeReply; 0]);
     let home = with_provider(FakeKind::Anthropic, &fake);
-    fs::create_dir(home.work().join("empty")).unwrap();
+    fs::create_dir(home.work_folder().join("empty")).unwrap();
     let tickers = json!({"0": {"cik_str": 42, "ticker": "CRST", "title": "Crust Inc."}});
     home.write("edgar/company_tickers.json", &tickers.to_string());
     let home = home.set("ASSIZE_EDGAR_FOLDER", "edgar");
@@ -403,7 +408,7 @@ fn invalid_consult_arguments_fail_before_any_model_call() {
         refusal(&["--resume", "consult-nothing"]),
     ];
     insta::assert_snapshot!(refusals.join("\n"));
-    assert_eq!(fake.captured().len(), 0);
+    assert_eq!(fake.captured_requests().len(), 0);
     assert!(
         home.run(&["consult", "--graph"])
             .out
@@ -413,7 +418,7 @@ fn invalid_consult_arguments_fail_before_any_model_call() {
     assert!(estimate.starts_with("924 calls, about "), "{estimate}");
 }
 
-/// Each consultation uses its own sandboxes, although both use the same names for their debates.
+/// Each consultation uses its own sandboxes, although the debates of both consultations have the same names.
 #[test]
 fn two_consultations_of_one_ticker_run_at_the_same_time() {
     let home = home();
@@ -426,7 +431,7 @@ fn two_consultations_of_one_ticker_run_at_the_same_time() {
     });
     assert_ne!(results[0]["run"], results[1]["run"]);
     assert_eq!(results[0]["policy_scores"], results[1]["policy_scores"]);
-    assert_eq!(registered_makers(&home), [] as [String; 0]);
+    assert_eq!(registered_sandbox_owners(&home), [] as [String; 0]);
 }
 
 #[test]
@@ -479,7 +484,7 @@ pub(crate) fn provider_reply(request: &CapturedRequest) -> FakeReply {
 }
 
 /// Writes `people.toml`, a personas file with a single analyst.
-pub(crate) fn write_small_panel(home: &Home) {
+pub(crate) fn write_single_analyst_personas(home: &Home) {
     let personas = home.run(&["consult", "--export-personas"]).out;
     let (before, after) = personas.split_once("[[analyst]]").unwrap();
     let judges = after.find("[[decision_maker]]").unwrap();
@@ -492,7 +497,7 @@ pub(crate) fn write_small_panel(home: &Home) {
 #[test]
 fn retries_complete_a_consultation_when_every_fifth_call_fails() {
     let failures: Mutex<HashMap<String, u32>> = Mutex::default();
-    let fake = FakeProvider::answering(FakeKind::Anthropic, move |before, request| {
+    let fake = FakeProvider::with_responder(FakeKind::Anthropic, move |before, request| {
         let failure = match before {
             7 | 37 => {
                 FakeReply::Status(429, vec![("retry-after", "1".to_owned())], "{}".to_owned())
@@ -511,10 +516,10 @@ fn retries_complete_a_consultation_when_every_fifth_call_fails() {
     let home = with_provider(FakeKind::Anthropic, &fake);
     let args = ["consult", "CRST", "--moves", "1", "--rounds", "2", "--yes", "--json", "--quiet"];
     let whole = json_output(&home, &args);
-    assert_eq!(fake.take_complaints(), [] as [String; 0]);
+    assert_eq!(fake.take_violations(), [] as [String; 0]);
     // Nine model calls before the debates, and five debates of 13 calls.
     assert_eq!(whole["spent"]["calls"], 9 + 5 * 13);
-    let failed = fake.captured().len() as u64 - (9 + 5 * 13);
+    let failed = fake.captured_requests().len() as u64 - (9 + 5 * 13);
     assert!((15..30).contains(&failed), "{failed}");
     let flags = whole["flags"].to_string();
     assert!(!flags.contains("partial") && !flags.contains("repaired"), "{flags}");
@@ -527,27 +532,30 @@ fn retries_complete_a_consultation_when_every_fifth_call_fails() {
 fn lasting_rate_limit_stops_a_consultation_that_can_be_resumed() {
     let full = Arc::new(AtomicBool::new(true));
     let is_full = full.clone();
-    let fake = FakeProvider::answering(FakeKind::Anthropic, move |before, request| {
-        match before >= 20 && is_full.load(Ordering::SeqCst) {
-            true => {
-                FakeReply::Status(429, vec![("retry-after", "3600".to_owned())], "{}".to_owned())
+    let fake =
+        FakeProvider::with_responder(FakeKind::Anthropic, move |before, request| {
+            match before >= 20 && is_full.load(Ordering::SeqCst) {
+                true => FakeReply::Status(
+                    429,
+                    vec![("retry-after", "3600".to_owned())],
+                    "{}".to_owned(),
+                ),
+                false => provider_reply(request),
             }
-            false => provider_reply(request),
-        }
-    });
+        });
     let home = with_provider(FakeKind::Anthropic, &fake);
-    write_small_panel(&home);
+    write_single_analyst_personas(&home);
     let args = ["consult", "CRST", "--personas", "people.toml", "--moves", "1", "--rounds", "5"];
     let CommandOutput { code, err, .. } = home.run(&[&args[..], &["--yes", "--quiet"]].concat());
     assert_eq!(code, 4, "{err}");
     assert!(err.contains("after the deadline") && err.contains("runs resume"), "{err}");
-    let answered = fake.captured().iter().take(20).count();
+    let answered = fake.captured_requests().iter().take(20).count();
     full.store(false, Ordering::SeqCst);
-    let refused = fake.captured().len() - answered;
+    let refused = fake.captured_requests().len() - answered;
     let id = json_output(&home, &["runs", "list", "--json"])[0]["id"].as_str().unwrap().to_owned();
     let whole = json_output(&home, &["runs", "resume", &id, "--json", "--quiet"]);
     assert_eq!(whole["spent"]["calls"], 5 + 31);
-    assert_eq!(fake.captured().len(), 5 + 31 + refused);
+    assert_eq!(fake.captured_requests().len(), 5 + 31 + refused);
     assert_eq!(whole["flags"].to_string().matches("partial").count(), 0, "{}", whole["flags"]);
 }
 
@@ -564,9 +572,10 @@ fn consult_data_larger_than_the_context_window_is_refused_before_any_model_call(
 
 #[test]
 fn consult_roles_can_use_different_models() {
-    let fake = FakeProvider::answering(FakeKind::Anthropic, |_, request| provider_reply(request));
+    let fake =
+        FakeProvider::with_responder(FakeKind::Anthropic, |_, request| provider_reply(request));
     let home = with_provider(FakeKind::Anthropic, &fake);
-    write_small_panel(&home);
+    write_single_analyst_personas(&home);
     let args = ["consult", "CRST", "--personas", "people.toml", "--moves", "1", "--rounds", "2"];
     let models = [
         "--model",
@@ -578,15 +587,15 @@ fn consult_roles_can_use_different_models() {
     ];
     let all = [&args[..], &models, &["--yes", "--json", "--quiet"]].concat();
     let whole = json_output(&home, &all);
-    assert_eq!(fake.take_complaints(), [] as [String; 0]);
+    assert_eq!(fake.take_violations(), [] as [String; 0]);
     let calls_to = |model: &str| {
-        fake.captured().iter().filter(|request| request.body["model"] == model).count()
+        fake.captured_requests().iter().filter(|request| request.body["model"] == model).count()
     };
     // The critic makes one call for the opening and three for replies. D2 makes two calls for replies and one for
     // scores.
     assert_eq!(calls_to("claude-opus-4-8"), 4);
     assert_eq!(calls_to("claude-opus-4-7"), 3);
-    assert_eq!(fake.captured().len() as u64, whole["spent"]["calls"].as_u64().unwrap());
+    assert_eq!(fake.captured_requests().len() as u64, whole["spent"]["calls"].as_u64().unwrap());
     // The result flags figures and citations that have no source.
     let flags = whole["flags"].to_string();
     assert!(flags.contains("found in no source: 40 %") && flags.contains("F9.9"), "{flags}");

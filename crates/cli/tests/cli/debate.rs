@@ -10,9 +10,9 @@ use std::time::Duration;
 use assize_testkit::{CapturedRequest, FakeKind, FakeProvider, FakeReply};
 use serde_json::{Value, json};
 
-use crate::{CommandOutput, Home, ran};
+use crate::{CommandOutput, Home, command_output};
 
-/// Text of a move that the tests debate.
+/// Text of the proposed business move that the tests debate.
 pub(crate) const MOVE: &str =
     "# Open a second bakery\n\nWe open a second shop near the station, with a loan.\n";
 
@@ -20,8 +20,8 @@ pub(crate) const MOVE: &str =
 pub(crate) const SCORES: &str = r#"{"reasoning": "It held.", "impact": 8, "feasibility": 7,
     "risk_adjusted_return": 6, "strategic_alignment": 9}"#;
 
-/// Text of the last part of a request to the provider. It contains the task for the model.
-pub(crate) fn task(request: &CapturedRequest) -> String {
+/// Text of the last content block in a request to the provider. It contains the task for the model.
+pub(crate) fn task_text(request: &CapturedRequest) -> String {
     let messages = request.body["messages"].as_array().unwrap();
     let parts = messages.last().unwrap()["content"].as_array().unwrap();
     parts.last().unwrap()["text"].as_str().unwrap().to_owned()
@@ -29,11 +29,11 @@ pub(crate) fn task(request: &CapturedRequest) -> String {
 
 /// Whether a request to the provider is the scoring request of a judge.
 pub(crate) fn is_scoring(request: &CapturedRequest) -> bool {
-    task(request).contains("score the move as you now see it")
+    task_text(request).contains("score the move as you now see it")
 }
 
 /// Valid answer of a fake provider to any request of a debate. It contains the number of the request.
-pub(crate) fn answer(number: usize, request: &CapturedRequest) -> FakeReply {
+pub(crate) fn debate_answer(number: usize, request: &CapturedRequest) -> FakeReply {
     match is_scoring(request) {
         true => FakeReply::text(SCORES.replace("It held.", &format!("It held. [[{number}]]"))),
         false => FakeReply::text(format!("A point. [[{number}]]")),
@@ -41,18 +41,18 @@ pub(crate) fn answer(number: usize, request: &CapturedRequest) -> FakeReply {
 }
 
 fn fake() -> FakeProvider {
-    FakeProvider::answering(FakeKind::Anthropic, answer)
+    FakeProvider::with_responder(FakeKind::Anthropic, debate_answer)
 }
 
 /// Creates a `Home` with the file `MOVE.md` that uses `fake` as its provider.
 pub(crate) fn home(fake: &FakeProvider) -> Home {
-    let home = Home::with(FakeKind::Anthropic, fake);
+    let home = Home::with_fake_provider(FakeKind::Anthropic, fake);
     home.write("MOVE.md", MOVE);
     home
 }
 
 /// Output of `assize runs list --json`.
-fn listed(home: &Home, args: &[&str]) -> Vec<Value> {
+fn list_runs(home: &Home, args: &[&str]) -> Vec<Value> {
     let CommandOutput { code, out, err } = home.run(&[&["runs", "list", "--json"], args].concat());
     assert_eq!(code, 0, "{err}");
     serde_json::from_str(&out).unwrap()
@@ -60,7 +60,7 @@ fn listed(home: &Home, args: &[&str]) -> Vec<Value> {
 
 /// The only stored run of a `Home`; panics if there are more.
 pub(crate) fn only_run(home: &Home) -> Value {
-    let mut runs = listed(home, &[]);
+    let mut runs = list_runs(home, &[]);
     assert_eq!(runs.len(), 1, "{runs:#?}");
     runs.remove(0)
 }
@@ -84,7 +84,7 @@ fn debate_without_an_api_key_prints_labelled_rehearsal_scores() {
     assert!(err.contains("61 calls"), "{err}");
     // A second debate of the same move prints the same output.
     assert_eq!(home.run(&["debate", "MOVE.md", "--ticker", "CRST", "--quiet"]).out, out);
-    assert_eq!(listed(&home, &["--status", "done"]).len(), 2);
+    assert_eq!(list_runs(&home, &["--status", "done"]).len(), 2);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn debate_of_ten_rounds_makes_61_calls_and_prints_its_verdict() {
     let CommandOutput { code, out, err } =
         home.run(&["debate", "MOVE.md", "--json", "--ticker", "CRST"]);
     assert_eq!(code, 0, "{err}");
-    let requests = fake.captured();
+    let requests = fake.captured_requests();
     assert_eq!(requests.len(), 61);
     assert_eq!(requests.iter().filter(|request| is_scoring(request)).count(), 3);
     let verdict: Value = serde_json::from_str(&out).unwrap();
@@ -141,7 +141,7 @@ fn debate_with_transcripts_prints_scores_reasons_and_conversations() {
         ),
         "{out}"
     );
-    assert_eq!(fake.captured().len(), 7);
+    assert_eq!(fake.captured_requests().len(), 7);
 }
 
 #[test]
@@ -152,17 +152,17 @@ fn debate_fork_repeats_calls_from_its_round_and_reuses_earlier_answers() {
     let old = id_of(&only_run(&home));
     let CommandOutput { code, err, .. } = home.run(&["debate", "--fork", &old, "--at", "round-4"]);
     assert_eq!(code, 0, "{err}");
-    assert_eq!(fake.captured().len(), 61 + 45);
+    assert_eq!(fake.captured_requests().len(), 61 + 45);
     assert!(err.contains("45 calls") && err.contains("16 calls were already paid for"), "{err}");
-    let runs = listed(&home, &[]);
+    let runs = list_runs(&home, &[]);
     assert_eq!((runs.len(), &runs[0]["parent"]), (2, &json!(old)));
     // A fork with more rounds makes model calls only for the new rounds and the scores.
     assert_eq!(home.run(&["debate", "--fork", &old, "--rounds", "11"]).code, 0);
-    assert_eq!(fake.captured().len(), 61 + 45 + 6 + 3);
+    assert_eq!(fake.captured_requests().len(), 61 + 45 + 6 + 3);
     // A fork with another move makes all model calls again.
     home.write("OTHER.md", "# Close the bakery\n");
     assert_eq!(home.run(&["debate", "OTHER.md", "--fork", &old, "--rounds", "1"]).code, 0);
-    assert_eq!(fake.captured().len(), 61 + 45 + 9 + 7);
+    assert_eq!(fake.captured_requests().len(), 61 + 45 + 9 + 7);
     // `debate --fork` and `runs fork` can both replace the persona of the critic.
     for fork in [["debate", "--fork"], ["runs", "fork"]] {
         let fork = [&fork[..], &[&old, "--at", "round-9", "--set", "critic=Be brief."]].concat();
@@ -178,8 +178,8 @@ fn invalid_debate_arguments_exit_2_before_any_model_call() {
     let home = home(&fake);
     home.write("empty.md", " \n\n");
     home.write("huge.md", &"x".repeat(1024 * 1024 + 1));
-    fs::write(home.work().join("bytes.md"), [0xff, 0xfe, 0x00]).unwrap();
-    fs::create_dir(home.work().join("folder.md")).unwrap();
+    fs::write(home.work_folder().join("bytes.md"), [0xff, 0xfe, 0x00]).unwrap();
+    fs::create_dir(home.work_folder().join("folder.md")).unwrap();
     let cases: &[(&[&str], &str)] = &[
         (&["nowhere.md"], "cannot read `nowhere.md`: No such file"),
         (&["empty.md"], "the move is empty"),
@@ -200,7 +200,7 @@ fn invalid_debate_arguments_exit_2_before_any_model_call() {
         (&["MOVE.md", "--resume", "x"], "cannot be used with"),
         (&["MOVE.md", "--take-over"], "`--take-over` requires `--resume RUN`"),
         (&["--resume", "x", "--at", "round-2"], "`--at` requires `--fork RUN`"),
-        (&["--fork", "x", "--at", "m1/round-2"], "a debate has only one move"),
+        (&["--fork", "x", "--at", "m1/round-2"], "a debate is about one move"),
         (&["--resume", "x", "--temperature", "1"], "cannot be changed in a resumed run"),
         (&["--resume", "debate-unknown"], "there is no run `debate-unknown`"),
         (&["--fork", "%"], "there is no run `%`"),
@@ -210,8 +210,8 @@ fn invalid_debate_arguments_exit_2_before_any_model_call() {
         assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
         assert!(err.contains(message), "{args:?}: {err}");
     }
-    assert_eq!(fake.captured().len(), 0);
-    assert_eq!(listed(&home, &[]).len(), 0);
+    assert_eq!(fake.captured_requests().len(), 0);
+    assert_eq!(list_runs(&home, &[]).len(), 0);
     assert_eq!(home.run(&["debate", "MOVE.md", "--rounds", "2"]).code, 0);
     let CommandOutput { code, err, .. } = home.run(&["debate", "--fork", "debate-", "--at", "3"]);
     assert_eq!(code, 2);
@@ -225,7 +225,7 @@ fn invalid_debate_arguments_exit_2_before_any_model_call() {
 }
 
 #[test]
-fn debate_estimate_and_graph_make_no_model_call() {
+fn debate_with_estimate_or_graph_flag_makes_no_model_call() {
     let fake = fake();
     let home = home(&fake);
     let CommandOutput { out, .. } = home.run(&["debate", "MOVE.md", "--estimate"]);
@@ -234,14 +234,14 @@ fn debate_estimate_and_graph_make_no_model_call() {
     assert!(
         out.starts_with("flowchart TD\n") && out.contains("critic_round_1 ==>|each| dm_respond")
     );
-    assert_eq!(fake.captured().len(), 0);
+    assert_eq!(fake.captured_requests().len(), 0);
 }
 
 #[test]
 fn resumed_debate_repeats_only_the_failed_call() {
-    let fake = FakeProvider::answering(FakeKind::Anthropic, |number, request| match number {
+    let fake = FakeProvider::with_responder(FakeKind::Anthropic, |number, request| match number {
         9 => FakeReply::status(401),
-        _ => answer(number, request),
+        _ => debate_answer(number, request),
     });
     let home = home(&fake);
     let CommandOutput { code, err, .. } = home.run(&["debate", "MOVE.md"]);
@@ -253,21 +253,25 @@ fn resumed_debate_repeats_only_the_failed_call() {
         err.contains(&format!("saved as {id}; resume with `assize debate --resume {id}`")),
         "{err}"
     );
-    let before = fake.captured().len();
+    let before = fake.captured_requests().len();
     let CommandOutput { code, out, err } = home.run(&["debate", "--resume", &id[..10]]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("90 of 120"), "{out}");
     // The resumed run repeats the failed call, but no call that was answered.
-    assert_eq!(fake.captured().len(), 62, "{before} requests were sent before the run was resumed");
-    assert_eq!(repeated(&fake), 1);
+    assert_eq!(
+        fake.captured_requests().len(),
+        62,
+        "{before} requests were sent before the run was resumed"
+    );
+    assert_eq!(repeated_requests(&fake), 1);
     let CommandOutput { code, err, .. } = home.run(&["debate", "--resume", &id]);
     assert_eq!(code, 2);
     assert!(err.contains(&format!("the run `{id}` is done")), "{err}");
 }
 
 /// Number of captured requests whose body equals that of an earlier request.
-fn repeated(fake: &FakeProvider) -> usize {
-    let requests = fake.captured();
+fn repeated_requests(fake: &FakeProvider) -> usize {
+    let requests = fake.captured_requests();
     let different: BTreeSet<String> =
         requests.iter().map(|request| request.body.to_string()).collect();
     requests.len() - different.len()
@@ -276,16 +280,18 @@ fn repeated(fake: &FakeProvider) -> usize {
 #[test]
 fn failed_conversation_makes_the_verdict_partial_and_a_fork_retries_it() {
     let broken = |request: &CapturedRequest| {
-        task(request).starts_with("You are D2,") && request.body.to_string().contains("[Round 3]")
+        task_text(request).starts_with("You are D2,")
+            && request.body.to_string().contains("[Round 3]")
     };
     let overloaded = Arc::new(AtomicBool::new(true));
     let fault = overloaded.clone();
-    let fake = FakeProvider::answering(FakeKind::Anthropic, move |number, request| {
-        match fault.load(Ordering::Relaxed) && broken(request) && !is_scoring(request) {
-            true => FakeReply::status(529),
-            false => answer(number, request),
-        }
-    });
+    let fake =
+        FakeProvider::with_responder(FakeKind::Anthropic, move |number, request| {
+            match fault.load(Ordering::Relaxed) && broken(request) && !is_scoring(request) {
+                true => FakeReply::status(529),
+                false => debate_answer(number, request),
+            }
+        });
     let home = home(&fake).set("ASSIZE_GATEWAY_RETRIES", "0");
     let CommandOutput { code, out, err } = home.run(&["debate", "MOVE.md", "--rounds", "4"]);
     assert_eq!(code, 0, "{err}");
@@ -297,22 +303,22 @@ fn failed_conversation_makes_the_verdict_partial_and_a_fork_retries_it() {
     );
     let listed = home.run(&["runs", "list"]).out;
     assert!(listed.contains(" of 120, partial)"), "{listed}");
-    let calls = fake.captured().len();
+    let calls = fake.captured_requests().len();
     overloaded.store(false, Ordering::Relaxed);
     let CommandOutput { out, .. } = home.run(&["debate", "--fork", &id]);
     assert!(!out.contains("PARTIAL"), "{out}");
     // The fork makes calls for the two missing answers, the missing critique, and the scores of this conversation.
-    assert_eq!(fake.captured().len(), calls + 3 + 1);
+    assert_eq!(fake.captured_requests().len(), calls + 3 + 1);
 }
 
 #[test]
-fn default_scores_of_a_judge_without_a_valid_answer_are_marked() {
-    let fake = FakeProvider::answering(FakeKind::Anthropic, |number, request| {
+fn default_scores_for_a_judge_without_a_valid_answer_are_marked_as_default() {
+    let fake = FakeProvider::with_responder(FakeKind::Anthropic, |number, request| {
         // When assize repeats the request to the judge, the task is not in the last part of the request.
         let all = request.body.to_string();
         match (all.contains("score the move as you now see it"), all.contains("You are D3,")) {
             (true, true) => FakeReply::text("I would rather not."),
-            _ => answer(number, request),
+            _ => debate_answer(number, request),
         }
     });
     let home = home(&fake);
@@ -324,9 +330,9 @@ fn default_scores_of_a_judge_without_a_valid_answer_are_marked() {
 
 #[test]
 fn debate_is_resumed_only_with_the_model_it_was_started_with() {
-    let fake = FakeProvider::answering(FakeKind::Anthropic, |number, request| match number {
+    let fake = FakeProvider::with_responder(FakeKind::Anthropic, |number, request| match number {
         5 => FakeReply::status(401),
-        _ => answer(number, request),
+        _ => debate_answer(number, request),
     });
     let home = home(&fake);
     home.run(&["debate", "MOVE.md"]);
@@ -364,13 +370,13 @@ fn budget_of_a_resumed_debate_includes_its_earlier_calls() {
     let args = ["debate", "MOVE.md", "--max-cost", "0.05", "--max-output-tokens", "100"];
     let CommandOutput { code, err, .. } = home.run(&args);
     assert_eq!(code, 5, "{err}");
-    let made = fake.captured().len();
+    let made = fake.captured_requests().len();
     assert!((20..61).contains(&made), "{made}");
     let id = id_of(&only_run(&home));
     let more = ["debate", "--resume", &id, "--max-cost", "0.05"];
     assert_eq!(home.run(&more).code, 5);
     assert_eq!(
-        fake.captured().len(),
+        fake.captured_requests().len(),
         made,
         "the resumed run made a call, although its budget was used up"
     );
@@ -379,27 +385,27 @@ fn budget_of_a_resumed_debate_includes_its_earlier_calls() {
     let fork =
         ["debate", "--fork", &id, "--at", "round-10", "--rounds", "12", "--max-cost", "0.008"];
     assert_eq!(home.run(&fork).code, 5);
-    let fork = id_of(&listed(&home, &["--status", "failed"])[0]);
-    let made = fake.captured().len();
+    let fork = id_of(&list_runs(&home, &["--status", "failed"])[0]);
+    let made = fake.captured_requests().len();
     let CommandOutput { code, err, .. } =
         home.run(&["debate", "--resume", &fork, "--max-cost", "0.03"]);
     assert_eq!(code, 0, "{err}");
-    assert!(fake.captured().len() > made);
+    assert!(fake.captured_requests().len() > made);
 }
 
 #[test]
 fn debate_resume_is_refused_if_a_prompt_or_the_graph_has_changed() {
-    let fake = FakeProvider::answering(FakeKind::Anthropic, |number, request| match number {
+    let fake = FakeProvider::with_responder(FakeKind::Anthropic, |number, request| match number {
         20 => FakeReply::status(401),
-        _ => answer(number, request),
+        _ => debate_answer(number, request),
     });
     let home = home(&fake);
     home.run(&["debate", "MOVE.md"]);
     let id = id_of(&only_run(&home));
-    let calls = fake.captured().len();
+    let calls = fake.captured_requests().len();
     // Replaces the stored hash of a request, as if another version of assize had sent a different prompt.
     let change = |key: &str, to: u8| {
-        let db = rusqlite::Connection::open(home.store()).unwrap();
+        let db = rusqlite::Connection::open(home.store_path()).unwrap();
         let changed = db
             .execute("UPDATE journal SET request = ? WHERE key = ?", (vec![to; 32], key))
             .unwrap();
@@ -417,18 +423,18 @@ fn debate_resume_is_refused_if_a_prompt_or_the_graph_has_changed() {
         err.contains("graph `debate` differs from the graph that this run was started with"),
         "{err}"
     );
-    assert_eq!(fake.captured().len(), calls);
+    assert_eq!(fake.captured_requests().len(), calls);
     // A fork repeats only model calls whose request has changed, and calls that were never answered.
     assert_eq!(home.run(&["debate", "--fork", &id]).code, 0);
-    let again = fake.captured().len() - calls;
+    let again = fake.captured_requests().len() - calls;
     // A changed answer invalidates the later calls of the same conversation, but no other conversation.
     assert!((61 - 20..61 - 6).contains(&again), "{again}");
 }
 
 /// Creates a fake provider that never answers request number `stuck`, and a `Home` that uses this provider.
-fn stuck_at(stuck: usize) -> (FakeProvider, Home) {
-    let fake = FakeProvider::answering(FakeKind::Anthropic, move |number, request| {
-        if number == stuck { FakeReply::Hang } else { answer(number, request) }
+fn provider_stuck_at(stuck: usize) -> (FakeProvider, Home) {
+    let fake = FakeProvider::with_responder(FakeKind::Anthropic, move |number, request| {
+        if number == stuck { FakeReply::Hang } else { debate_answer(number, request) }
     });
     let home = home(&fake);
     (fake, home)
@@ -439,11 +445,11 @@ fn spawn(mut command: Command) -> Child {
 }
 
 /// Waits for a process to exit, and returns its exit code and output.
-fn ended(child: Child, home: &Home) -> CommandOutput {
-    ran(child.wait_with_output().unwrap(), home.folder.path())
+fn wait_for_output(child: Child, home: &Home) -> CommandOutput {
+    command_output(child.wait_with_output().unwrap(), home.folder.path())
 }
 
-fn send(signal: &str, child: &Child) {
+fn send_signal(signal: &str, child: &Child) {
     let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
 }
@@ -453,13 +459,13 @@ fn debate_interrupted_by_a_signal_is_saved_and_can_be_resumed() {
     for (signal, reason) in [
         ("-INT", "interrupted"),
         ("-TERM", "interrupted (SIGTERM)"),
-        ("-HUP", "terminal closed (SIGHUP)"),
+        ("-HUP", "the terminal was closed (SIGHUP)"),
     ] {
-        let (fake, home) = stuck_at(30);
+        let (fake, home) = provider_stuck_at(30);
         let child = spawn(home.command(&["debate", "MOVE.md"]));
         fake.wait_for_requests(31);
-        send(signal, &child);
-        let CommandOutput { code, err, .. } = ended(child, &home);
+        send_signal(signal, &child);
+        let CommandOutput { code, err, .. } = wait_for_output(child, &home);
         assert_eq!(code, 130, "{err}");
         let run = only_run(&home);
         assert_eq!((&run["status"], &run["error"]), (&json!("cancelled"), &json!(reason)));
@@ -480,7 +486,7 @@ fn all_threads_are_stopped(process: u32) -> bool {
 }
 
 #[test]
-fn resume_of_a_run_with_a_live_lease_is_refused_without_take_over() {
+fn resume_of_a_run_with_a_live_lease_is_refused_without_the_take_over_flag() {
     let fake = fake();
     let home = home(&fake);
     let first = spawn(home.command(&["debate", "MOVE.md"]));
@@ -488,17 +494,17 @@ fn resume_of_a_run_with_a_live_lease_is_refused_without_take_over() {
     // continues, and is stopped again later.
     for requests in 10.. {
         fake.wait_for_requests(requests);
-        send("-STOP", &first);
+        send_signal("-STOP", &first);
         // SIGSTOP does not stop all threads at once, and a thread that still runs may begin a write.
         crate::exec::wait_for("all threads of the process to stop", || {
             all_threads_are_stopped(first.id())
         });
-        let db = rusqlite::Connection::open(home.store()).unwrap();
+        let db = rusqlite::Connection::open(home.store_path()).unwrap();
         db.busy_timeout(Duration::ZERO).unwrap();
         if db.execute_batch("BEGIN IMMEDIATE; ROLLBACK;").is_ok() {
             break;
         }
-        send("-CONT", &first);
+        send_signal("-CONT", &first);
     }
     let run = only_run(&home);
     let id = id_of(&run);
@@ -514,20 +520,20 @@ fn resume_of_a_run_with_a_live_lease_is_refused_without_take_over() {
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("90 of 120"), "{out}");
     // The first process continues, detects that it has lost the lease, and exits.
-    send("-CONT", &first);
-    let CommandOutput { code, out, err } = ended(first, &home);
+    send_signal("-CONT", &first);
+    let CommandOutput { code, out, err } = wait_for_output(first, &home);
     assert_eq!((code, out.as_str()), (4, ""), "{err}");
     assert!(err.contains(&format!("another process has taken over `{id}`")), "{err}");
     assert_eq!(only_run(&home)["status"], "done");
 }
 
 #[test]
-fn debate_prints_its_verdict_even_if_the_store_rejects_it() {
+fn debate_prints_its_verdict_even_if_the_verdict_cannot_be_stored() {
     let fake = fake();
     let home = home(&fake);
     assert_eq!(home.run(&["debate", "MOVE.md", "--rounds", "1"]).code, 0);
     // A trigger in the SQLite store makes every attempt to store a result fail.
-    let db = rusqlite::Connection::open(home.store()).unwrap();
+    let db = rusqlite::Connection::open(home.store_path()).unwrap();
     db.execute_batch(
         "CREATE TRIGGER full BEFORE UPDATE OF result ON runs WHEN NEW.result IS NOT NULL
          BEGIN SELECT RAISE(ABORT, 'no room'); END;",
@@ -547,13 +553,13 @@ fn concurrent_debates_share_one_store() {
     let children: Vec<Child> =
         (0..4).map(|_| spawn(home.command(&["debate", "MOVE.md", "--rounds", "3"]))).collect();
     for child in children {
-        let CommandOutput { code, out, err } = ended(child, &home);
+        let CommandOutput { code, out, err } = wait_for_output(child, &home);
         assert_eq!(code, 0, "{err}");
         assert!(out.contains("90 of 120"));
     }
-    let runs = listed(&home, &["--status", "done"]);
+    let runs = list_runs(&home, &["--status", "done"]);
     assert_eq!(runs.len(), 4);
-    assert_eq!(fake.captured().len(), 4 * 19);
+    assert_eq!(fake.captured_requests().len(), 4 * 19);
 }
 
 /// `assize debate` selects and reports its isolation in the same way as the debates of `assize consult`.
@@ -578,15 +584,15 @@ fn debate_in_a_jail_by_default_is_flagged_as_weaker_isolation() {
     assert_eq!(verdict["isolation"], "jail (requested: jail)");
     assert_eq!(verdict["flags"], json!([]));
     // An unavailable backend is refused before any model call, unless `--allow-in-process` is given.
-    let calls = fake.captured().len();
+    let calls = fake.captured_requests().len();
     let microvm = ["debate", "MOVE.md", "--rounds", "1", "--isolation", "microvm"];
     let CommandOutput { code, err, .. } = home.run(&microvm);
     assert_eq!(code, 125, "{err}");
     assert!(err.contains("use `--allow-in-process` to debate without a sandbox"), "{err}");
-    assert_eq!(fake.captured().len(), calls);
+    assert_eq!(fake.captured_requests().len(), calls);
     let CommandOutput { code, err, .. } =
         home.run(&[&microvm[..], &["--allow-in-process"]].concat());
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("no isolation: no sandbox can be created on this machine"), "{err}");
-    assert_eq!(crate::exec::registered_makers(&home), [] as [String; 0]);
+    assert_eq!(crate::exec::registered_sandbox_owners(&home), [] as [String; 0]);
 }

@@ -16,8 +16,8 @@ use serde_json::Value;
 
 use crate::microvms::with_microvms;
 
-/// Python program that allocates 1.5 GB of shared anonymous memory. The memory counts as used by no process, because
-/// the program unmaps its pages again.
+/// Python program that allocates 1.5 GB of shared anonymous memory. The program unmaps the pages again, so only the
+/// cgroup counts this memory, and no process does.
 const ATTACK: &str = r"
 import mmap
 CHUNK = 16 << 20
@@ -40,14 +40,14 @@ const COMMAND: &str = "echo \"== $GROUP\"; \
     for left in /sys/fs/cgroup/*/assize-* /sys/fs/cgroup/*/*/assize-*; do [ -d \"$left\" ] && echo \"left $left\"; done; \
     exec /opt/layers/*/assize exec --isolation jail --memory 256M --cpus 1 --timeout 100 --json /opt/layers/*/attack.py";
 
-/// Cgroups in which [`COMMAND`] runs. `runner.c` creates them.
-const MEMBERS: [&str; 5] = ["session/application", "service", "parent/subgroup", "shared", "login"];
+/// Cgroups in which [`COMMAND`] runs. `runner.c` creates these cgroups.
+const CGROUPS: [&str; 5] = ["session/application", "service", "parent/subgroup", "shared", "login"];
 
 /// Builds the init process of a microVM. It runs [`COMMAND`] in each of the cgroups [`MEMBERS`].
-fn first_process(folder: &Path) -> Vec<u8> {
+fn build_init_process(folder: &Path) -> Vec<u8> {
     let program = folder.join("init");
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sandbox/tests/sandbox/first");
-    let members = MEMBERS.map(|member| format!("{member:?}")).join(",");
+    let members = CGROUPS.map(|member| format!("{member:?}")).join(",");
     let built = Process::new("cc")
         .args(["-static", "-O1", "-w"])
         .args([format!("-DCOMMAND={COMMAND:?}"), format!("-DMEMBERS={members}")])
@@ -61,7 +61,7 @@ fn first_process(folder: &Path) -> Vec<u8> {
 
 /// Runs [`COMMAND`] in each of the cgroups inside one microVM. Returns the JSON report for each cgroup, and the whole
 /// output.
-async fn outcomes() -> (BTreeMap<String, Value>, String) {
+async fn run_attack_in_cgroups() -> (BTreeMap<String, Value>, String) {
     let (cache, layer, build) =
         (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let image = assize_testkit::cache_folder().join("microvm/image");
@@ -76,7 +76,7 @@ async fn outcomes() -> (BTreeMap<String, Value>, String) {
     assert!(stripped.unwrap().success());
     let backend: Arc<dyn Backend> = Arc::new(Microvm::new(MicrovmOptions {
         cache: cache.path().to_owned(),
-        first_process: Some(first_process(build.path())),
+        first_process: Some(build_init_process(build.path())),
         search: std::env::var_os("PATH"),
         ..MicrovmOptions::default()
     }));
@@ -88,13 +88,13 @@ async fn outcomes() -> (BTreeMap<String, Value>, String) {
     spec.limits.cpu_millis = 1000;
     spec.limits.wall = Duration::from_secs(1000);
     let maker = format!("delegated-{:08x}", fastrand::u32(..));
-    let identity = SandboxIdentity { maker, id: "1".to_owned() };
+    let identity = SandboxIdentity { creator: maker, id: "1".to_owned() };
     let sandbox = Sandbox::start(backend, &identity, spec).await.unwrap();
     let running = sandbox.exec(ProgramCommand::new("runner")).await.unwrap();
     // Print the output as it arrives, because the test is slow in an emulated microVM.
     #[expect(clippy::print_stderr, reason = "progress of a slow test")]
     let print = |_, bytes: &[u8]| eprint!("{}", String::from_utf8_lossy(bytes));
-    let done = running.finish_telling(print).await.unwrap();
+    let done = running.finish_with(print).await.unwrap();
     sandbox.end().await;
     let written = String::from_utf8(done.stdout).unwrap();
     let parts = written.split("== ").skip(1).map(|part| {
@@ -111,8 +111,8 @@ async fn delegated_cgroups_limit_shared_memory_that_no_process_maps() {
     if with_microvms().is_none() {
         return;
     }
-    let (outcomes, written) = outcomes().await;
-    assert_eq!(outcomes.len(), MEMBERS.len(), "{written}");
+    let (outcomes, written) = run_attack_in_cgroups().await;
+    assert_eq!(outcomes.len(), CGROUPS.len(), "{written}");
     for group in ["session/application", "service", "parent/subgroup"] {
         let outcome = &outcomes[group];
         assert_eq!(outcome["out_of_memory"], true, "{group}: {outcome:#}");

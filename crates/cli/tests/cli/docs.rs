@@ -105,7 +105,7 @@ fn documented_commands_print_the_output_shown() {
     assert!(count >= 30, "expected at least 30 documented commands, but ran only {count}");
 }
 
-/// Shell blocks that no test runs: a part of the block, and the reason.
+/// Shell blocks of the documentation that no test runs: text that identifies the block, and the reason.
 const NOT_RUN: [(&str, &str); 19] = [
     ("_API_KEY=…", "needs a key"),
     ("OPENAI_BASE_URL=", "needs a model server; `scripts/llama` starts one"),
@@ -154,7 +154,7 @@ fn free_address() -> String {
 }
 
 #[test]
-fn shell_blocks_are_run_or_need_what_a_test_cannot_have() {
+fn shell_blocks_of_the_documentation_are_run_or_listed_with_a_reason() {
     let mut used = vec![false; NOT_RUN.len()];
     let mut run = Vec::new();
     for page in pages() {
@@ -204,7 +204,7 @@ fn shell_blocks_are_run_or_need_what_a_test_cannot_have() {
     assert_eq!(unused.collect::<Vec<_>>(), Vec::<&(&str, &str)>::new());
 }
 
-/// Compares a generated page with the file, or writes it if `ASSIZE_TEST_WRITE` is set.
+/// Compares a generated page with its file in `docs/reference`. If `ASSIZE_TEST_WRITE` is set, writes the file first.
 fn check_generated(name: &str, text: &str) {
     let file = root().join("docs/reference").join(name);
     if std::env::var_os("ASSIZE_TEST_WRITE").is_some() {
@@ -265,7 +265,14 @@ fn settings_reference_is_up_to_date() {
         if !sections.iter().any(|(known, _)| *known == section) {
             sections.push((section, String::new()));
         }
-        let Setting { kind, default, guard, about, convention, .. } = setting;
+        let Setting {
+            kind,
+            default,
+            guard,
+            description: about,
+            conventional_variable: convention,
+            ..
+        } = setting;
         let default = default.map_or("none".to_owned(), |default| format!("`{default}`"));
         let guard = match guard {
             SettingGuard::Open => "yes",
@@ -298,7 +305,7 @@ fn without_variable_parts(text: &str) -> String {
     let is_fixed = |line: &&str| {
         in_sandboxes = *line == "Sandboxes" || (in_sandboxes && !line.is_empty());
         let names_backend =
-            line.starts_with("weaker isolation: ") || line.starts_with("debated in: ");
+            line.starts_with("weaker isolation: ") || line.starts_with("isolation of the debate: ");
         !in_sandboxes && !names_backend
     };
     let text = text.lines().filter(is_fixed).collect::<Vec<_>>().join("\n");
@@ -309,7 +316,7 @@ fn without_variable_parts(text: &str) -> String {
     mask(text, r"\b\d+(\.\d+)? s\b", "N s")
 }
 
-/// The error for an unknown task lists the tasks of the rehearsal model; the README must list the same.
+/// The error for an unknown task lists the tasks of the rehearsal model; the README must list the same tasks.
 #[test]
 fn readme_lists_the_tasks_of_the_rehearsal_model() {
     let home = crate::Home::new();

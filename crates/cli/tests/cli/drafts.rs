@@ -13,7 +13,7 @@ use crate::{CommandOutput, Home};
 pub(crate) const WATCHDOG: &str = "#!/usr/bin/env python3\nimport sys\n\n\ndef main():\n    print(\"watching\")\n    return 0\n\n\nif __name__ == \"__main__\":\n    sys.exit(main())\n";
 
 /// Creates a `Home` whose working folder contains a small Python project.
-pub(crate) fn project() -> Home {
+pub(crate) fn home_with_project() -> Home {
     let home = Home::new();
     home.write("src/watchdog.py", WATCHDOG);
     home
@@ -21,8 +21,8 @@ pub(crate) fn project() -> Home {
 
 impl Home {
     /// Content of a file in the working folder.
-    pub(crate) fn text(&self, path: &str) -> String {
-        fs::read_to_string(self.work().join(path)).unwrap()
+    pub(crate) fn file_text(&self, path: &str) -> String {
+        fs::read_to_string(self.work_folder().join(path)).unwrap()
     }
 }
 
@@ -37,16 +37,16 @@ pub(crate) struct StdioMcpClient {
 impl StdioMcpClient {
     /// Starts `assize mcp` with the draft tools for the working folder.
     pub(crate) fn start(home: &Home, more: &[&str]) -> StdioMcpClient {
-        StdioMcpClient::with(home, &[&["--workspace", "."][..], more].concat())
+        StdioMcpClient::start_with_args(home, &[&["--workspace", "."][..], more].concat())
     }
 
     /// Starts `assize mcp` with the given arguments and no others.
-    pub(crate) fn with(home: &Home, more: &[&str]) -> StdioMcpClient {
+    pub(crate) fn start_with_args(home: &Home, more: &[&str]) -> StdioMcpClient {
         let args = [&["mcp"][..], more].concat();
         let mut child = home.command(&args).stdin(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let mut client = StdioMcpClient { child, input, output, sent: 0 };
-        let hello = client.ask(
+        let hello = client.request_result(
             "initialize",
             json!({"protocolVersion": "2025-06-18", "capabilities": {},
                    "clientInfo": {"name": "tester", "version": "1"}}),
@@ -65,21 +65,21 @@ impl StdioMcpClient {
     }
 
     /// Sends a request and returns its result; panics on an error response.
-    fn ask(&mut self, method: &str, params: Value) -> Value {
-        let answer = self.answer(method, params);
+    fn request_result(&mut self, method: &str, params: Value) -> Value {
+        let answer = self.send_request(method, params);
         assert!(answer["error"].is_null(), "{answer}");
         answer["result"].clone()
     }
 
     /// Sends a request and returns the whole response, which may be an error.
-    pub(crate) fn answer(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn send_request(&mut self, method: &str, params: Value) -> Value {
         self.sent += 1;
         let id = self.sent;
         self.send_line(
             &json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string(),
         );
         loop {
-            let message = self.next();
+            let message = self.next_message();
             if message["id"] == id {
                 return message;
             }
@@ -87,7 +87,7 @@ impl StdioMcpClient {
     }
 
     /// Waits for the next message from `assize mcp`.
-    pub(crate) fn next(&mut self) -> Value {
+    pub(crate) fn next_message(&mut self) -> Value {
         let mut line = String::new();
         assert!(self.output.read_line(&mut line).unwrap() > 0, "`assize mcp` exited");
         serde_json::from_str(&line).unwrap()
@@ -95,7 +95,8 @@ impl StdioMcpClient {
 
     /// Calls a tool; `Err` is the text of a tool error.
     pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Result<Value, String> {
-        let result = self.ask("tools/call", json!({"name": tool, "arguments": arguments}));
+        let result =
+            self.request_result("tools/call", json!({"name": tool, "arguments": arguments}));
         let text = result["content"][0]["text"].as_str().unwrap().to_owned();
         if result["isError"] == true {
             return Err(text);
@@ -117,7 +118,7 @@ impl StdioMcpClient {
     }
 
     /// Closes the connection and waits for the server to exit.
-    pub(crate) fn end(mut self) -> CommandOutput {
+    pub(crate) fn close(mut self) -> CommandOutput {
         drop(self.input.take());
         let output = self.child.wait_with_output().unwrap();
         CommandOutput {
@@ -130,9 +131,9 @@ impl StdioMcpClient {
 
 #[test]
 fn draft_is_submitted_over_mcp_and_a_reviewer_accepts_and_undoes_it() {
-    let home = project();
+    let home = home_with_project();
     let mut client = StdioMcpClient::start(&home, &[]);
-    let tools = client.ask("tools/list", json!({}));
+    let tools = client.request_result("tools/list", json!({}));
     let tools = tools["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     let four =
@@ -145,7 +146,7 @@ fn draft_is_submitted_over_mcp_and_a_reviewer_accepts_and_undoes_it() {
     }
     let accepted = client.propose("src/watchdog.py", "t1", &format!("{WATCHDOG}# end\n"));
     assert_eq!(accepted["verdict"], "accepted", "{accepted}");
-    assert_eq!(home.text("src/watchdog.py"), format!("{WATCHDOG}# end\n"));
+    assert_eq!(home.file_text("src/watchdog.py"), format!("{WATCHDOG}# end\n"));
     let waiting = client.propose(".github/workflows/ci.yml", "t2", "on: push\n");
     assert_eq!(waiting["verdict"], "escalated", "{waiting}");
     assert_eq!(waiting["reasons"][0]["rule"], "protected");
@@ -163,14 +164,14 @@ fn draft_is_submitted_over_mcp_and_a_reviewer_accepts_and_undoes_it() {
     assert!(home.run(&["drafts", "diff", "ci.yml.t2.draft"]).out.contains("+on: push"));
     let done = home.run(&["gate", "accept", &number]);
     assert_eq!(done.out, format!("accepted {number}: .github/workflows/ci.yml\n"), "{}", done.err);
-    assert_eq!(home.text(".github/workflows/ci.yml"), "on: push\n");
+    assert_eq!(home.file_text(".github/workflows/ci.yml"), "on: push\n");
     // The agent receives the decision of the reviewer with its next tool call.
     let next = client.call("ollama_request_draft", json!({"source_path": "x.py", "task_id": "t2"}));
     assert_eq!(next.unwrap()["messages"][0]["kind"], "DRAFT_ACCEPTED");
     let message = waiting["message_id"].as_str().unwrap();
     let undone = home.run(&["gate", "undo", message]);
     assert_eq!(undone.code, 0, "{}", undone.err);
-    assert!(!home.work().join(".github/workflows/ci.yml").exists());
+    assert!(!home.work_folder().join(".github/workflows/ci.yml").exists());
     let twice = home.run(&["gate", "undo", &number]);
     assert_eq!(twice.code, 2, "{}", twice.err);
     assert!(twice.err.contains("is undone, not accepted"), "{}", twice.err);
@@ -181,7 +182,7 @@ fn draft_is_submitted_over_mcp_and_a_reviewer_accepts_and_undoes_it() {
     assert!(error.contains("is not a draft in `_handoff/drafts`"), "{error}");
     let error = client.call("ollama_write_draft", json!({"draft_path": 3})).unwrap_err();
     assert!(error.contains("call `ollama_write_draft` with an object"), "{error}");
-    let ended = client.end();
+    let ended = client.close();
     assert_eq!(ended.code, 0, "{}", ended.err);
     let verified = home.run(&["audit", "verify"]);
     assert!(
@@ -203,7 +204,7 @@ fn draft_is_submitted_over_mcp_and_a_reviewer_accepts_and_undoes_it() {
 
 #[test]
 fn conflicting_draft_escalates_and_shows_both_changes() {
-    let home = project();
+    let home = home_with_project();
     let mut client = StdioMcpClient::start(&home, &[]);
     let request = json!({"source_path": "src/watchdog.py", "task_id": "t"});
     let draft = client.call("ollama_request_draft", request).unwrap()["draft_path"].clone();
@@ -236,17 +237,17 @@ fn conflicting_draft_escalates_and_shows_both_changes() {
     assert!(
         reply["messages"][0]["reasons"][0]["message"].as_str().unwrap().contains("start from mine")
     );
-    client.end();
+    client.close();
 }
 
 #[test]
 fn audit_verify_detects_changes_to_the_audit_log() {
-    let home = project();
+    let home = home_with_project();
     let mut client = StdioMcpClient::start(&home, &[]);
     for number in 0..3 {
         client.propose("src/watchdog.py", "t", &format!("{WATCHDOG}# {number}\n"));
     }
-    client.end();
+    client.close();
     let head = home.run(&["audit", "verify", "--json"]).out;
     let head: Value = serde_json::from_str(&head).unwrap();
     assert_eq!(head["intact"], true, "{head}");
@@ -254,7 +255,7 @@ fn audit_verify_detects_changes_to_the_audit_log() {
     assert_eq!(home.run(&["audit", "verify", "--since", &since]).code, 0);
     let other = since.replacen(|c: char| c.is_ascii_hexdigit() && c != '1', "1", 3);
     assert_eq!(home.run(&["audit", "verify", "--since", &other]).code, 1);
-    let log = home.work().join("_handoff/transition.ndjson");
+    let log = home.work_folder().join("_handoff/transition.ndjson");
     let whole = fs::read_to_string(&log).unwrap();
     let lines: Vec<&str> = whole.lines().collect();
     let without = |index: usize| {
@@ -276,7 +277,7 @@ fn audit_verify_detects_changes_to_the_audit_log() {
         "DELETE FROM audit WHERE id = (SELECT max(id) FROM audit)",
         "UPDATE audit SET actor = 'stranger' WHERE id = 2",
     ] {
-        let db = rusqlite::Connection::open(home.store()).unwrap();
+        let db = rusqlite::Connection::open(home.store_path()).unwrap();
         db.execute(change, []).unwrap();
         drop(db);
         let found = home.run(&["audit", "verify"]);
@@ -287,14 +288,14 @@ fn audit_verify_detects_changes_to_the_audit_log() {
 
 #[test]
 fn draft_tools_can_be_switched_off_while_the_server_runs() {
-    let home = project();
+    let home = home_with_project();
     let mut client = StdioMcpClient::start(&home, &["--review", "always"]);
     let escalated = client.propose("src/watchdog.py", "t", &format!("{WATCHDOG}# end\n"));
     assert_eq!(escalated["verdict"], "escalated");
     let off = home.run(&["drafts", "off"]);
     assert!(off.out.starts_with("the draft tools are off in"), "{}", off.out);
     assert!(home.run(&["drafts", "off"]).out.contains("were off already"));
-    assert_eq!(client.ask("tools/list", json!({}))["tools"], json!([]));
+    assert_eq!(client.request_result("tools/list", json!({}))["tools"], json!([]));
     let request = json!({"source_path": "src/watchdog.py", "task_id": "t2"});
     let error = client.call("ollama_request_draft", request.clone()).unwrap_err();
     assert!(error.contains("switched off"), "{error}");
@@ -303,14 +304,14 @@ fn draft_tools_can_be_switched_off_while_the_server_runs() {
     assert!(client.call("ollama_request_draft", request).is_ok());
     // `drafts clean` removes old drafts, but no draft that is under review.
     let cleaned = home.run(&["drafts", "clean", "--older-than", "0s"]);
-    assert!(cleaned.out.contains("and 1 draft not submitted"), "{}", cleaned.out);
+    assert!(cleaned.out.contains("and 1 draft without a submission"), "{}", cleaned.out);
     assert!(home.run(&["gate", "ls"]).out.contains("escalated"));
-    client.end();
+    client.close();
 }
 
 #[test]
-fn invalid_draft_arguments_settings_and_contract_are_reported() {
-    let home = project();
+fn invalid_draft_arguments_settings_and_task_contract_are_reported() {
+    let home = home_with_project();
     let ran = home.run_with_input(&["mcp", "--workspace", "."], b"");
     assert_eq!(ran.code, 0, "{}", ran.err);
     let ran = home.run_with_input(
@@ -338,7 +339,7 @@ fn invalid_draft_arguments_settings_and_contract_are_reported() {
     let ran = home.run(&["mcp", "--workspace", "."]);
     assert_eq!(ran.code, 3, "{}", ran.err);
     assert!(ran.err.contains("draft.review"), "{}", ran.err);
-    fs::remove_file(home.work().join("assize.toml")).unwrap();
+    fs::remove_file(home.work_folder().join("assize.toml")).unwrap();
     home.write("_handoff/TASK_CONTRACT.json", "{}");
     let mut client = StdioMcpClient::start(&home, &[]);
     let request = json!({"source_path": "src/watchdog.py", "task_id": "t2"});
@@ -351,29 +352,32 @@ fn invalid_draft_arguments_settings_and_contract_are_reported() {
     // The MCP server ignores lines that are not valid JSON-RPC messages.
     client.send_line("garbage");
     client.send_line("{\"jsonrpc\": \"2.0\"}");
-    assert!(client.ask("tools/list", json!({}))["tools"].is_array());
-    assert_eq!(client.end().code, 0);
+    assert!(client.request_result("tools/list", json!({}))["tools"].is_array());
+    assert_eq!(client.close().code, 0);
 }
 
 #[test]
 fn drafts_init_excludes_the_handoff_folder_from_git() {
-    let home = project();
+    let home = home_with_project();
     let ran = home.run(&["drafts", "init"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.err.contains("adds `/_handoff/*` to `.gitignore`"), "{}", ran.err);
     home.write(".gitignore", "target");
     let ran = home.run(&["drafts", "init", "--yes"]);
     assert!(ran.out.contains("added `/_handoff/*`"), "{}", ran.out);
-    assert_eq!(home.text(".gitignore"), "target\n/_handoff/*\n!/_handoff/TASK_CONTRACT.json\n");
+    assert_eq!(
+        home.file_text(".gitignore"),
+        "target\n/_handoff/*\n!/_handoff/TASK_CONTRACT.json\n"
+    );
     assert!(home.run(&["drafts", "init"]).out.contains("already excludes the drafts folder"));
-    assert!(home.work().join("_handoff/drafts").is_dir());
+    assert!(home.work_folder().join("_handoff/drafts").is_dir());
 }
 
 #[test]
 fn draft_of_a_file_in_the_users_global_gitignore_escalates() {
-    let home = project();
-    fs::create_dir_all(home.work().join(".git")).unwrap();
-    let list = home.work().join("../.config/git/ignore");
+    let home = home_with_project();
+    fs::create_dir_all(home.work_folder().join(".git")).unwrap();
+    let list = home.work_folder().join("../.config/git/ignore");
     fs::create_dir_all(list.parent().unwrap()).unwrap();
     fs::write(list, "*.local\n").unwrap();
     let mut client = StdioMcpClient::start(&home, &[]);
@@ -381,13 +385,13 @@ fn draft_of_a_file_in_the_users_global_gitignore_escalates() {
     assert_eq!(waiting["verdict"], "escalated", "{waiting}");
     assert_eq!(waiting["reasons"][0]["rule"], "git-ignored", "{waiting}");
     assert_eq!(client.propose("src/a.py", "t1", "x = 1\n")["verdict"], "accepted");
-    assert_eq!(client.end().code, 0);
+    assert_eq!(client.close().code, 0);
 }
 
 /// The verification command runs in a sandbox, on a copy of the workspace.
 #[test]
 fn draft_that_fails_verification_is_rejected() {
-    let home = project().set("PATH", "/usr/local/bin:/usr/bin:/bin");
+    let home = home_with_project().set("PATH", "/usr/local/bin:/usr/bin:/bin");
     let verify = "test ! -e _handoff && test ! -e .env && ! grep -q broken src/watchdog.py";
     home.write(".env", "KEY=1");
     let mut client = StdioMcpClient::start(&home, &["--verify", verify, "--isolation", "jail"]);
@@ -401,8 +405,8 @@ fn draft_that_fails_verification_is_rejected() {
         (&json!("accepted"), &json!("passed")),
         "{good}"
     );
-    assert_eq!(home.text("src/watchdog.py"), format!("{WATCHDOG}# fine\n"));
-    client.end();
+    assert_eq!(home.file_text("src/watchdog.py"), format!("{WATCHDOG}# fine\n"));
+    client.close();
     // The gate escalates a draft if the task contract requests more for the verification than the settings allow.
     for (verify, why) in [
         (r#"{"command": "true", "layers": ["/opt/toolchain"]}"#, "draft.verify_layers"),
@@ -419,7 +423,7 @@ fn draft_that_fails_verification_is_rejected() {
         let message = escalated["reasons"][0]["message"].as_str().unwrap().to_owned();
         assert!(message.contains(why), "{message}");
         let id = escalated["message_id"].as_str().unwrap().to_owned();
-        client.end();
+        client.close();
         assert_eq!(home.run(&["gate", "reject", &id]).code, 0);
     }
     // The gate rejects a draft whose verification exceeds its time limit.
@@ -429,13 +433,13 @@ fn draft_that_fails_verification_is_rejected() {
     let late = client.propose("new.py", "t", "x = 1\n");
     assert_eq!(late["verdict"], "rejected", "{late}");
     assert_eq!(late["verified"]["outcome"], "timed out after 1 s");
-    client.end();
+    client.close();
 }
 
 /// A client that cancels its submission receives the decision with a later tool call.
 #[test]
 fn decision_after_a_cancelled_submission_is_delivered_later() {
-    let home = project().set("PATH", "/usr/bin:/bin");
+    let home = home_with_project().set("PATH", "/usr/bin:/bin");
     let mut client = StdioMcpClient::start(&home, &["--verify", "sleep 1; false"]);
     let request = json!({"source_path": "src/watchdog.py", "task_id": "t"});
     let draft = client.call("ollama_request_draft", request).unwrap()["draft_path"].clone();
@@ -445,7 +449,7 @@ fn decision_after_a_cancelled_submission_is_delivered_later() {
         "original_path": "src/watchdog.py", "task_id": "t", "change_summary": "x"}});
     let call = json!({"jsonrpc": "2.0", "id": 777, "method": "tools/call", "params": submit});
     client.send_line(&call.to_string());
-    let log = home.work().join("_handoff/transition.ndjson");
+    let log = home.work_folder().join("_handoff/transition.ndjson");
     let wait_for_entry = |word: &str| {
         wait_for(&format!("the entry {word} in the audit log"), || {
             fs::read_to_string(&log).is_ok_and(|log| log.contains(word))
@@ -459,13 +463,13 @@ fn decision_after_a_cancelled_submission_is_delivered_later() {
     let request = json!({"source_path": "other.py", "task_id": "t"});
     let next = client.call("ollama_request_draft", request).unwrap();
     assert_eq!(next["messages"][0]["kind"], "DRAFT_REJECTED", "{next}");
-    client.end();
+    client.close();
 }
 
 /// While the verification command runs, the user restricts the allowed paths or switches the draft tools off.
 #[test]
 fn draft_forbidden_during_its_verification_is_not_accepted() {
-    let home = project().set("PATH", "/usr/bin:/bin");
+    let home = home_with_project().set("PATH", "/usr/bin:/bin");
     let contract = r#"{"version": 1, "allowed_paths": ["docs/"]}"#;
     for forbid in [true, false] {
         let mut client = StdioMcpClient::start(&home, &["--verify", "sleep 3"]);
@@ -478,7 +482,7 @@ fn draft_forbidden_during_its_verification_is_not_accepted() {
                             "change_summary": "x"});
         let verdict = std::thread::scope(|scope| {
             let answer = scope.spawn(|| client.call("ollama_submit_draft", submit).unwrap());
-            let log = home.work().join("_handoff/transition.ndjson");
+            let log = home.work_folder().join("_handoff/transition.ndjson");
             wait_for("the submission of the draft", || {
                 let log = fs::read_to_string(&log).unwrap_or_default();
                 let of_task = |line: &&str| {
@@ -494,8 +498,8 @@ fn draft_forbidden_during_its_verification_is_not_accepted() {
         });
         let expected = if forbid { "rejected" } else { "escalated" };
         assert_eq!(verdict["verdict"], expected, "{verdict}");
-        fs::remove_file(home.work().join("_handoff/TASK_CONTRACT.json")).unwrap_or_default();
-        client.end();
+        fs::remove_file(home.work_folder().join("_handoff/TASK_CONTRACT.json")).unwrap_or_default();
+        client.close();
     }
-    assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
+    assert_eq!(home.file_text("src/watchdog.py"), WATCHDOG);
 }

@@ -89,10 +89,10 @@ fn exec_prints_a_one_line_warning_for_each_reached_limit() {
         warnings.push_str(&err);
     }
     insta::assert_snapshot!(warnings, @r"
-    warning: stopped: time limit of 0.5 s reached (raise it with `--timeout`)
-    warning: stopped: memory limit of 48M reached (raise it with `--memory`)
-    warning: output was cut: limit of 1K for each stream reached (raise it with `--output`)
-    warning: the disk is full: limit of 1M for files reached (raise it with `--disk`)
+    warning: the program was stopped: time limit of 0.5 s reached (raise the limit with `--timeout`)
+    warning: the program was stopped: memory limit of 48M reached (raise the limit with `--memory`)
+    warning: the output was cut: limit of 1K for each stream reached (raise the limit with `--output`)
+    warning: the disk of the sandbox is full: limit of 1M for files reached (raise the limit with `--disk`)
     warning: the program was killed by signal 11
     ");
 }
@@ -127,8 +127,8 @@ except PermissionError: print('read-only')
     ];
     let CommandOutput { code, out, err } = home.run_with_input(&args, code.as_bytes());
     assert_eq!((code, out.as_str()), (0, "read-only\n"), "{err}");
-    assert_eq!(fs::read_to_string(home.work().join("out/plots/total.txt")).unwrap(), "12");
-    assert_eq!(fs::read_dir(home.work().join("out")).unwrap().count(), 1);
+    assert_eq!(fs::read_to_string(home.work_folder().join("out/plots/total.txt")).unwrap(), "12");
+    assert_eq!(fs::read_dir(home.work_folder().join("out")).unwrap().count(), 1);
     insta::assert_snapshot!(err, @r"
     warning: `a�b` was not copied: the name contains unsafe characters
     warning: `bad�` was not copied: the name contains unsafe characters
@@ -139,7 +139,7 @@ except PermissionError: print('read-only')
 }
 
 #[test]
-fn exec_passes_arguments_after_the_file_to_the_program_and_checks_the_others() {
+fn exec_checks_options_before_the_file_and_passes_arguments_after_it_to_the_program() {
     let home = home();
     home.write("args.py", "import sys; print(sys.argv[1:])");
     let passed = home.run(&["exec", "--quiet", "args.py", "--json", "--timeout", "x", "--", "-q"]);
@@ -178,7 +178,7 @@ sys.exit(6)
     assert_eq!(code, 6, "{err}");
     assert_eq!(fs::read_to_string(config).unwrap(), "[core]\n");
     assert_eq!(fs::read_to_string(kept).unwrap(), "mine");
-    assert_eq!(fs::read_to_string(home.work().join("repo/new.txt")).unwrap(), "new");
+    assert_eq!(fs::read_to_string(home.work_folder().join("repo/new.txt")).unwrap(), "new");
     insta::assert_snapshot!(err, @r"
     warning: `.git` was not copied: the name begins with a dot
     warning: `closed` was not copied: file operation on `/workspace/closed` failed: Permission denied (os error 13)
@@ -209,7 +209,7 @@ fn exec_ends_the_sandbox_when_its_output_pipe_is_closed() {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(141));
-    assert_eq!(registered_makers(&home), [] as [String; 0]);
+    assert_eq!(registered_sandbox_owners(&home), [] as [String; 0]);
 
     // An interrupt ends the command even if the reader keeps the pipe open without reading.
     let mut child = home.command(&["exec", "flood.py"]).spawn().unwrap();
@@ -238,8 +238,11 @@ fn exec_with_invalid_input_files_or_limits_exits_2() {
     );
     assert!(refused(&["--file", "a/x=../../up"]).contains("invalid file name in the sandbox"));
     assert!(refused(&["--file", "a"]).contains("not a regular file"));
-    fs::write(home.work().join("large"), vec![0; 2 << 20]).unwrap();
-    assert!(refused(&["--file", "large", "--disk", "1M"]).contains("allow more with `--disk`"));
+    fs::write(home.work_folder().join("large"), vec![0; 2 << 20]).unwrap();
+    assert!(
+        refused(&["--file", "large", "--disk", "1M"])
+            .contains("raise the disk limit with `--disk`")
+    );
     assert!(
         refused(&["--memory", "64M", "--disk", "1G"])
             .contains("the disk limit must not exceed the memory limit")
@@ -391,7 +394,7 @@ fn run_without_python_exits_125_with_a_hint() {
 }
 
 /// Number of processes on this machine that have `word` as a command-line argument.
-pub(crate) fn processes_with(word: &str) -> usize {
+pub(crate) fn count_processes_with_argument(word: &str) -> usize {
     let named = fs::read_dir("/proc").unwrap().flatten().filter(|entry| {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         // Compare whole arguments: a process with `word` inside a longer argument does not count.
@@ -429,7 +432,7 @@ time.sleep(1000)
 ";
 
 /// Names of the folders in the sandbox registry of a `Home`. Each process that creates sandboxes (a *maker*) has one.
-pub(crate) fn registered_makers(home: &Home) -> Vec<String> {
+pub(crate) fn registered_sandbox_owners(home: &Home) -> Vec<String> {
     let folder = home.folder.path().join(".local/state/assize/sandboxes");
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().into_string().unwrap());
@@ -446,7 +449,7 @@ pub(crate) fn start_daemon(home: &Home, flags: &[&str]) -> (Child, String) {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "up\n");
-    wait_for("`sleep` to start in the sandbox", || processes_with(&seconds) > 0);
+    wait_for("`sleep` to start in the sandbox", || count_processes_with_argument(&seconds) > 0);
     (child, seconds)
 }
 
@@ -454,26 +457,28 @@ pub(crate) fn start_daemon(home: &Home, flags: &[&str]) -> (Child, String) {
 fn killed_exec_leaves_no_process_cgroup_or_mount() {
     let home = home();
     let (mut child, seconds) = start_daemon(&home, &[]);
-    let maker = registered_makers(&home).pop().unwrap();
+    let maker = registered_sandbox_owners(&home).pop().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    wait_for("the processes of the sandbox to end", || processes_with(&seconds) == 0);
+    wait_for("the processes of the sandbox to end", || {
+        count_processes_with_argument(&seconds) == 0
+    });
     wait_for("the removal of the cgroups of the sandbox", || {
         !cgroups().iter().any(|group| group.contains(&maker))
     });
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains("assize") && !mounts.contains("/workspace"), "{mounts}");
-    assert_eq!(registered_makers(&home), [maker]);
+    assert_eq!(registered_sandbox_owners(&home), [maker]);
     assert_eq!(home.run(&["sandbox", "ls"]).code, 0);
-    assert_eq!(registered_makers(&home), [] as [String; 0]);
+    assert_eq!(registered_sandbox_owners(&home), [] as [String; 0]);
 }
 
 /// When the host runs out of memory, the kernel may kill the keeper, which is the supervisor process of the jail.
 #[test]
-fn exec_exits_125_and_ends_the_jail_when_the_keeper_is_killed() {
+fn exec_exits_125_and_ends_the_jail_when_its_supervisor_process_is_killed() {
     let home = home();
     let (child, seconds) = start_daemon(&home, &[]);
-    let maker = registered_makers(&home).pop().unwrap();
+    let maker = registered_sandbox_owners(&home).pop().unwrap();
     let path = format!("/proc/{0}/task/{0}/children", child.id());
     let threads = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().flatten();
     let children = threads.map(|one| fs::read_to_string(one.path().join("children")).unwrap());
@@ -483,7 +488,7 @@ fn exec_exits_125_and_ends_the_jail_when_the_keeper_is_killed() {
     let done = child.wait_with_output().unwrap();
     assert_eq!(done.status.code(), Some(125));
     assert!(String::from_utf8(done.stderr).unwrap().contains("lost the connection to the guest"));
-    assert_eq!(processes_with(&seconds), 0);
+    assert_eq!(count_processes_with_argument(&seconds), 0);
     assert!(!cgroups().iter().any(|group| group.contains(&maker)));
 }
 
@@ -494,13 +499,13 @@ fn interrupted_exec_ends_the_sandbox() {
     let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(processes_with(&seconds), 0);
-    assert_eq!(registered_makers(&home), [] as [String; 0]);
+    assert_eq!(count_processes_with_argument(&seconds), 0);
+    assert_eq!(registered_sandbox_owners(&home), [] as [String; 0]);
 }
 
-/// `exec` uses the same list of allowed packages and the same layers as `run`.
+/// `exec` uses the same list of allowed packages and the same package layers as `run`.
 #[test]
-fn exec_adds_allowed_packages_and_refuses_others() {
+fn exec_adds_allowed_packages_and_refuses_other_packages() {
     let home = home();
     let wheels = home.folder.path().join("wheels");
     std::fs::create_dir(&wheels).unwrap();

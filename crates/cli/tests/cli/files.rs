@@ -1,4 +1,4 @@
-//! Tests of the files of programs: output and input files, files of sessions, and full disks.
+//! Tests of files that programs read and write: output and input files, files of sessions, and full disks.
 
 use std::fs;
 
@@ -32,15 +32,17 @@ fn output_files_of_a_finished_run_can_be_copied() {
     assert_eq!(home.run(&["runs", "files", &run]).out, "        1,006  sine.svg\n");
     let copied = home.run(&["runs", "files", &run, "--out", "copied"]);
     assert_eq!((copied.code, copied.out.as_str()), (0, "        1,006  sine.svg\n"));
-    assert!(fs::read_to_string(home.work().join("copied/sine.svg")).unwrap().starts_with("<svg"));
+    assert!(
+        fs::read_to_string(home.work_folder().join("copied/sine.svg")).unwrap().starts_with("<svg")
+    );
     // Existing files are not overwritten. Exit code 4 reports that the new file was not copied.
     let again = home.run(&["runs", "files", &run, "--out", "copied"]);
     assert_eq!(again.code, 4, "{}", again.err);
-    fs::write(home.work().join("copied/sine.svg"), "old").unwrap();
+    fs::write(home.work_folder().join("copied/sine.svg"), "old").unwrap();
     let CommandOutput { code, out, err } = home.run(&["run", SINE, "--out", "copied"]);
     assert_eq!((code, out.as_str()), (4, "sine.svg, 1006 bytes\n"), "{err}");
     assert!(err.contains("not copied, because files of the same name exist in"), "{err}");
-    assert_eq!(fs::read_to_string(home.work().join("copied/sine.svg")).unwrap(), "old");
+    assert_eq!(fs::read_to_string(home.work_folder().join("copied/sine.svg")).unwrap(), "old");
     assert_eq!(home.run(&["runs", "files", "run-none"]).code, 2);
 }
 
@@ -50,7 +52,7 @@ fn out_folder_below_the_current_folder_must_not_go_through_a_symlink() {
     home.write("leaves.py", "open('left.txt', 'w').write('x')");
     let outside = home.folder.path().join("outside");
     fs::create_dir_all(outside.join("deep")).unwrap();
-    std::os::unix::fs::symlink(&outside, home.work().join("results")).unwrap();
+    std::os::unix::fs::symlink(&outside, home.work_folder().join("results")).unwrap();
     assert_eq!(home.run(&["run", SINE, "--quiet"]).code, 0);
     let consult = ["consult", "CRST", "--rounds", "1", "--moves", "1", "--quiet"];
     assert_eq!(home.run(&consult).code, 0);
@@ -76,7 +78,7 @@ fn out_folder_below_the_current_folder_must_not_go_through_a_symlink() {
     assert_eq!((fs::read_dir(&outside).unwrap().count(), deep), (1, 0));
     // Symlinks outside of the current folder and in absolute paths are followed.
     std::os::unix::fs::symlink(&outside, home.folder.path().join("linked")).unwrap();
-    let absolute = home.work().join("results");
+    let absolute = home.work_folder().join("results");
     for folder in [absolute.to_str().unwrap(), "../linked"] {
         let CommandOutput { code, err, .. } = home.run(&["exec", "--out", folder, "leaves.py"]);
         assert_eq!(code, 0, "{err}");
@@ -96,7 +98,7 @@ fn input_file_behind_a_symlink_out_of_the_current_folder_is_refused() {
     fs::create_dir_all(&outside).unwrap();
     fs::write(outside.join("data.txt"), "SECRET").unwrap();
     let link = |to: &std::path::Path, at: &str| {
-        std::os::unix::fs::symlink(to, home.work().join(at)).unwrap();
+        std::os::unix::fs::symlink(to, home.work_folder().join(at)).unwrap();
     };
     link("../outside/data.txt".as_ref(), "data.txt");
     link(&outside, "linked");
@@ -110,7 +112,7 @@ fn input_file_behind_a_symlink_out_of_the_current_folder_is_refused() {
     }
     // These paths are allowed: a symlink to a file in the current folder, an absolute path, and a path that leaves the
     // current folder without a symlink.
-    let absolute = home.work().join("data.txt").display().to_string();
+    let absolute = home.work_folder().join("data.txt").display().to_string();
     for (file, content) in [
         ("inner.txt=data.txt", "mine"),
         (absolute.as_str(), "SECRET"),
@@ -128,8 +130,8 @@ fn input_file_swapped_for_a_symlink_does_not_expose_the_link_target() {
     home.write("data.txt", "mine");
     let secret = home.folder.path().join("secret");
     fs::write(&secret, "SECRET").unwrap();
-    std::os::unix::fs::symlink(&secret, home.work().join("other")).unwrap();
-    let (file, other) = (home.work().join("data.txt"), home.work().join("other"));
+    std::os::unix::fs::symlink(&secret, home.work_folder().join("other")).unwrap();
+    let (file, other) = (home.work_folder().join("data.txt"), home.work_folder().join("other"));
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -251,7 +253,7 @@ tries assize run x --quiet
 large ../.cache/assize/packages
 assize runs resume \"$(last)\" --quiet";
     let CommandOutput { code, out, err } = run_with_own_mounts(&home, script);
-    assert_eq!(code, 0, "{out}\n{err} {:?}", fake.take_complaints());
+    assert_eq!(code, 0, "{out}\n{err} {:?}", fake.take_violations());
     insta::assert_snapshot!(out, @r"
     written
     exit code 4
@@ -272,5 +274,5 @@ assize runs resume \"$(last)\" --quiet";
     ] {
         assert!(err.contains(message), "{message}: {err}");
     }
-    assert_eq!(fake.captured().len(), 4);
+    assert_eq!(fake.captured_requests().len(), 4);
 }

@@ -6,18 +6,18 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::Home;
-use crate::drafts::{StdioMcpClient, project};
+use crate::drafts::{StdioMcpClient, home_with_project};
 
 /// Creates a project for a test runner: a small module, tests of the module, and a task contract that runs the tests to
 /// verify drafts.
-fn with_tests(runner: &str) -> Home {
+fn project_with_tests(runner: &str) -> Home {
     let path = "/usr/local/bin:/usr/bin:/bin";
-    let home = project().set("PATH", path).set("ASSIZE_DRAFT_MAX_DELETION", "1");
+    let home = home_with_project().set("PATH", path).set("ASSIZE_DRAFT_MAX_DELETION", "1");
     for (path, text) in assize_gate::corpus::project(runner).unwrap() {
         home.write(path, &text);
     }
     let contract = "_handoff/TASK_CONTRACT.json";
-    let mut read: Value = serde_json::from_str(&home.text(contract)).unwrap();
+    let mut read: Value = serde_json::from_str(&home.file_text(contract)).unwrap();
     match runner {
         "pytest" => read["verify"]["python"] = json!(".venv"),
         "cargo" => read["verify"]["layers"] = json!([toolchain()]),
@@ -33,8 +33,9 @@ fn toolchain() -> String {
     String::from_utf8(printed.stdout).unwrap().trim().to_owned()
 }
 
-/// Returns `installed`. Panics if `installed` is false and `ASSIZE_TEST_REQUIRE` names `registry`.
-fn required(registry: &str, installed: bool) -> bool {
+/// Returns `installed`: whether the packages that a test needs could be installed from `registry`. Panics if not, and
+/// the environment variable `ASSIZE_TEST_REQUIRE` names the registry.
+fn installed_or_panic(registry: &str, installed: bool) -> bool {
     let required = std::env::var("ASSIZE_TEST_REQUIRE").unwrap_or_default();
     assert!(
         installed || !required.contains(registry),
@@ -45,12 +46,12 @@ fn required(registry: &str, installed: bool) -> bool {
 
 /// Installs pytest into a virtual environment of the project. Returns `false` if no package registry is reachable.
 fn install_pytest(home: &Home) -> bool {
-    let venv = home.work().join(".venv");
+    let venv = home.work_folder().join(".venv");
     let made = Command::new("/usr/bin/python3").args(["-m", "venv"]).arg(&venv).status().unwrap();
     assert!(made.success());
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pytest==8.4.2"];
     let installed = Command::new(venv.join("bin/python3")).args(pip).status().unwrap();
-    required("pypi", installed.success())
+    installed_or_panic("pypi", installed.success())
 }
 
 /// Installs a Node.js package into the project's `node_modules`. Returns `false` if no package registry is reachable.
@@ -61,7 +62,7 @@ fn install_node_package(home: &Home, package: &str) -> bool {
         let install = ["install", "--no-save", "--no-audit", "--no-fund", "--ignore-scripts"];
         let ran = Command::new("npm").args(install).arg(package).current_dir(&new).output();
         let installed = ran.is_ok_and(|ran| ran.status.success());
-        if !required("npm", installed) {
+        if !installed_or_panic("npm", installed) {
             return false;
         }
         // The rename fails if another test process has created the folder in the meantime.
@@ -69,13 +70,13 @@ fn install_node_package(home: &Home, package: &str) -> bool {
     }
     let copied = Command::new("cp")
         .arg("-R")
-        .args([cached.join("node_modules"), home.work().join("node_modules")])
+        .args([cached.join("node_modules"), home.work_folder().join("node_modules")])
         .status();
     copied.unwrap().success()
 }
 
-/// Submits forged changes from the corpus for a test runner and checks the gate's decisions. A full run submits all of
-/// them; otherwise every third, or only the first if the runner is slow to start.
+/// Submits forged changes from the corpus for a test runner and checks the gate's decisions. If `ASSIZE_TEST_FULL` is
+/// set, it submits all of the changes; if not, every third change, or only the first if the runner is slow to start.
 fn submit_forgeries(runner: &str, home: &Home) {
     let all = std::env::var_os("ASSIZE_TEST_FULL").is_some();
     let slow = ["jest", "vitest", "cargo", "go"].contains(&runner);
@@ -85,7 +86,7 @@ fn submit_forgeries(runner: &str, home: &Home) {
     let cases = cases.into_iter().filter(|case| case.runners.contains(&runner));
     for (index, case) in cases.enumerate().filter(|(index, _)| all || sampled(*index)) {
         let (task, title) = (format!("t{index}"), case.title);
-        let original = std::fs::read(home.work().join(case.path)).unwrap();
+        let original = std::fs::read(home.work_folder().join(case.path)).unwrap();
         let mut submitted = client.propose(case.path, &task, case.text);
         while submitted["verdict"] == "pending" {
             submitted = client.submit_again(case.path, &task);
@@ -97,7 +98,7 @@ fn submit_forgeries(runner: &str, home: &Home) {
         match verdict {
             "accepted" => {
                 assert!(evidence.contains("code and tests ran in the same process"), "{evidence}");
-                std::fs::write(home.work().join(case.path), original).unwrap();
+                std::fs::write(home.work_folder().join(case.path), original).unwrap();
             }
             "escalated" => {
                 assert_eq!(submitted["reasons"][0]["rule"], "verify", "{title}: {submitted}");
@@ -107,7 +108,7 @@ fn submit_forgeries(runner: &str, home: &Home) {
             _ => {}
         }
     }
-    client.end();
+    client.close();
 }
 
 impl StdioMcpClient {
@@ -123,12 +124,12 @@ impl StdioMcpClient {
 
 #[test]
 fn forged_unittest_results_escalate() {
-    submit_forgeries("unittest", &with_tests("unittest"));
+    submit_forgeries("unittest", &project_with_tests("unittest"));
 }
 
 #[test]
 fn forged_pytest_results_escalate() {
-    let home = with_tests("pytest");
+    let home = project_with_tests("pytest");
     if install_pytest(&home) {
         submit_forgeries("pytest", &home);
     }
@@ -136,12 +137,12 @@ fn forged_pytest_results_escalate() {
 
 #[test]
 fn forged_node_test_results_escalate() {
-    submit_forgeries("node", &with_tests("node"));
+    submit_forgeries("node", &project_with_tests("node"));
 }
 
 #[test]
 fn forged_jest_results_escalate() {
-    let home = with_tests("jest");
+    let home = project_with_tests("jest");
     if install_node_package(&home, "jest@30.0.5") {
         submit_forgeries("jest", &home);
     }
@@ -149,7 +150,7 @@ fn forged_jest_results_escalate() {
 
 #[test]
 fn forged_vitest_results_escalate() {
-    let home = with_tests("vitest");
+    let home = project_with_tests("vitest");
     if install_node_package(&home, "vitest@3.2.4") {
         submit_forgeries("vitest", &home);
     }
@@ -157,25 +158,25 @@ fn forged_vitest_results_escalate() {
 
 #[test]
 fn forged_cargo_test_results_escalate() {
-    submit_forgeries("cargo", &with_tests("cargo"));
+    submit_forgeries("cargo", &project_with_tests("cargo"));
 }
 
 #[test]
 fn forged_go_test_results_escalate() {
-    if required("go", Path::new("/usr/bin/go").exists()) {
-        submit_forgeries("go", &with_tests("go"));
+    if installed_or_panic("go", Path::new("/usr/bin/go").exists()) {
+        submit_forgeries("go", &project_with_tests("go"));
     }
 }
 
 #[test]
 fn gate_checks_only_the_exit_code_of_an_unknown_test_command() {
-    let home = with_tests("unittest");
+    let home = project_with_tests("unittest");
     let contract = r#"{"version": 1, "verify": {"command": "python3 -m unittest discover -s tests -t . && true"}}"#;
     home.write("_handoff/TASK_CONTRACT.json", contract);
     let mut client = StdioMcpClient::start(&home, &["--isolation", "jail"]);
     let text = "def add(a, b):\n    return b + a\n\n\ndef half(a):\n    return a / 2\n";
     let submitted = client.propose("src/calc.py", "t1", text);
-    client.end();
+    client.close();
     assert_eq!(submitted["verdict"], "accepted", "{submitted}");
     let evidence = submitted["verified"]["evidence"].as_str().unwrap();
     assert!(evidence.starts_with("only the exit code was checked"), "{evidence}");

@@ -1,4 +1,5 @@
-//! Tests of `assize attack --gate`: the scorecard of the gate, also with settings that make the attack fail.
+//! Tests of `assize attack --gate`: the scorecard of the gate with default settings, and with settings that are too
+//! loose or too strict.
 
 use serde_json::Value;
 
@@ -12,7 +13,7 @@ fn scorecard(home: &Home, only: &str) -> (i32, Value) {
     (code, serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}")))
 }
 
-/// One of the totals of a scorecard over all classes of cases.
+/// Total `name` of a scorecard, such as `got_through`, over all classes of cases.
 fn count(card: &Value, name: &str) -> u64 {
     card["count"][name].as_u64().unwrap()
 }
@@ -23,7 +24,7 @@ fn with_programs() -> Home {
 }
 
 #[test]
-fn gate_stops_all_hostile_cases_and_accepts_all_controls() {
+fn gate_stops_all_hostile_cases_and_accepts_all_harmless_control_cases() {
     let home = with_programs();
     // The test runs a sample of each class of cases, or all cases if `ASSIZE_TEST_FULL` is set.
     let full = std::env::var_os("ASSIZE_TEST_FULL").is_some();
@@ -48,7 +49,7 @@ fn gate_stops_all_hostile_cases_and_accepts_all_controls() {
 }
 
 #[test]
-fn gate_scorecard_reports_cases_that_a_looser_setting_lets_through() {
+fn gate_scorecard_reports_hostile_cases_that_a_looser_setting_lets_through() {
     let home = with_programs().set("ASSIZE_DRAFT_READABLE", "**");
     for only in ["workers/files.txt:31", "files/files.txt:31"] {
         let (code, card) = scorecard(&home, only);
@@ -58,13 +59,13 @@ fn gate_scorecard_reports_cases_that_a_looser_setting_lets_through() {
     }
     let CommandOutput { out, err, .. } =
         home.run(&["attack", "--gate", "--isolation", "jail", "--only", "workers/files.txt:31"]);
-    assert!(out.contains("✗ secrets handed to workers"), "{out}");
+    assert!(out.contains("✗ secrets handed to agents"), "{out}");
     assert!(out.contains("GOT THROUGH    workers/files.txt:31"), "{out}");
     assert!(err.contains(" got through the gate"), "{err}");
 }
 
 #[test]
-fn gate_scorecard_reports_controls_that_a_stricter_setting_stops() {
+fn gate_scorecard_reports_harmless_control_cases_that_a_stricter_setting_stops() {
     let home = with_programs().set("ASSIZE_DRAFT_PROTECTED", "src/");
     let CommandOutput { code, out, err } =
         home.run(&["attack", "--gate", "--isolation", "jail", "--only", "files/"]);
@@ -75,7 +76,7 @@ fn gate_scorecard_reports_controls_that_a_stricter_setting_stops() {
 }
 
 #[test]
-fn unknown_cases_and_unavailable_sandboxes_fail_the_gate_attack() {
+fn attack_gate_command_exits_with_an_error_for_unknown_cases_and_unavailable_sandboxes() {
     let home = with_programs();
     assert_eq!(home.run(&["attack", "--gate", "--only", "no such case"]).code, 2);
     assert_eq!(home.run(&["attack", "--gate", "--isolation", "cellar"]).code, 2);

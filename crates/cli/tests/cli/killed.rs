@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use assize_testkit::{FakeKind, FakeProvider, FakeReply};
 use serde_json::Value;
 
-use crate::debate::{answer, home, id_of, only_run};
+use crate::debate::{debate_answer, home, id_of, only_run};
 use crate::serve::TestServer;
 use crate::{CommandOutput, Home};
 
-/// Numbers of the fake answers that are recorded in the journal of a run.
-fn recorded(home: &Home, id: &str) -> BTreeSet<usize> {
+/// Numbers of those answers of the fake provider that are recorded in the journal of a run.
+fn recorded_answer_numbers(home: &Home, id: &str) -> BTreeSet<usize> {
     let CommandOutput { code, out, err } = home.run(&["runs", "export", id]);
     assert_eq!(code, 0, "{err}");
     let export: serde_json::Value = serde_json::from_str(&out).unwrap();
@@ -29,8 +29,8 @@ fn recorded(home: &Home, id: &str) -> BTreeSet<usize> {
         .collect()
 }
 
-/// Last journal record of a run about lost calls, which were in flight when an earlier process was killed.
-fn lost(home: &Home, id: &str) -> Option<Value> {
+/// Last record of lost calls in the journal of a run. Lost calls were in flight when an earlier process was killed.
+fn lost_calls_record(home: &Home, id: &str) -> Option<Value> {
     let CommandOutput { code, out, err } = home.run(&["runs", "export", id]);
     assert_eq!(code, 0, "{err}");
     let export: Value = serde_json::from_str(&out).unwrap();
@@ -51,16 +51,16 @@ fn debate_killed_at_random_moments_repeats_no_answered_call() {
     let (mut killed, mut debates, mut in_flight, mut finished_again) = (0, 0, 0, 0);
     let mut counted_as_lost = 0;
     while killed < kills {
-        let fake = FakeProvider::answering(FakeKind::Anthropic, answer);
+        let fake = FakeProvider::with_responder(FakeKind::Anthropic, debate_answer);
         let home = home(&fake);
         // Measure the duration of a debate without kills on this machine, in a separate store.
-        let elsewhere = home.work().join("elsewhere.db");
+        let elsewhere = home.work_folder().join("elsewhere.db");
         let mut undisturbed = home.command(&["debate", "MOVE.md", "--quiet"]);
         undisturbed.env("ASSIZE_STORE_PATH", &elsewhere);
         let start = Instant::now();
         assert!(undisturbed.output().unwrap().status.success());
         let whole = start.elapsed();
-        let offset = fake.captured().len();
+        let offset = fake.captured_requests().len();
         debates += 1;
 
         let mut finished: HashSet<String> = HashSet::new();
@@ -71,7 +71,7 @@ fn debate_killed_at_random_moments_repeats_no_answered_call() {
                 Some(id) => home.command(&["debate", "--resume", id, "--quiet"]),
                 None => home.command(&["debate", "MOVE.md", "--quiet"]),
             };
-            let before = fake.captured().len();
+            let before = fake.captured_requests().len();
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
             let moment = whole.mul_f64(dice.f64());
             if killed < kills {
@@ -80,7 +80,7 @@ fn debate_killed_at_random_moments_repeats_no_answered_call() {
                 child.kill().unwrap();
             }
             let output = child.wait_with_output().unwrap();
-            for request in &fake.captured()[before..] {
+            for request in &fake.captured_requests()[before..] {
                 if finished.contains(&request.body.to_string()) {
                     finished_again += 1;
                 }
@@ -99,8 +99,8 @@ fn debate_killed_at_random_moments_repeats_no_answered_call() {
                 if run["status"] == "done" {
                     break;
                 }
-                let requests = fake.captured();
-                let done = recorded(&home, &id_of(run));
+                let requests = fake.captured_requests();
+                let done = recorded_answer_numbers(&home, &id_of(run));
                 finished = done.iter().map(|number| requests[*number].body.to_string()).collect();
             }
         }
@@ -108,7 +108,7 @@ fn debate_killed_at_random_moments_repeats_no_answered_call() {
         assert_eq!((&run["status"], &run["result"]["total_score"]), (&"done".into(), &90.into()));
         // The only requests that were sent twice are those that were in flight when the process was killed.
         let mut calls: HashMap<String, usize> = HashMap::new();
-        for request in &fake.captured()[offset..] {
+        for request in &fake.captured_requests()[offset..] {
             *calls.entry(request.body.to_string()).or_default() += 1;
         }
         let again = calls.values().map(|count| count - 1).sum::<usize>();
@@ -128,7 +128,8 @@ fn debate_killed_at_random_moments_repeats_no_answered_call() {
         let different: HashSet<&String> = events.iter().collect();
         assert_eq!((events.len(), different.len()), (60, 60));
         // A call that was recorded but did not reach the provider before the kill counts as lost, too.
-        let lost = lost(&home, &id_of(run)).map_or(0, |lost| lost["calls"].as_u64().unwrap());
+        let lost =
+            lost_calls_record(&home, &id_of(run)).map_or(0, |lost| lost["calls"].as_u64().unwrap());
         assert!(
             lost as usize >= again,
             "{again} repeated calls, but only {lost} lost calls: {losses:?}"
@@ -143,10 +144,10 @@ fn debate_killed_at_random_moments_repeats_no_answered_call() {
 }
 
 /// Creates a fake provider that never answers its first request.
-fn hanging_at_first() -> FakeProvider {
-    FakeProvider::answering(FakeKind::Anthropic, |number, request| match number {
+fn provider_hanging_at_first_request() -> FakeProvider {
+    FakeProvider::with_responder(FakeKind::Anthropic, |number, request| match number {
         0 => FakeReply::Hang,
-        number => answer(number, request),
+        number => debate_answer(number, request),
     })
 }
 
@@ -162,33 +163,33 @@ fn kill_at_the_first_call(fake: &FakeProvider, home: &Home, more: &[&str]) -> St
 
 #[test]
 fn budget_of_a_killed_debate_includes_its_call_in_flight() {
-    let fake = hanging_at_first();
+    let fake = provider_hanging_at_first_request();
     let home = home(&fake);
     let run = kill_at_the_first_call(&fake, &home, &[]);
     assert_eq!(home.run(&["debate", "--resume", &run, "--quiet"]).code, 0);
-    let worst = lost(&home, &run).unwrap();
+    let worst = lost_calls_record(&home, &run).unwrap();
     let tokens = worst["tokens"].as_u64().unwrap();
     assert!(worst["calls"] == 1 && tokens > 4096 && worst["cost"].as_u64() > Some(0), "{worst}");
     // If the budget allows only this one call, it is used up after the kill.
-    let fake = hanging_at_first();
+    let fake = provider_hanging_at_first_request();
     let home = crate::debate::home(&fake);
     let run = kill_at_the_first_call(&fake, &home, &["--max-tokens", &tokens.to_string()]);
     let CommandOutput { code, err, .. } = home.run(&["debate", "--resume", &run]);
-    assert_eq!((code, fake.captured().len()), (5, 1), "{err}");
+    assert_eq!((code, fake.captured_requests().len()), (5, 1), "{err}");
     let grouped = format!("{},{:03}", tokens / 1000, tokens % 1000);
     assert!(err.contains(&format!("spent before this command: {grouped} tokens, ")), "{err}");
     // With a larger budget the run can be resumed, and the lost call still counts once.
     let resumed = home.run(&["debate", "--resume", &run, "--max-tokens", "9999999", "--quiet"]);
     assert_eq!(resumed.code, 0, "{}", resumed.err);
-    assert_eq!(lost(&home, &run), Some(worst));
+    assert_eq!(lost_calls_record(&home, &run), Some(worst));
 }
 
 #[test]
 fn killed_server_reports_its_calls_in_flight_as_lost() {
-    let fake = hanging_at_first();
+    let fake = provider_hanging_at_first_request();
     let home = home(&fake).set("PATH", "/usr/local/bin:/usr/bin:/bin");
     let serving = TestServer::start(&home, &[]);
-    let run = serving.begin(crate::serve::debate());
+    let run = serving.start_run(crate::serve::debate_body());
     fake.wait_for_requests(1);
     serving.kill();
     // The server resumes the run when it starts again.

@@ -74,7 +74,7 @@ impl Home {
     }
 
     /// Creates a `Home` whose environment variables select the fake provider `fake`.
-    fn with(kind: FakeKind, fake: &FakeProvider) -> Home {
+    fn with_fake_provider(kind: FakeKind, fake: &FakeProvider) -> Home {
         let (key, url) = match kind {
             FakeKind::Anthropic => ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
             FakeKind::OpenAi => ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
@@ -86,17 +86,17 @@ impl Home {
         Home::new().set(key, fake.key()).set(url, fake.base_url())
     }
 
-    fn work(&self) -> PathBuf {
+    fn work_folder(&self) -> PathBuf {
         self.folder.path().join("work")
     }
 
     /// Path of the SQLite store.
-    fn store(&self) -> PathBuf {
+    fn store_path(&self) -> PathBuf {
         self.folder.path().join(".local/state/assize/store.db")
     }
 
     fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.work().join(name);
+        let path = self.work_folder().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
         path
@@ -104,26 +104,30 @@ impl Home {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_assize"));
-        command.args(args).env_clear().env("HOME", self.folder.path()).current_dir(self.work());
+        command
+            .args(args)
+            .env_clear()
+            .env("HOME", self.folder.path())
+            .current_dir(self.work_folder());
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
     fn run(&self, args: &[&str]) -> CommandOutput {
-        ran(self.command(args).output().unwrap(), self.folder.path())
+        command_output(self.command(args).output().unwrap(), self.folder.path())
     }
 
     fn run_with_input(&self, args: &[&str], input: &[u8]) -> CommandOutput {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         // The write fails if the command exits without reading all of its input. That is not an error.
         let _ = child.stdin.take().unwrap().write_all(input);
-        ran(child.wait_with_output().unwrap(), self.folder.path())
+        command_output(child.wait_with_output().unwrap(), self.folder.path())
     }
 }
 
 /// Exit code and output of a finished process, with the path of the home folder replaced by `~`.
-fn ran(output: Output, home: &Path) -> CommandOutput {
+fn command_output(output: Output, home: &Path) -> CommandOutput {
     let text = |bytes: Vec<u8>| {
         String::from_utf8(bytes).unwrap().replace(&home.display().to_string(), "~")
     };

@@ -49,7 +49,7 @@ fn exec_in_a_microvm_reports_output_and_limits_like_other_backends() {
     // The report contains how the microVM runs: with KVM or with emulation.
     let why = report["why"].as_str().unwrap();
     assert!(why.starts_with("requested: microvm; using "), "{why}");
-    assert!(home.work().join("out/left").exists());
+    assert!(home.work_folder().join("out/left").exists());
     let late = home.run_with_input(
         &["exec", "--isolation", "microvm", "--timeout", "4", "-"],
         b"while True: pass",
@@ -69,7 +69,7 @@ fn exec_in_a_microvm_reports_output_and_limits_like_other_backends() {
     assert_eq!((more.code, warned), (137, true), "{}", more.err);
     let two = home.run_with_input(&["exec", "--isolation", "microvm", "--cpus", "2", "-"], b"pass");
     assert_eq!(two.code, 2);
-    assert!(two.err.contains("a microVM has one CPU"), "{}", two.err);
+    assert!(two.err.contains("a microVM has only one CPU"), "{}", two.err);
     assert!(two.err.contains("`--isolation jail`"), "{}", two.err);
 }
 
@@ -85,7 +85,7 @@ fn run_executes_programs_in_a_microvm() {
 }
 
 #[test]
-fn consultation_debates_in_microvms_by_default() {
+fn consultation_runs_its_debates_in_microvms_by_default() {
     let Some(home) = with_microvms() else { return };
     // Without `--isolation`, debates prefer microVMs.
     let CommandOutput { code, out, err } =
@@ -107,7 +107,7 @@ fn consultation_debates_in_microvms_by_default() {
 }
 
 #[test]
-fn doctor_reports_how_microvms_run() {
+fn doctor_reports_whether_microvms_use_kvm_or_emulation() {
     let Some(home) = with_microvms() else { return };
     let CommandOutput { out, err, .. } = home.run(&["doctor", "--offline"]);
     assert!(out.contains("✓ microvm  created in"), "{out}{err}");
@@ -144,7 +144,7 @@ fn image_build_reports_missing_tools_and_invalid_files() {
     }
     let archived = std::process::Command::new("tar")
         .args(["-cf", "root.tar", "kernel"])
-        .current_dir(home.work())
+        .current_dir(home.work_folder())
         .status();
     assert!(archived.unwrap().success());
     let built = home.run(&args);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use assize_testkit::{FakeKind, FakeProvider, FakeReply};
 use serde_json::{Value, json};
 
-use crate::exec::{home, registered_makers, wait_for};
+use crate::exec::{home, registered_sandbox_owners, wait_for};
 use crate::{CommandOutput, Home};
 
 const FIBONACCI: &str = "Calculate fibonacci(10)";
@@ -52,7 +52,7 @@ fn run_with_the_rehearsal_model_corrects_a_failed_program() {
         "{err}"
     );
     assert!(!err.contains("no such file"), "{err}");
-    assert_eq!(registered_makers(&home), [] as [String; 0]);
+    assert_eq!(registered_sandbox_owners(&home), [] as [String; 0]);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn invalid_run_arguments_fail_before_anything_is_started() {
 
 /// Creates a `Home` that uses `fake` as its provider, and whose `PATH` contains the interpreters.
 pub(crate) fn with_provider(kind: FakeKind, fake: &FakeProvider) -> Home {
-    Home::with(kind, fake).set("PATH", "/usr/local/bin:/usr/bin:/bin")
+    Home::with_fake_provider(kind, fake).set("PATH", "/usr/local/bin:/usr/bin:/bin")
 }
 
 /// JSON answer of a model that contains a program.
@@ -120,8 +120,12 @@ fn run_saves_the_program_and_copies_its_output_files() {
     assert_eq!((&result["success"], &result["attempts"]), (&true.into(), &1.into()));
     assert_eq!(result["artifacts"]["files"][0]["name"], "sine.svg");
     assert_eq!(result["label"], "rehearsal, no model was asked");
-    assert!(fs::read_to_string(home.work().join("pictures/sine.svg")).unwrap().starts_with("<svg"));
-    let saved = fs::read_to_string(home.work().join("sine.py")).unwrap();
+    assert!(
+        fs::read_to_string(home.work_folder().join("pictures/sine.svg"))
+            .unwrap()
+            .starts_with("<svg")
+    );
+    let saved = fs::read_to_string(home.work_folder().join("sine.py")).unwrap();
     assert_eq!(result["code"], saved);
     // `runs list` and `runs show` print the result and every attempt of the stored run.
     let run = result["run"].as_str().unwrap();
@@ -190,7 +194,7 @@ fn killed_run_resumes_without_repeating_its_first_attempt() {
     let again = home.run(&["runs", "resume", &run]);
     assert_eq!(again.code, 2, "{}", again.err);
     wait_for("the cleanup of the sandboxes of the killed process", || {
-        registered_makers(&home).is_empty()
+        registered_sandbox_owners(&home).is_empty()
     });
 }
 
@@ -270,8 +274,8 @@ fn run_works_with_structured_answers_of_several_providers() {
         let home = with_provider(kind, &fake);
         let CommandOutput { code, out, err } = home.run(&["run", "The answer", "--expect", "42"]);
         assert_eq!((code, out.as_str()), (0, "42\n"), "{err}");
-        assert_eq!(fake.captured().len(), 3);
-        assert_eq!(fake.take_complaints(), [] as [String; 0]);
+        assert_eq!(fake.captured_requests().len(), 3);
+        assert_eq!(fake.take_violations(), [] as [String; 0]);
         assert!(err.contains("critic: division by zero"), "{err}");
     }
 }
@@ -295,8 +299,8 @@ fn run_stopped_by_a_provider_error_resumes_without_repeating_calls() {
     // A run can be resumed with `--out`, which is relative to the current folder.
     let CommandOutput { code, out, err } = home.run(&["run", "--resume", run, "--out", "out"]);
     assert_eq!((code, out.as_str()), (0, "done\n"), "{err}");
-    assert!(home.work().join("out/left").exists(), "{err}");
-    assert_eq!(fake.captured().len(), 4);
+    assert!(home.work_folder().join("out/left").exists(), "{err}");
+    assert_eq!(fake.captured_requests().len(), 4);
 }
 
 #[test]
@@ -314,15 +318,15 @@ fn budget_of_a_run_also_limits_the_resumed_run() {
         home.run(&["run", "Do it", "--max-output-tokens", "500", "--max-tokens", max_tokens])
     };
     let CommandOutput { code, err, .. } = with("1");
-    assert_eq!((code, fake.captured().len()), (5, 0), "{err}");
+    assert_eq!((code, fake.captured_requests().len()), (5, 0), "{err}");
     let (_, reserved) = err.split_once("another call of up to ").unwrap();
     let reserved = reserved.split(' ').next().unwrap();
     let CommandOutput { code, err, .. } = with(reserved);
-    assert_eq!((code, fake.captured().len()), (5, 1), "{err}");
+    assert_eq!((code, fake.captured_requests().len()), (5, 1), "{err}");
     let listed: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
     let run = listed[0]["id"].as_str().unwrap();
     let CommandOutput { code, err, .. } = home.run(&["runs", "resume", run]);
-    assert_eq!((code, fake.captured().len()), (5, 1), "{err}");
+    assert_eq!((code, fake.captured_requests().len()), (5, 1), "{err}");
     let CommandOutput { code, out, err } =
         home.run(&["runs", "resume", run, "--max-tokens", "100000", "--quiet"]);
     assert_eq!((code, out.as_str(), err.as_str()), (0, "done\n", ""));
@@ -344,7 +348,7 @@ fn session_keeps_files_between_runs_and_allows_one_run_at_a_time() {
     };
     assert_eq!(run(&[]).out, "1\n");
     assert_eq!(run(&[]).out, "2\n");
-    let prompt = fake.captured()[1].body.to_string();
+    let prompt = fake.captured_requests()[1].body.to_string();
     assert!(prompt.contains("Earlier programs left these files"), "{prompt}");
     // A failed program does not change the files of the session.
     assert_eq!(run(&[]).code, 1);

@@ -9,11 +9,11 @@ use std::process::{Command, Stdio};
 use assize_testkit::{FakeKind, FakeProvider};
 use serde_json::{Value, json};
 
-use crate::debate::{MOVE, answer, home, id_of, only_run};
-use crate::{CommandOutput, Home, ran};
+use crate::debate::{MOVE, debate_answer, home, id_of, only_run};
+use crate::{CommandOutput, Home, command_output};
 
 /// Creates a `Home` with one finished debate of the rehearsal model.
-fn rehearsed() -> Home {
+fn home_with_finished_debate() -> Home {
     let home = Home::new();
     home.write("MOVE.md", MOVE);
     assert_eq!(home.run(&["debate", "MOVE.md", "--rounds", "1", "--quiet"]).code, 0);
@@ -22,7 +22,7 @@ fn rehearsed() -> Home {
 
 #[test]
 fn runs_are_listed_filtered_and_found_by_id_prefix() {
-    let home = rehearsed();
+    let home = home_with_finished_debate();
     home.write("OTHER.md", "## Close the *bakery*\n");
     assert_eq!(home.run(&["debate", "OTHER.md", "--rounds", "1"]).code, 0);
     let CommandOutput { out, .. } = home.run(&["runs", "list"]);
@@ -46,7 +46,7 @@ fn runs_are_listed_filtered_and_found_by_id_prefix() {
     let CommandOutput { err, .. } = home.run(&["runs", "list", "--kind", "consult"]);
     assert!(err.contains("no matching runs"), "{err}");
     let CommandOutput { err, .. } = home.run(&["runs", "list", "--limit", "1"]);
-    assert!(err.contains("1 more run; `--limit 0` lists all"), "{err}");
+    assert!(err.contains("1 more run; `--limit 0` lists all runs"), "{err}");
     let CommandOutput { code, err, .. } = home.run(&["runs", "show", "debate-"]);
     assert_eq!(code, 2);
     assert!(err.contains("`debate-` matches 2 runs") && err.contains("specify one of these runs"));
@@ -64,12 +64,12 @@ fn runs_commands_do_not_create_a_store_if_there_are_no_runs() {
         assert_eq!(code, 2);
         assert!(err.contains("there is no run `debate-x`") && err.contains("assize runs list"));
     }
-    assert!(!home.store().exists());
+    assert!(!home.store_path().exists());
 }
 
 #[test]
 fn runs_show_export_and_rm_work_on_a_finished_run() {
-    let home = rehearsed();
+    let home = home_with_finished_debate();
     let id = id_of(&only_run(&home));
     let CommandOutput { out, .. } = home.run(&["runs", "show", &id, "--transcripts", "--events"]);
     assert!(
@@ -89,7 +89,7 @@ fn runs_show_export_and_rm_work_on_a_finished_run() {
     assert_eq!(whole["conversation_logs"]["i2"].as_array().unwrap().len(), 2);
     let CommandOutput { code, err, .. } = home.run(&["runs", "export", &id, "-o", "run.json"]);
     assert_eq!((code, err.as_str()), (0, "wrote the run to `run.json`\n"));
-    assert_eq!(fs::read_to_string(home.work().join("run.json")).unwrap(), out);
+    assert_eq!(fs::read_to_string(home.work_folder().join("run.json")).unwrap(), out);
     let CommandOutput { code, err, .. } = home.run(&["runs", "export", &id, "-o", "run.json"]);
     assert_eq!(code, 2);
     assert!(err.contains("`run.json` already exists"), "{err}");
@@ -138,33 +138,36 @@ fn terminal_control_codes_in_a_run_title_are_not_printed() {
 
 #[test]
 fn store_path_that_is_not_a_database_is_left_unchanged() {
-    let home = rehearsed();
+    let home = home_with_finished_debate();
     home.write("notes.txt", "Dear diary");
     let home = home.set("ASSIZE_STORE_PATH", "notes.txt");
     for args in [&["runs", "list"][..], &["debate", "MOVE.md"]] {
         let CommandOutput { code, out, err } = home.run(args);
         assert_eq!((code, out.as_str()), (3, ""), "{err}");
-        assert!(err.contains("notes.txt` is not a store: it is not a database"), "{err}");
+        assert!(
+            err.contains("notes.txt` is not a store: the file is not an SQLite database"),
+            "{err}"
+        );
         assert!(err.contains("hint: set `store.path` to another file"), "{err}");
     }
-    assert_eq!(fs::read_to_string(home.work().join("notes.txt")).unwrap(), "Dear diary");
+    assert_eq!(fs::read_to_string(home.work_folder().join("notes.txt")).unwrap(), "Dear diary");
 }
 
 #[test]
 fn damaged_store_and_newer_store_format_are_reported() {
-    let home = rehearsed();
+    let home = home_with_finished_debate();
     let id = id_of(&only_run(&home));
-    let whole = fs::read(home.store()).unwrap();
+    let whole = fs::read(home.store_path()).unwrap();
     let mut torn = whole.clone();
     let middle = torn.len() / 2 / 4096 * 4096;
     torn[middle..].fill(0xab);
-    fs::write(home.store(), torn).unwrap();
+    fs::write(home.store_path(), torn).unwrap();
     let CommandOutput { code, err, .. } = home.run(&["runs", "export", &id]);
     assert_eq!(code, 4, "{err}");
     assert!(err.contains("is damaged: ") && err.contains("keep a copy of the store file"), "{err}");
 
-    fs::write(home.store(), &whole).unwrap();
-    let db = rusqlite::Connection::open(home.store()).unwrap();
+    fs::write(home.store_path(), &whole).unwrap();
+    let db = rusqlite::Connection::open(home.store_path()).unwrap();
     db.pragma_update(None, "user_version", 6).unwrap();
     drop(db);
     let CommandOutput { code, err, .. } = home.run(&["debate", "MOVE.md"]);
@@ -178,19 +181,19 @@ pub(crate) fn run_with_own_mounts(home: &Home, script: &str) -> CommandOutput {
     let mut command = home.command(&[]);
     let mut shell = Command::new("unshare");
     shell.args(["--map-root-user", "--mount", "bash", "-euc", script]);
-    shell.current_dir(home.work()).env_clear();
+    shell.current_dir(home.work_folder()).env_clear();
     shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     shell.env("PATH", format!("{}:{}", binary.display(), std::env::var("PATH").unwrap()));
     shell.stdin(Stdio::null());
     command.stdin(Stdio::null());
-    ran(shell.output().unwrap(), home.folder.path())
+    command_output(shell.output().unwrap(), home.folder.path())
 }
 
 #[test]
 fn debate_stopped_by_a_full_disk_can_be_resumed_when_there_is_space() {
-    let fake = FakeProvider::answering(FakeKind::Anthropic, answer);
+    let fake = FakeProvider::with_responder(FakeKind::Anthropic, debate_answer);
     let home = home(&fake).set("ASSIZE_STORE_PATH", "disk/store.db");
-    fs::create_dir(home.work().join("disk")).unwrap();
+    fs::create_dir(home.work_folder().join("disk")).unwrap();
     let CommandOutput { code, out, err } = run_with_own_mounts(
         &home,
         "mount -t tmpfs -o size=190k tmpfs disk
@@ -205,13 +208,13 @@ fn debate_stopped_by_a_full_disk_can_be_resumed_when_there_is_space() {
     assert!(err.contains("no space left for the store"), "{err}");
     assert!(err.contains("hint: free some disk space"), "{err}");
     // The resumed debate repeats only calls whose answers could not be stored: at most the three calls in flight.
-    let calls = fake.captured().len();
+    let calls = fake.captured_requests().len();
     assert!((61..=64).contains(&calls), "{calls} calls");
 }
 
 #[test]
 fn runs_in_a_read_only_store_can_be_listed_and_shown() {
-    let home = rehearsed();
+    let home = home_with_finished_debate();
     let id = id_of(&only_run(&home));
     let script = format!(
         "state=../.local/state/assize
@@ -234,7 +237,7 @@ fn untrusted_folder_cannot_set_the_store_path() {
     let CommandOutput { code, err, .. } = home.run(&["debate", "MOVE.md"]);
     assert_eq!(code, 3, "{err}");
     assert!(err.contains("store.path") && err.contains("assize config trust"), "{err}");
-    assert!(!home.work().join("here.db").exists());
+    assert!(!home.work_folder().join("here.db").exists());
 }
 
 #[test]

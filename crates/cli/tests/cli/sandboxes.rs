@@ -7,7 +7,9 @@ use assize_sandbox::jail::Jail;
 use assize_sandbox::{SandboxKey, SandboxManager, SandboxSpec};
 use serde_json::Value;
 
-use crate::exec::{DAEMON, cgroups, home, processes_with, registered_makers, wait_for};
+use crate::exec::{
+    DAEMON, cgroups, count_processes_with_argument, home, registered_sandbox_owners, wait_for,
+};
 use crate::{CommandOutput, Home};
 
 /// Guard that removes a sandbox when the test ends, even if the test fails.
@@ -61,7 +63,7 @@ fn named_sandbox_is_created_used_and_removed_by_different_processes() {
     home.write("in/deep/b.txt", "two");
     fs::write(home.folder.path().join("secret"), "SECRET").unwrap();
     for (to, at) in [("../../secret", "out"), ("a.txt", "inner"), (".", "loop"), ("no", "broken")] {
-        std::os::unix::fs::symlink(to, home.work().join("in").join(at)).unwrap();
+        std::os::unix::fs::symlink(to, home.work_folder().join("in").join(at)).unwrap();
     }
     let copied = home.run(&["sandbox", "cp", "in", "box:/workspace/"]);
     assert_eq!(copied.code, 0, "{}", copied.err);
@@ -79,15 +81,17 @@ fn named_sandbox_is_created_used_and_removed_by_different_processes() {
     let CommandOutput { code, out, err } = home.run_with_input(&args, b"-three-");
     assert_eq!((code, out.as_str()), (9, "onetwo-three-yes\n/workspace\n"), "{err}");
     assert_eq!(home.run(&["sandbox", "cp", "box:in/a.txt", "a.txt"]).code, 0);
-    assert_eq!(fs::read_to_string(home.work().join("a.txt")).unwrap(), "one");
+    assert_eq!(fs::read_to_string(home.work_folder().join("a.txt")).unwrap(), "one");
     assert_eq!(home.run(&["sandbox", "cp", "box:/workspace/in", "."]).code, 0);
     assert_eq!(home.run(&["sandbox", "cp", "box:/workspace", "all"]).code, 0);
-    assert_eq!(fs::read_to_string(home.work().join("all/in/deep/b.txt")).unwrap(), "two");
+    assert_eq!(fs::read_to_string(home.work_folder().join("all/in/deep/b.txt")).unwrap(), "two");
     let late = home.run(&["sandbox", "exec", "--timeout", "0.2", "box", "sleep", "100"]);
     assert_eq!(late.code, 124, "{}", late.err);
 
     assert_eq!(home.run(&["sandbox", "rm", "box"]).code, 0);
-    wait_for("the maker process of the sandbox to exit", || registered_makers(&home).is_empty());
+    wait_for("the maker process of the sandbox to exit", || {
+        registered_sandbox_owners(&home).is_empty()
+    });
     assert!(list(&home, &[]).is_empty());
 }
 
@@ -95,8 +99,8 @@ fn named_sandbox_is_created_used_and_removed_by_different_processes() {
 fn path_variable_of_a_sandbox_contains_the_folder_of_the_interpreter() {
     let home = home();
     home.write("env/pyvenv.cfg", "home = /usr/bin\n");
-    fs::create_dir(home.work().join("env/bin")).unwrap();
-    let python = home.work().join("env/bin/python3");
+    fs::create_dir(home.work_folder().join("env/bin")).unwrap();
+    let python = home.work_folder().join("env/bin/python3");
     std::os::unix::fs::symlink("/usr/bin/python3", &python).unwrap();
     let setting = format!("{}:/usr/bin:/bin", python.parent().unwrap().display());
     let home = home.set("PATH", &setting);
@@ -161,7 +165,7 @@ fn invalid_sandbox_commands_report_an_error_and_a_hint() {
 
     2 error: invalid sandbox name `Bad Name`
 
-    hint: use at most 63 lower-case letters, digits and `-`, for example `negotiate-nvda-m1`
+    hint: a sandbox name has at most 63 lower-case letters, digits and `-`, for example `negotiate-nvda-m1`
 
     2 error: `--memory` must be a size from 16M to 1024G, not `1M`
 
@@ -176,7 +180,7 @@ fn invalid_sandbox_commands_report_an_error_and_a_hint() {
 }
 
 #[test]
-fn failed_cleanup_after_a_dead_process_keeps_its_registry_folder() {
+fn registry_folder_of_a_dead_process_is_kept_when_its_cleanup_fails() {
     let home = home().set("DOCKER_HOST", "/nonexistent/docker.sock");
     let gone = home.folder.path().join(".local/state/assize/sandboxes/left");
     fs::create_dir_all(&gone).unwrap();
@@ -185,7 +189,7 @@ fn failed_cleanup_after_a_dead_process_keeps_its_registry_folder() {
     }
     for command in [&["sandbox", "ls"][..], &["doctor", "--offline"], &["sandbox", "ls"]] {
         home.run(command);
-        assert_eq!(registered_makers(&home), [".gone-left"], "{command:?}");
+        assert_eq!(registered_sandbox_owners(&home), [".gone-left"], "{command:?}");
     }
 }
 
@@ -194,11 +198,13 @@ fn sandbox_is_removed_after_its_ttl() {
     let home = home();
     assert_eq!(home.run(&["sandbox", "create", "short", "--ttl", "1s"]).code, 0);
     wait_for("the removal of the sandbox", || list(&home, &[]).is_empty());
-    wait_for("the maker process of the sandbox to exit", || registered_makers(&home).is_empty());
+    wait_for("the maker process of the sandbox to exit", || {
+        registered_sandbox_owners(&home).is_empty()
+    });
 }
 
 #[test]
-fn sandbox_whose_process_is_killed_ends_and_the_next_command_cleans_the_registry() {
+fn sandbox_ends_when_its_owner_process_is_killed_and_the_next_command_cleans_the_registry() {
     let home = home();
     assert_eq!(home.run(&["sandbox", "create", "box"]).code, 0);
     let seconds = format!("{}.5", fastrand::u32(100_000..1_000_000));
@@ -209,18 +215,20 @@ fn sandbox_whose_process_is_killed_ends_and_the_next_command_cleans_the_registry
     );
     let start = format!("python3 daemon.py {seconds} >/dev/null 2>&1 &");
     assert_eq!(home.run(&["sandbox", "exec", "box", "sh", "-c", &start]).code, 0);
-    wait_for("`sleep` to start in the sandbox", || processes_with(&seconds) > 0);
-    let maker = registered_makers(&home).pop().unwrap();
+    wait_for("`sleep` to start in the sandbox", || count_processes_with_argument(&seconds) > 0);
+    let maker = registered_sandbox_owners(&home).pop().unwrap();
     let pid = list(&home, &[])[0]["pid"].as_u64().unwrap();
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    wait_for("the processes of the sandbox to end", || processes_with(&seconds) == 0);
+    wait_for("the processes of the sandbox to end", || {
+        count_processes_with_argument(&seconds) == 0
+    });
     wait_for("the removal of the cgroups of the sandbox", || {
         !cgroups().iter().any(|group| group.contains(&maker))
     });
     std::thread::sleep(Duration::from_millis(50));
     assert!(list(&home, &[]).is_empty());
-    assert_eq!(registered_makers(&home), [] as [String; 0]);
+    assert_eq!(registered_sandbox_owners(&home), [] as [String; 0]);
     // The name of the lost sandbox can be used again.
     assert_eq!(home.run(&["sandbox", "create", "box"]).code, 0);
     drop(Cleanup(&home, "box"));

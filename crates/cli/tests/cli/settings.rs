@@ -11,7 +11,7 @@ use crate::{CommandOutput, Home};
 #[test]
 fn estimate_for_an_unknown_model_needs_a_price_in_the_settings() {
     let fake = FakeProvider::scripted(FakeKind::OpenRouter, []);
-    let home = Home::with(FakeKind::OpenRouter, &fake);
+    let home = Home::with_fake_provider(FakeKind::OpenRouter, &fake);
     let ask = |home: &Home| home.run(&["ask", "Why?", "--estimate", "--model", "some/model.v1"]);
     let estimate = |home: &Home| ask(home).out;
     let unknown = ask(&home);
@@ -142,23 +142,23 @@ fn invalid_settings_are_reported_with_line_and_nearest_key() {
 #[test]
 fn unreadable_settings_file_exits_3() {
     let home = Home::new();
-    fs::create_dir(home.work().join("assize.toml")).unwrap();
+    fs::create_dir(home.work_folder().join("assize.toml")).unwrap();
     let folder = home.run(&["ask", "Why?"]);
     assert_eq!(folder.code, 3);
     assert!(folder.err.contains("assize.toml`: "), "{}", folder.err);
-    fs::remove_dir(home.work().join("assize.toml")).unwrap();
+    fs::remove_dir(home.work_folder().join("assize.toml")).unwrap();
     home.write("assize.toml", &"#".repeat(2_000_000));
     assert!(home.run(&["ask", "Why?"]).err.contains("larger than 1 MiB"));
-    fs::write(home.work().join("assize.toml"), b"provider = \"\xff\"").unwrap();
+    fs::write(home.work_folder().join("assize.toml"), b"provider = \"\xff\"").unwrap();
     assert!(home.run(&["ask", "Why?"]).err.contains("not UTF-8"));
 }
 
 #[test]
-fn folder_named_env_and_unparsable_env_file_are_ignored() {
+fn dot_env_that_is_a_folder_or_cannot_be_parsed_is_ignored() {
     let home = Home::new();
     home.write(".env/bin/activate", "a virtual environment");
     assert_eq!(home.run(&["ask", "Why?"]).code, 0);
-    fs::remove_dir_all(home.work().join(".env")).unwrap();
+    fs::remove_dir_all(home.work_folder().join(".env")).unwrap();
     home.write(".env", "CERT=\"-----BEGIN\nMII\n-----END\"\nnot a variable\nOPEN=\"never closed\n");
     assert_eq!(home.run(&["ask", "Why?"]).code, 0);
 }
@@ -173,7 +173,7 @@ fn rehearsal_works_without_system_certificates() {
 #[test]
 fn doctor_reports_the_state_of_each_provider_and_which_is_used() {
     let fake = FakeProvider::scripted(FakeKind::Google, []);
-    let home = Home::with(FakeKind::Google, &fake);
+    let home = Home::with_fake_provider(FakeKind::Google, &fake);
     let CommandOutput { code, out, err } = home.run(&["doctor"]);
     assert_eq!((code, err.as_str()), (0, ""));
     assert!(out.contains("✓ google") && out.contains("← used"), "{out}");
@@ -182,7 +182,7 @@ fn doctor_reports_the_state_of_each_provider_and_which_is_used() {
     assert!(out.contains("✗ ollama") && out.contains("cannot be reached"), "{out}");
     assert!(out.contains("selected by the first of: --provider"), "{out}");
 
-    let several = Home::with(FakeKind::Google, &fake)
+    let several = Home::with_fake_provider(FakeKind::Google, &fake)
         .set("OPENAI_API_KEY", "wrong")
         .set("OPENAI_BASE_URL", fake.base_url());
     let both = several.run(&["doctor", "--json"]);
@@ -208,7 +208,7 @@ fn reachable_ollama_is_preferred_to_the_rehearsal_model() {
 #[test]
 fn log_is_structured_and_contains_prompts_only_at_trace_level() {
     let fake = FakeProvider::always(FakeKind::Anthropic, FakeReply::text("classified answer"));
-    let home = Home::with(FakeKind::Anthropic, &fake);
+    let home = Home::with_fake_provider(FakeKind::Anthropic, &fake);
     let question = format!("secret question {}", "x".repeat(200));
     let json =
         home.run(&["ask", &question, "--quiet", "--log-level", "info", "--log-format", "json"]);
@@ -253,7 +253,7 @@ fn invalid_base_url_exits_3() {
 }
 
 #[test]
-fn environment_variable_overrides_env_file_even_under_another_name() {
+fn environment_variable_overrides_its_alias_in_the_env_file() {
     let home = Home::new().set("OPENAI_BASE_URL", "https://right.example/v1");
     home.write(".env", "ASSIZE_OPENAI_BASE_URL=https://wrong.example/v1\n");
     home.run(&["config", "trust"]);
@@ -290,8 +290,9 @@ fn api_key_is_read_from_the_variable_named_by_the_settings() {
 fn doctor_shows_limits_of_a_local_server_unless_settings_override_them() {
     let props =
         serde_json::json!({"default_generation_settings": {"n_ctx": 2048}, "total_slots": 2});
-    let fake = FakeProvider::scripted(FakeKind::OpenAi, []).describing("/props", props);
-    let home = Home::with(FakeKind::OpenAi, &fake).set("ASSIZE_OPENAI_MODEL", "smollm2");
+    let fake = FakeProvider::scripted(FakeKind::OpenAi, []).with_description("/props", props);
+    let home =
+        Home::with_fake_provider(FakeKind::OpenAi, &fake).set("ASSIZE_OPENAI_MODEL", "smollm2");
     let doctor = home.run(&["doctor"]).out;
     assert!(
         doctor.contains("context window 2,048 tokens; free (local); 2 calls at once"),
@@ -305,13 +306,13 @@ fn doctor_shows_limits_of_a_local_server_unless_settings_override_them() {
         "{doctor}"
     );
     // A hosted model behind a local proxy keeps its price and its limits.
-    let home = Home::with(FakeKind::OpenAi, &fake);
+    let home = Home::with_fake_provider(FakeKind::OpenAi, &fake);
     let doctor = home.run(&["doctor"]).out;
     assert!(doctor.contains("per million tokens; 16 calls at once"), "{doctor}");
 
     let shown = serde_json::json!({"model_info": {"qwen3.context_length": 40960}});
-    let fake = FakeProvider::scripted(FakeKind::Ollama, []).describing("/api/show", shown);
-    let doctor = Home::with(FakeKind::Ollama, &fake).run(&["doctor"]).out;
+    let fake = FakeProvider::scripted(FakeKind::Ollama, []).with_description("/api/show", shown);
+    let doctor = Home::with_fake_provider(FakeKind::Ollama, &fake).run(&["doctor"]).out;
     assert!(
         doctor.contains("context window 40,960 tokens; free (local); 1 call at once"),
         "{doctor}"

@@ -12,7 +12,7 @@ use crate::{CommandOutput, Home};
 fn untrusted_folder_cannot_redirect_an_api_key_or_change_the_budget() {
     let fake = FakeProvider::always(FakeKind::OpenAi, FakeReply::text("yours"));
     let thief = FakeProvider::scripted(FakeKind::OpenAi, []);
-    let home = Home::with(FakeKind::OpenAi, &fake);
+    let home = Home::with_fake_provider(FakeKind::OpenAi, &fake);
     let variables = home.variables.clone();
     let home = Home {
         variables: variables.into_iter().filter(|(name, _)| name != "OPENAI_BASE_URL").collect(),
@@ -36,13 +36,13 @@ fn untrusted_folder_cannot_redirect_an_api_key_or_change_the_budget() {
         assert!(shown.contains("no effect: the folder is not trusted"), "{shown}");
         fs::remove_file(path).unwrap();
     }
-    assert!(thief.captured().is_empty() && fake.captured().is_empty());
+    assert!(thief.captured_requests().is_empty() && fake.captured_requests().is_empty());
 }
 
 #[test]
 fn untrusted_folder_can_lower_limits_but_not_raise_them() {
     let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text("yours"));
-    let home = Home::with(FakeKind::Groq, &fake);
+    let home = Home::with_fake_provider(FakeKind::Groq, &fake);
     let user = home.folder.path().join(".config/assize/config.toml");
     fs::create_dir_all(user.parent().unwrap()).unwrap();
     fs::write(
@@ -62,7 +62,7 @@ fn untrusted_folder_can_lower_limits_but_not_raise_them() {
         assert_eq!(refused.code, 3, "{text}{}", refused.err);
         assert!(!refused.err.contains("TRACE"), "{}", refused.err);
     }
-    assert!(fake.captured().is_empty());
+    assert!(fake.captured_requests().is_empty());
     // A folder needs no trust to lower a limit, or to set a value that the user's own settings contain, too.
     home.write(
         "assize.toml",
@@ -78,7 +78,7 @@ fn provider_and_model_of_an_untrusted_folder_are_ignored_with_a_warning() {
     let yours = FakeProvider::always(FakeKind::Groq, FakeReply::text("yours"));
     let theirs = FakeProvider::always(FakeKind::OpenRouter, FakeReply::text("theirs"));
     // The user has API keys for both providers, so the first provider is used with its default model.
-    let home = Home::with(FakeKind::Groq, &yours)
+    let home = Home::with_fake_provider(FakeKind::Groq, &yours)
         .set("OPENROUTER_API_KEY", theirs.key())
         .set("OPENROUTER_BASE_URL", theirs.base_url());
     let model = "openai/gpt-oss-120b";
@@ -94,7 +94,7 @@ fn provider_and_model_of_an_untrusted_folder_are_ignored_with_a_warning() {
         let path = home.write(file, text);
         let CommandOutput { code, out, err } = home.run(&["ask", "Why?", "--quiet"]);
         assert_eq!((code, out.as_str()), (0, "yours\n"), "{text}{err}");
-        assert_eq!(yours.captured().last().unwrap().body["model"], model, "{text}");
+        assert_eq!(yours.captured_requests().last().unwrap().body["model"], model, "{text}");
         let warned = format!("`{key}` ({source}) is ignored: the folder is not trusted;");
         assert!(err.contains(&warned) && err.contains("`assize config trust`"), "{text}{err}");
         let shown = home.run(&["config", "show"]).out;
@@ -113,7 +113,7 @@ fn provider_and_model_of_an_untrusted_folder_are_ignored_with_a_warning() {
         assert!(own.out == "yours\n" && !own.err.contains("ignored"), "{}", own.err);
         fs::remove_file(path).unwrap();
     }
-    assert!(theirs.captured().is_empty());
+    assert!(theirs.captured_requests().is_empty());
     home.write("assize.toml", "provider = \"openrouter\"\nmodel = \"a/b\"\n");
     let warning = home.run(&["ask", "Why?"]).err;
     let both = "`provider` (assize.toml:1), `model` (assize.toml:2) are ignored: ";
@@ -135,7 +135,7 @@ fn provider_and_model_of_an_untrusted_folder_are_ignored_with_a_warning() {
 #[test]
 fn api_key_in_an_untrusted_env_file_does_not_override_the_users_key() {
     let yours = FakeProvider::always(FakeKind::Groq, FakeReply::text("yours"));
-    let home = Home::with(FakeKind::Groq, &yours);
+    let home = Home::with_fake_provider(FakeKind::Groq, &yours);
     home.write(".env", "ANTHROPIC_API_KEY=stranger\n");
     let CommandOutput { code, out, err } = home.run(&["ask", "Why?"]);
     assert_eq!((code, out.as_str()), (0, "yours\n"), "{err}");
@@ -162,7 +162,7 @@ fn settings_file_swapped_after_the_trust_check_is_not_used() {
     let file = home.write("assize.toml", &good);
     assert_eq!(home.run(&["config", "trust"]).code, 0);
     let (stop, folder) =
-        (std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false)), home.work());
+        (std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false)), home.work_folder());
     let swapper = std::thread::spawn({
         let stop = std::sync::Arc::clone(&stop);
         move || {
@@ -206,7 +206,7 @@ fn control_codes_in_settings_and_json_answers_are_escaped() {
     }
     // JSON output also escapes control characters that JSON itself allows but a terminal may interpret.
     let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text("a\u{9b}5m\u{202e}b\u{7f}"));
-    let shown = Home::with(FakeKind::Groq, &fake).run(&["ask", "Why?", "--json"]).out;
+    let shown = Home::with_fake_provider(FakeKind::Groq, &fake).run(&["ask", "Why?", "--json"]).out;
     assert!(shown.contains("a\\u009b5m\\u202eb\\u007f"), "{shown}");
 }
 
@@ -215,11 +215,11 @@ fn requests_to_loopback_addresses_bypass_proxies() {
     let fake = FakeProvider::always(FakeKind::OpenAi, FakeReply::text("direct"));
     let proxy = FakeProvider::scripted(FakeKind::OpenAi, []);
     let address = proxy.base_url().replace("/v1", "");
-    let home = Home::with(FakeKind::OpenAi, &fake);
+    let home = Home::with_fake_provider(FakeKind::OpenAi, &fake);
     let home =
         home.set("http_proxy", &address).set("HTTP_PROXY", &address).set("ALL_PROXY", &address);
     assert_eq!(home.run(&["ask", "Why?"]).out, "direct\n");
-    assert!(proxy.captured().is_empty());
+    assert!(proxy.captured_requests().is_empty());
 }
 
 #[test]
@@ -255,10 +255,10 @@ fn secrets_in_invalid_settings_are_not_printed() {
 fn api_key_echoed_by_a_provider_is_masked_in_output_cassette_and_log() {
     let echo = "you sent sk-test-0123456789abcdef";
     let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text(echo));
-    let home = Home::with(FakeKind::Groq, &fake);
+    let home = Home::with_fake_provider(FakeKind::Groq, &fake);
     let ran = home.run(&["ask", "Why?", "--record", "cassette", "--log-level", "trace"]);
     assert_eq!(ran.out, "you sent ***\n");
-    let cassette = fs::read_to_string(home.work().join("cassette")).unwrap();
+    let cassette = fs::read_to_string(home.work_folder().join("cassette")).unwrap();
     assert!(!cassette.contains("0123456789") && !ran.err.contains("0123456789"), "{}", ran.err);
 }
 
@@ -266,21 +266,21 @@ fn api_key_echoed_by_a_provider_is_masked_in_output_cassette_and_log() {
 fn named_pipes_and_huge_files_do_not_block_commands() {
     let home = Home::new();
     let pipe = |name: &str| {
-        let made = Command::new("mkfifo").arg(home.work().join(name)).status().unwrap();
+        let made = Command::new("mkfifo").arg(home.work_folder().join(name)).status().unwrap();
         assert!(made.success());
     };
     pipe("cassette");
     assert_eq!(home.run(&["ask", "Why?", "--replay", "cassette"]).code, 2);
     pipe("assize.toml");
     assert_eq!(home.run(&["config", "show"]).code, 3);
-    fs::remove_file(home.work().join("assize.toml")).unwrap();
+    fs::remove_file(home.work_folder().join("assize.toml")).unwrap();
     pipe(".env");
     assert_eq!(
         home.run(&["ask", "Why?"]).code,
         0,
         "a `.env` that is not a regular file must be ignored"
     );
-    let sparse = fs::File::create(home.work().join("big")).unwrap();
+    let sparse = fs::File::create(home.work_folder().join("big")).unwrap();
     sparse.set_len(3 << 30).unwrap();
     assert_eq!(home.run(&["ask", "Why?", "--replay", "big"]).code, 2);
 }
@@ -305,7 +305,11 @@ fn trust_in_a_folder_ends_when_its_files_change() {
     );
     let changed = home.run(&["ask", "Why?"]);
     assert_eq!(changed.code, 3);
-    assert!(changed.err.contains("files have changed since you trusted it"), "{}", changed.err);
+    assert!(
+        changed.err.contains("files have changed since you trusted the folder"),
+        "{}",
+        changed.err
+    );
     home.run(&["config", "trust", "."]);
     assert_eq!(home.run(&["ask", "Why?"]).code, 0);
     assert!(home.run(&["config", "distrust"]).err.contains("no longer trusted"));
@@ -316,17 +320,20 @@ fn trust_in_a_folder_ends_when_its_files_change() {
 #[test]
 fn harmless_project_settings_need_no_trust_and_apply_to_subfolders() {
     let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text("yours"));
-    let home = Home::with(FakeKind::Groq, &fake);
+    let home = Home::with_fake_provider(FakeKind::Groq, &fake);
     home.write("assize.toml", "max_output_tokens = 77\n");
     home.write("deep/er/.keep", "");
     let mut command = home.command(&["ask", "Why?"]);
-    let output = command.current_dir(home.work().join("deep/er")).output().unwrap();
+    let output = command.current_dir(home.work_folder().join("deep/er")).output().unwrap();
     assert!(output.status.success());
     assert_eq!(fake.only_request().body["max_completion_tokens"], 77);
     // Settings files above the root folder of a Git repository are ignored.
-    fs::create_dir_all(home.work().join("deep/.git")).unwrap();
-    home.command(&["ask", "Why?"]).current_dir(home.work().join("deep/er")).output().unwrap();
-    assert_eq!(fake.captured()[1].body["max_completion_tokens"], 4096);
+    fs::create_dir_all(home.work_folder().join("deep/.git")).unwrap();
+    home.command(&["ask", "Why?"])
+        .current_dir(home.work_folder().join("deep/er"))
+        .output()
+        .unwrap();
+    assert_eq!(fake.captured_requests()[1].body["max_completion_tokens"], 4096);
 }
 
 #[test]

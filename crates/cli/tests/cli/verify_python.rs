@@ -5,25 +5,25 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::Home;
-use crate::drafts::{StdioMcpClient, WATCHDOG, project};
+use crate::drafts::{StdioMcpClient, WATCHDOG, home_with_project};
 
 /// Creates a project with a virtual environment that contains the module `projecttool`.
-fn with_environment() -> Home {
-    let home = project().set("PATH", "/usr/local/bin:/usr/bin:/bin");
+fn project_with_venv() -> Home {
+    let home = home_with_project().set("PATH", "/usr/local/bin:/usr/bin:/bin");
     let made = Command::new("/usr/bin/python3")
         .args(["-m", "venv", "--without-pip", ".venv"])
-        .current_dir(home.work())
+        .current_dir(home.work_folder())
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let library = std::fs::read_dir(home.work().join(".venv/lib")).unwrap().next().unwrap();
+    let library = std::fs::read_dir(home.work_folder().join(".venv/lib")).unwrap().next().unwrap();
     let packages = library.unwrap().path().join("site-packages");
     std::fs::write(packages.join("projecttool.py"), "print('checked by the tool')\n").unwrap();
     home
 }
 
 /// Writes a task contract with the given `verify` section.
-fn contract(home: &Home, verify: &str) {
+fn write_contract(home: &Home, verify: &str) {
     let text = format!(r#"{{"version": 1, "verify": {verify}}}"#);
     home.write("_handoff/TASK_CONTRACT.json", &text);
 }
@@ -32,14 +32,14 @@ fn contract(home: &Home, verify: &str) {
 fn propose(home: &Home, task: &str) -> Value {
     let mut client = StdioMcpClient::start(home, &["--isolation", "jail"]);
     let submitted = client.propose("src/watchdog.py", task, &format!("{WATCHDOG}# {task}\n"));
-    client.end();
+    client.close();
     submitted
 }
 
 #[test]
 fn verification_uses_the_virtual_environment_named_by_the_contract() {
-    let home = with_environment();
-    contract(&home, r#"{"command": "python3 -m projecttool", "python": ".venv"}"#);
+    let home = project_with_venv();
+    write_contract(&home, r#"{"command": "python3 -m projecttool", "python": ".venv"}"#);
     let submitted = propose(&home, "t1");
     assert_eq!(submitted["verdict"], "accepted", "{submitted}");
     assert_eq!(submitted["verified"]["output"], "checked by the tool\n");
@@ -47,23 +47,23 @@ fn verification_uses_the_virtual_environment_named_by_the_contract() {
 
 #[test]
 fn verification_uses_the_active_virtual_environment() {
-    let home = with_environment();
-    let active = home.work().join(".venv").to_string_lossy().into_owned();
+    let home = project_with_venv();
+    let active = home.work_folder().join(".venv").to_string_lossy().into_owned();
     let home = home.set("VIRTUAL_ENV", &active);
-    contract(&home, r#"{"command": "python3 -m projecttool"}"#);
+    write_contract(&home, r#"{"command": "python3 -m projecttool"}"#);
     let submitted = propose(&home, "t1");
     assert_eq!(submitted["verdict"], "accepted", "{submitted}");
 }
 
 #[test]
 fn draft_escalates_with_the_name_of_a_missing_verification_tool() {
-    let home = with_environment();
+    let home = project_with_venv();
     for (task, command, tool) in [
         ("t1", "python3 -m projecttool", "projecttool"),
         ("t2", "nosuchcommand --all", "nosuchcommand"),
         ("t3", "printf 'sh: 1: mytool: not found\\n'; exit 2", "mytool"),
     ] {
-        contract(&home, &format!(r#"{{"command": {}}}"#, serde_json::json!(command)));
+        write_contract(&home, &format!(r#"{{"command": {}}}"#, serde_json::json!(command)));
         let submitted = propose(&home, task);
         assert_eq!(submitted["verdict"], "escalated", "{submitted}");
         let message = submitted["reasons"][0]["message"].as_str().unwrap();
@@ -72,21 +72,21 @@ fn draft_escalates_with_the_name_of_a_missing_verification_tool() {
         assert_eq!(home.run(&["gate", "reject", &number]).code, 0);
     }
     // If the draft itself imports a missing module, the gate rejects the draft.
-    contract(&home, r#"{"command": "python3 src/watchdog.py"}"#);
+    write_contract(&home, r#"{"command": "python3 src/watchdog.py"}"#);
     let mut client = StdioMcpClient::start(&home, &["--isolation", "jail"]);
     let wrong = WATCHDOG.replace("import sys", "import sys\nimport nosuchmodule");
     let submitted = client.propose("src/watchdog.py", "t4", &wrong);
     assert_eq!(submitted["verdict"], "rejected", "{submitted}");
-    client.end();
+    client.close();
 }
 
 #[test]
-fn virtual_environment_outside_the_workspace_must_be_allowed() {
-    let home = with_environment();
+fn virtual_environment_outside_the_workspace_needs_the_verify_python_setting() {
+    let home = project_with_venv();
     let outside = home.folder.path().join("elsewhere");
-    std::fs::rename(home.work().join(".venv"), &outside).unwrap();
-    std::os::unix::fs::symlink(&outside, home.work().join(".venv")).unwrap();
-    contract(&home, r#"{"command": "python3 -m projecttool", "python": ".venv"}"#);
+    std::fs::rename(home.work_folder().join(".venv"), &outside).unwrap();
+    std::os::unix::fs::symlink(&outside, home.work_folder().join(".venv")).unwrap();
+    write_contract(&home, r#"{"command": "python3 -m projecttool", "python": ".venv"}"#);
     let refused = propose(&home, "t1");
     assert_eq!(refused["verdict"], "escalated", "{refused}");
     let message = refused["reasons"][0]["message"].as_str().unwrap();
@@ -100,25 +100,26 @@ fn virtual_environment_outside_the_workspace_must_be_allowed() {
 /// The virtual environment is mounted into the sandbox, so it must not contain files that agents may not read.
 #[test]
 fn virtual_environment_that_contains_the_workspace_is_refused() {
-    let home = with_environment();
+    let home = project_with_venv();
     for part in ["bin", "lib", "pyvenv.cfg"] {
-        std::fs::rename(home.work().join(".venv").join(part), home.work().join(part)).unwrap();
+        std::fs::rename(home.work_folder().join(".venv").join(part), home.work_folder().join(part))
+            .unwrap();
     }
     home.write(".env", "KEY=1");
-    contract(&home, r#"{"command": "cat /opt/layers/*/.env; exit 1", "python": "."}"#);
+    write_contract(&home, r#"{"command": "cat /opt/layers/*/.env; exit 1", "python": "."}"#);
     let refused = propose(&home, "t1");
     assert_eq!(refused["verdict"], "escalated", "{refused}");
     assert!(!refused.to_string().contains("KEY=1"), "{refused}");
 }
 
 /// `verify` section of a task contract whose command does not use Python.
-const PLAIN: &str = r#"{"command": "test -f src/watchdog.py"}"#;
+const VERIFY_WITHOUT_PYTHON: &str = r#"{"command": "test -f src/watchdog.py"}"#;
 
 #[test]
 fn verification_ignores_an_unusable_active_virtual_environment() {
     for active in ["/nonexistent/venv", "/usr"] {
-        let home = project().set("VIRTUAL_ENV", active);
-        contract(&home, PLAIN);
+        let home = home_with_project().set("VIRTUAL_ENV", active);
+        write_contract(&home, VERIFY_WITHOUT_PYTHON);
         let submitted = propose(&home, "t1");
         assert_eq!(submitted["verdict"], "accepted", "{active}: {submitted}");
     }
@@ -126,12 +127,12 @@ fn verification_ignores_an_unusable_active_virtual_environment() {
 
 #[test]
 fn relative_verify_python_setting_is_ignored_if_the_folder_is_missing() {
-    let home = project().set("ASSIZE_DRAFT_VERIFY_PYTHON", ".venv");
-    contract(&home, PLAIN);
+    let home = home_with_project().set("ASSIZE_DRAFT_VERIFY_PYTHON", ".venv");
+    write_contract(&home, VERIFY_WITHOUT_PYTHON);
     let submitted = propose(&home, "t1");
     assert_eq!(submitted["verdict"], "accepted", "{submitted}");
     // If the task contract names the missing folder, the gate escalates the draft.
-    contract(&home, r#"{"command": "true", "python": ".venv"}"#);
+    write_contract(&home, r#"{"command": "true", "python": ".venv"}"#);
     let submitted = propose(&home, "t2");
     assert_eq!(submitted["verdict"], "escalated", "{submitted}");
 }
@@ -139,11 +140,12 @@ fn relative_verify_python_setting_is_ignored_if_the_folder_is_missing() {
 /// `uv` and `pyenv` create virtual environments of a Python that is not in `PATH`: the interpreter is a chain of
 /// symlinks, one of them to a folder.
 #[test]
-fn virtual_environment_of_a_python_outside_path_needs_the_setting() {
+fn virtual_environment_of_a_python_outside_path_needs_the_verify_python_setting() {
     use std::os::unix::fs::symlink;
-    let home = project().set("PATH", "/usr/local/bin:/usr/bin:/bin");
+    let home = home_with_project().set("PATH", "/usr/local/bin:/usr/bin:/bin");
     let python = |program: &std::path::Path, args: &[&str]| {
-        let ran = Command::new(program).args(args).current_dir(home.work()).output().unwrap();
+        let ran =
+            Command::new(program).args(args).current_dir(home.work_folder()).output().unwrap();
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
         String::from_utf8(ran.stdout).unwrap().trim().to_owned()
     };
@@ -160,12 +162,12 @@ fn virtual_environment_of_a_python_outside_path_needs_the_setting() {
     symlink("full-version", pythons.join("minor-version")).unwrap();
     let base = pythons.join("minor-version/bin/python3");
     python(&base, &["-m", "venv", "--without-pip", ".venv"]);
-    let link = std::fs::read_link(home.work().join(".venv/bin/python3")).unwrap();
+    let link = std::fs::read_link(home.work_folder().join(".venv/bin/python3")).unwrap();
     assert!(link.starts_with(pythons.join("minor-version")), "{link:?}");
-    let packages = home.work().join(".venv/lib").join(version).join("site-packages");
+    let packages = home.work_folder().join(".venv/lib").join(version).join("site-packages");
     std::fs::write(packages.join("projecttool.py"), "print('checked by the tool')\n").unwrap();
 
-    contract(&home, r#"{"command": "python3 -m projecttool", "python": ".venv"}"#);
+    write_contract(&home, r#"{"command": "python3 -m projecttool", "python": ".venv"}"#);
     let refused = propose(&home, "t1");
     assert_eq!(refused["verdict"], "escalated", "{refused}");
     let message = refused["reasons"][0]["message"].as_str().unwrap();
@@ -179,11 +181,11 @@ fn virtual_environment_of_a_python_outside_path_needs_the_setting() {
 
 #[test]
 fn verification_uses_the_virtual_environment_with_isolation_at_least_jail() {
-    let home = with_environment();
+    let home = project_with_venv();
     let command = r#"test -n \"$VIRTUAL_ENV\" && python3 -m projecttool"#;
-    contract(&home, &format!(r#"{{"command": "{command}", "python": ".venv"}}"#));
+    write_contract(&home, &format!(r#"{{"command": "{command}", "python": ".venv"}}"#));
     let mut client = StdioMcpClient::start(&home, &["--isolation", "at-least=jail"]);
     let submitted = client.propose("src/watchdog.py", "t1", &format!("{WATCHDOG}# end\n"));
-    client.end();
+    client.close();
     assert_eq!(submitted["verdict"], "accepted", "{submitted}");
 }

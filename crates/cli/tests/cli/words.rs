@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::root;
 
 /// Banned words and phrases: they hide the subject of a sentence or have no clear meaning.
-const MARKERS: [&str; 20] = [
+const BANNED_WORDS: [&str; 20] = [
     "anybody",
     "anyone",
     "at hand",
@@ -41,9 +41,9 @@ const ALLOWED: [(&str, &str, &str); 13] = [
     ("debate/src/score.rs", "obody could", PROMPT),
     ("draft/src/work/prompt.rs", "", PROMPT),
     ("ui/src/model/schema.ts", "obody could", PROMPT),
-    ("gate/src/hardcoded.rs", "youruser someone", "placeholders for user names"),
+    ("gate/src/machine_paths.rs", "youruser someone", "placeholders for user names"),
     ("gateway/src/rehearsal/prose.rs", "the matter at hand", REHEARSAL),
-    ("gateway/src/rehearsal/shape.rs", "someone@example.com", "an example of an address"),
+    ("gateway/src/rehearsal/schema_value.rs", "someone@example.com", "an example of an address"),
     (".md", "Nobody could say who would run it.", REHEARSAL),
     (".md", "the matter at hand", REHEARSAL),
     ("scripts/test", "nobody", "the Unix user"),
@@ -94,10 +94,10 @@ fn texts(path: &Path, found: &mut Vec<(String, String)>) {
 }
 
 /// Banned words in a line. The words of an identifier count separately: `told_to_end` contains `told to`.
-fn markers(line: &str) -> Vec<&'static str> {
+fn banned_words(line: &str) -> Vec<&'static str> {
     let letters = line.to_lowercase().replace(|c: char| !c.is_alphabetic(), " ");
     let words = format!(" {} ", letters.split_whitespace().collect::<Vec<_>>().join(" "));
-    MARKERS.into_iter().filter(|marker| words.contains(&format!(" {marker} "))).collect()
+    BANNED_WORDS.into_iter().filter(|marker| words.contains(&format!(" {marker} "))).collect()
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn project_texts_contain_no_banned_words() {
             continue;
         }
         for (number, line) in text.lines().enumerate() {
-            for marker in markers(line) {
+            for marker in banned_words(line) {
                 let allowed = ALLOWED
                     .iter()
                     .position(|(file, part, _)| name.ends_with(file) && line.contains(part));
@@ -141,10 +141,10 @@ fn project_texts_contain_no_banned_words() {
 
 #[test]
 fn banned_words_are_found_in_comments_and_identifiers() {
-    assert_eq!(markers("/// Whoever holds it."), ["whoever"]);
-    assert_eq!(markers("fn workers_told_to_end() {"), ["told to"]);
-    assert_eq!(markers("the node, nobody's lease"), ["nobody"]);
-    assert!(markers("fn a_thawing_snapshot() { let handle = 1; }").is_empty());
+    assert_eq!(banned_words("/// Whoever holds it."), ["whoever"]);
+    assert_eq!(banned_words("fn workers_told_to_end() {"), ["told to"]);
+    assert_eq!(banned_words("the node, nobody's lease"), ["nobody"]);
+    assert!(banned_words("fn a_thawing_snapshot() { let handle = 1; }").is_empty());
 }
 
 /// Names of the exported types in a source file, each with a flag: whether the comment above the definition contains

@@ -7,19 +7,19 @@ use assize_testkit::{CapturedRequest, FakeAnswer, FakeKind, FakeProvider, FakeRe
 use serde_json::{Value, json};
 
 use crate::Home;
-use crate::drafts::{WATCHDOG, project};
+use crate::drafts::{WATCHDOG, home_with_project};
 
 const TASK: &str = "Add --version flag to watchdog.py";
 
 /// Last message in a captured request to the model.
-fn last(captured: &CapturedRequest) -> Value {
+fn last_message(captured: &CapturedRequest) -> Value {
     captured.body["messages"].as_array().unwrap().last().unwrap().clone()
 }
 
 /// Reply of a fake model that uses the draft tools. The gate rejects its first draft, and then the model submits a
 /// corrected draft.
 fn agent_reply(captured: &CapturedRequest) -> FakeReply {
-    let last = last(captured);
+    let last = last_message(captured);
     let result: Value =
         serde_json::from_str(last["content"].as_str().unwrap_or_default()).unwrap_or_default();
     let body = &captured.body;
@@ -52,8 +52,8 @@ fn agent_reply(captured: &CapturedRequest) -> FakeReply {
 }
 
 /// Creates a project that uses `fake` as its Ollama server.
-fn with(fake: &FakeProvider) -> Home {
-    let home = Home::with(FakeKind::Ollama, fake);
+fn project_with_ollama(fake: &FakeProvider) -> Home {
+    let home = Home::with_fake_provider(FakeKind::Ollama, fake);
     home.write("src/watchdog.py", WATCHDOG);
     home
 }
@@ -61,7 +61,7 @@ fn with(fake: &FakeProvider) -> Home {
 #[test]
 fn work_with_the_rehearsal_model_completes_its_task_in_every_mode_and_refuses_other_tasks() {
     for mode in ["tools", "text", "auto"] {
-        let home = project();
+        let home = home_with_project();
         let ran = home.run(&["work", TASK, "--mode", mode]);
         assert_eq!(ran.code, 0, "{mode}: {}", ran.err);
         assert!(ran.err.contains("[rehearsal, no model was asked]"), "{}", ran.err);
@@ -71,12 +71,12 @@ fn work_with_the_rehearsal_model_completes_its_task_in_every_mode_and_refuses_ot
             "{}",
             ran.out
         );
-        let text = home.text("src/watchdog.py");
+        let text = home.file_text("src/watchdog.py");
         assert!(text.contains("if \"--version\" in sys.argv[1:]:"), "{text}");
         assert!(text.starts_with("#!/usr/bin/env python3\nimport sys\n\nVERSION"), "{text}");
         assert!(home.run(&["audit", "verify"]).out.starts_with("the audit log is intact"));
     }
-    let home = project();
+    let home = home_with_project();
     let ran = home.run(&["work"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
     assert!(ran.err.contains("no task given"), "{}", ran.err);
@@ -101,8 +101,8 @@ fn work_with_the_rehearsal_model_completes_its_task_in_every_mode_and_refuses_ot
 
 #[test]
 fn work_lets_the_model_correct_a_rejected_draft_until_it_is_accepted() {
-    let fake = FakeProvider::answering(FakeKind::Ollama, |_, captured| agent_reply(captured));
-    let home = with(&fake);
+    let fake = FakeProvider::with_responder(FakeKind::Ollama, |_, captured| agent_reply(captured));
+    let home = project_with_ollama(&fake);
     let ran = home.run(&["work", "Give it a version", "--provider", "ollama", "--json"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     let worked: Value = serde_json::from_str(&ran.out).unwrap();
@@ -115,12 +115,12 @@ fn work_lets_the_model_correct_a_rejected_draft_until_it_is_accepted() {
         .collect();
     assert_eq!(verdicts, ["rejected", "accepted"]);
     assert_eq!(
-        home.text("src/watchdog.py"),
+        home.file_text("src/watchdog.py"),
         WATCHDOG.replace("import sys\n", "import sys\n\nVERSION = 1\n")
     );
-    assert_eq!(fake.take_complaints(), [] as [&str; 0]);
+    assert_eq!(fake.take_violations(), [] as [&str; 0]);
     // The model gets the four draft tools and two tools for reading, and no others.
-    let captured = fake.captured();
+    let captured = fake.captured_requests();
     let first = &captured.iter().find(|one| one.path == "/api/chat").unwrap().body;
     let tools: Vec<&str> = first["tools"]
         .as_array()
@@ -168,7 +168,9 @@ fn work_killed_at_random_moments_resumes_and_edits_the_file_once() {
     let mut dice = fastrand::Rng::with_seed(7);
     let mut killed = 0;
     while killed < kills {
-        let home = project().set("ASSIZE_REHEARSAL_LATENCY_MS", "20").set("PATH", "/usr/bin:/bin");
+        let home = home_with_project()
+            .set("ASSIZE_REHEARSAL_LATENCY_MS", "20")
+            .set("PATH", "/usr/bin:/bin");
         loop {
             let listed: Value =
                 serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
@@ -194,7 +196,7 @@ fn work_killed_at_random_moments_resumes_and_edits_the_file_once() {
         let shown = home.run(&["runs", "show", id, "--json"]).out;
         let shown: Value = serde_json::from_str(&shown).unwrap();
         assert_eq!(shown["result"]["outcome"], "accepted", "{shown}");
-        let text = home.text("src/watchdog.py");
+        let text = home.file_text("src/watchdog.py");
         assert_eq!(text.matches("if \"--version\"").count(), 1, "{text}");
         assert!(home.run(&["audit", "verify"]).out.starts_with("the audit log is intact"));
     }
@@ -202,7 +204,7 @@ fn work_killed_at_random_moments_resumes_and_edits_the_file_once() {
 
 #[test]
 fn work_whose_draft_is_escalated_exits_6() {
-    let home = project();
+    let home = home_with_project();
     let ran = home.run(&["work", TASK, "--review", "always"]);
     assert_eq!(ran.code, 6, "{}", ran.err);
     assert!(
@@ -211,12 +213,13 @@ fn work_whose_draft_is_escalated_exits_6() {
         ran.out,
         ran.err
     );
-    assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
+    assert_eq!(home.file_text("src/watchdog.py"), WATCHDOG);
 }
 
 #[test]
 fn work_stops_at_the_maximum_number_of_rejections_or_steps() {
-    let stubborn = |_: usize, captured: &CapturedRequest| match last(captured)["tool_name"].as_str()
+    let stubborn = |_: usize, captured: &CapturedRequest| match last_message(captured)["tool_name"]
+        .as_str()
     {
         Some("ollama_request_draft") => FakeReply::Answer(FakeAnswer::calling(
             "ollama_write_draft",
@@ -231,8 +234,8 @@ fn work_stops_at_the_maximum_number_of_rejections_or_steps() {
             json!({"source_path": "a.py"}),
         )),
     };
-    let fake = FakeProvider::answering(FakeKind::Ollama, stubborn);
-    let home = with(&fake);
+    let fake = FakeProvider::with_responder(FakeKind::Ollama, stubborn);
+    let home = project_with_ollama(&fake);
     let base = ["work", "do it", "--provider", "ollama", "--task-id", "t"];
     let ran = home.run(&[&base[..], &["--max-rejections", "2"]].concat());
     assert_eq!(ran.code, 1, "{}", ran.err);
@@ -241,7 +244,7 @@ fn work_stops_at_the_maximum_number_of_rejections_or_steps() {
     let ran = home.run(&[&base[..], &["--max-steps", "4"]].concat());
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert!(ran.err.contains("4 steps"), "{}", ran.err);
-    assert!(!home.work().join("a.py").exists());
+    assert!(!home.work_folder().join("a.py").exists());
 }
 
 #[test]
@@ -250,8 +253,8 @@ fn work_with_a_model_without_tool_calls_needs_text_or_auto_mode() {
         true => FakeReply::text("I would add a flag."),
         false => FakeReply::text("Here.\n\nFILE: src/watchdog.py\n```python\nVERSION = 1\n```\n"),
     };
-    let fake = FakeProvider::answering(FakeKind::Ollama, silent);
-    let home = with(&fake);
+    let fake = FakeProvider::with_responder(FakeKind::Ollama, silent);
+    let home = project_with_ollama(&fake);
     let task = "Give watchdog.py a version";
     let ran = home.run(&["work", task, "--provider", "ollama"]);
     assert_eq!(ran.code, 1, "{}", ran.err);
@@ -264,8 +267,8 @@ fn work_with_a_model_without_tool_calls_needs_text_or_auto_mode() {
     let ran = home.run(&["work", "do something", "--provider", "ollama", "--mode", "text"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
     assert!(ran.err.contains("--file PATH"), "{}", ran.err);
-    assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
-    assert_eq!(fake.take_complaints(), [] as [&str; 0]);
+    assert_eq!(home.file_text("src/watchdog.py"), WATCHDOG);
+    assert_eq!(fake.take_violations(), [] as [&str; 0]);
 }
 
 #[test]
@@ -285,22 +288,22 @@ fn hostile_tool_calls_in_work_are_refused_and_reveal_no_secret() {
     ];
     let count = tries.len();
     let fake =
-        FakeProvider::answering(FakeKind::Ollama, move |number, _| match tries.get(number) {
+        FakeProvider::with_responder(FakeKind::Ollama, move |number, _| match tries.get(number) {
             Some((name, arguments)) => {
                 FakeReply::Answer(FakeAnswer::calling(name, arguments.clone()))
             }
             None => FakeReply::text("I give up."),
         });
-    let home = with(&fake);
+    let home = project_with_ollama(&fake);
     home.write(".env", "KEY=secret-of-the-house");
     std::fs::write(home.folder.path().join("secret"), "secret-of-the-house").unwrap();
     let ran = home.run(&["work", "steal", "--provider", "ollama"]);
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert_eq!(ran.err.matches(": refused").count(), count, "{}", ran.err);
-    for captured in fake.captured() {
+    for captured in fake.captured_requests() {
         assert!(!captured.body.to_string().contains("secret-of-the-house"));
     }
-    assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
+    assert_eq!(home.file_text("src/watchdog.py"), WATCHDOG);
 }
 
 #[test]
@@ -332,12 +335,12 @@ fn work_succeeds_with_every_provider_that_supports_tools() {
             FakeReply::text("Done."),
         ];
         let fake = FakeProvider::scripted(kind, script);
-        let home = Home::with(kind, &fake);
+        let home = Home::with_fake_provider(kind, &fake);
         home.write("src/watchdog.py", WATCHDOG);
         let ran = home.run(&["work", "Give it a version", "--provider", name, "--task-id", "t"]);
         assert_eq!(ran.code, 0, "{name}: {} {}", ran.out, ran.err);
-        assert_eq!(home.text("src/watchdog.py"), changed, "{name}");
-        assert_eq!(fake.take_complaints(), [] as [&str; 0], "{name}");
+        assert_eq!(home.file_text("src/watchdog.py"), changed, "{name}");
+        assert_eq!(fake.take_violations(), [] as [&str; 0], "{name}");
     }
 }
 
@@ -353,14 +356,14 @@ fn work_discards_an_invalid_text_answer_as_a_whole() {
         format!("Here.\n\nFILE: a.py\n```\n{}```\n", old.replace("x = 1", "x = 2")),
     ];
     let fake = FakeProvider::scripted(FakeKind::Ollama, answers.map(FakeReply::text));
-    let home = with(&fake).set("ASSIZE_DRAFT_READABLE", "a.py");
+    let home = project_with_ollama(&fake).set("ASSIZE_DRAFT_READABLE", "a.py");
     home.write("a.py", &old);
     home.write("b.py", "x = 1\n");
     let ran = home.run(&["work", "Change a.py and b.py", "--provider", "ollama", "--mode", "text"]);
     assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
-    assert_eq!(home.text("b.py"), "x = 1\n");
-    assert!(home.text("a.py").ends_with("x = 2\n"));
-    assert!(!home.work().join("README.md").exists());
+    assert_eq!(home.file_text("b.py"), "x = 1\n");
+    assert!(home.file_text("a.py").ends_with("x = 2\n"));
+    assert!(!home.work_folder().join("README.md").exists());
     for (file, why) in [("src", "the path is a folder"), (".env", "may contain secrets")] {
         home.write(".env", "KEY=1");
         let args = ["work", "x", "--provider", "ollama", "--mode", "text", "--file", file];

@@ -1,6 +1,6 @@
-//! Records of model calls. The lease holder stores each call before it sends the call, and again when the call has
-//! ended. If the lease holder dies, the next lease holder can read which calls may have been charged without a recorded
-//! answer.
+//! Records of model calls. The lease holder of a run stores each call before it sends the call, and again when the call
+//! has ended. If the lease holder dies, the next lease holder can read which calls have no recorded answer although the
+//! provider may have charged for them.
 
 use assize_run::{CallState, Lease, RunId, StoreError, StoredCall};
 use async_nats::HeaderMap;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::ClusterStore;
 use super::wire::{self, CALLS};
-use crate::link::{ReadFlow, ReadSelection};
+use crate::connection::{ReadFlow, ReadSelection};
 
 impl ClusterStore {
     /// Stores the state of a model call. `number` identifies the call within this epoch of the run. Fails if the call
@@ -64,7 +64,7 @@ impl ClusterStore {
             .read(reading, |found| {
                 let noted = self.link.parse(&found.payload)?;
                 calls.push((found.word(epoch_index).parse().unwrap_or_default(), noted));
-                Ok(ReadFlow::Wanted)
+                Ok(ReadFlow::Continue)
             })
             .await?;
         Ok(calls)

@@ -1,10 +1,10 @@
 //! Store of runs in streams of NATS `JetStream`.
 
-mod beneath;
 mod calls;
-mod growth;
-mod life;
+mod log_follower;
 mod pieces;
+mod raw;
+mod timeline;
 mod view;
 mod wire;
 
@@ -25,10 +25,10 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::link::{CreateResult, NatsConnection, ReadFlow, ReadSelection};
-use growth::LogFollower;
-use life::RunTimeline;
+use crate::connection::{CreateResult, NatsConnection, ReadFlow, ReadSelection};
+use log_follower::LogFollower;
 use pieces::PackedMessage;
+use timeline::RunTimeline;
 use view::RunsView;
 use wire::{
     AUDIT, ArtifactMessage, CALLS, EVENTS, EVENTS_OF_A_MESSAGE, EndMessage, KeyedRun,
@@ -43,7 +43,7 @@ pub(crate) const STREAMS: [&str; 4] = [RUNS, PIECES, CALLS, AUDIT];
 pub struct ClusterStore {
     link: Arc<NatsConnection>,
     view: tokio::sync::Mutex<RunsView>,
-    /// Ids of runs of which this process knows that they exist or existed.
+    /// Ids of runs that this process has already found in the store. The runs may have been removed since.
     known: Mutex<HashSet<RunId>>,
     events: LogFollower,
     audit: LogFollower,
@@ -82,16 +82,16 @@ fn with_events(mut packed: PackedMessage, count: usize) -> PackedMessage {
 impl Store for ClusterStore {
     async fn create_run(&self, new: NewRun, holder: &str) -> Result<(Run, Lease), StoreError> {
         let mut id = RunId::random(new.kind);
-        let once = new.once.as_ref().map(|once| wire::asked(&once.key));
-        if let (Some(once), Some(subject)) = (&new.once, &once) {
+        let once = new.idempotency_key.as_ref().map(|once| wire::asked(&once.key));
+        if let (Some(once), Some(subject)) = (&new.idempotency_key, &once) {
             let asked = KeyedRun { run: id.clone(), request: once.request };
             let packed = self.link.pack(&id, &asked, None::<&()>).await?;
             if let CreateResult::Theirs(found) = self.create(subject.clone(), packed).await? {
                 let asked: KeyedRun = self.link.parse(&found.payload)?;
-                match self.life(&asked.run).await {
+                match self.timeline(&asked.run).await {
                     Ok(_) => {
                         let same = asked.request == once.request;
-                        return Err(StoreError::AskedBefore { run: asked.run, same });
+                        return Err(StoreError::IdempotencyKeyUsed { run: asked.run, same });
                     }
                     Err(StoreError::NoSuchRun(_)) => {}
                     Err(error) => return Err(error),
@@ -137,7 +137,7 @@ impl Store for ClusterStore {
                     return Ok((life.run, Lease { run: id, epoch: 1 }));
                 }
                 CreateResult::Theirs(_) if once.is_some() => {
-                    return Err(StoreError::AskedBefore { run: id, same: true });
+                    return Err(StoreError::IdempotencyKeyUsed { run: id, same: true });
                 }
                 // Another run already has this random id, which is very unlikely. Try another id.
                 CreateResult::Theirs(_) => id = RunId::random(born.kind),
@@ -145,13 +145,13 @@ impl Store for ClusterStore {
         }
     }
 
-    async fn asked_before(
+    async fn find_by_idempotency_key(
         &self,
         once: &IdempotencyKey,
     ) -> Result<Option<(RunId, bool)>, StoreError> {
         let Some(found) = self.get(wire::asked(&once.key)).await? else { return Ok(None) };
         let asked: KeyedRun = self.link.parse(&found.payload)?;
-        match self.life(&asked.run).await {
+        match self.timeline(&asked.run).await {
             Ok(_) => Ok(Some((asked.run, asked.request == once.request))),
             Err(StoreError::NoSuchRun(_)) => Ok(None),
             Err(error) => Err(error),
@@ -159,7 +159,7 @@ impl Store for ClusterStore {
     }
 
     async fn run(&self, id: &RunId) -> Result<Run, StoreError> {
-        Ok(self.life(id).await?.run)
+        Ok(self.timeline(id).await?.run)
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<Run>, StoreError> {
@@ -168,7 +168,7 @@ impl Store for ClusterStore {
         for (run, whole) in found {
             match whole {
                 true => runs.push(run),
-                false => match self.life(&run.id).await {
+                false => match self.timeline(&run.id).await {
                     Ok(life) => runs.push(life.run),
                     // The run was removed meanwhile, so it is not returned.
                     Err(StoreError::NoSuchRun(_)) => {}
@@ -186,7 +186,7 @@ impl Store for ClusterStore {
         seen: Option<u64>,
     ) -> Result<Lease, StoreError> {
         loop {
-            let life = self.life(id).await?;
+            let life = self.timeline(id).await?;
             if life.run.status == RunStatus::Done {
                 return Err(StoreError::Done(id.clone()));
             }
@@ -195,7 +195,7 @@ impl Store for ClusterStore {
             }
             let kind = LeaseChangeKind::Claimed { holder: holder.to_owned() };
             // If another process changed the lease first, check the new state of the run.
-            if let Some(claim) = self.take_turn(&life, kind).await? {
+            if let Some(claim) = self.change_lease(&life, kind).await? {
                 self.know(id);
                 return Ok(claim);
             }
@@ -214,7 +214,7 @@ impl Store for ClusterStore {
         }
         let count = events.len();
         if count as u64 > EVENTS_OF_A_MESSAGE {
-            let reason = format!("a step of a run has more than {EVENTS_OF_A_MESSAGE} events");
+            let reason = format!("one step of the run has more than {EVENTS_OF_A_MESSAGE} events");
             return Err(self.link.failed(reason));
         }
         let subject = wire::record(&claim.run, claim.epoch, &record.key);
@@ -234,7 +234,7 @@ impl Store for ClusterStore {
             }
             CreateResult::Theirs(found) => {
                 // The existing record may be valid although this process has lost the lease by now: check the lease.
-                self.check(claim, self.link.last_place(RUNS).await?).await?;
+                self.check(claim, self.link.last_sequence(RUNS).await?).await?;
                 let written: RecordMessage = self.link.unpack(&claim.run, &found).await?;
                 Ok(Appended::Existing(written.record()))
             }
@@ -243,11 +243,11 @@ impl Store for ClusterStore {
 
     async fn records(&self, id: &RunId) -> Result<Vec<EffectRecord>, StoreError> {
         let mut messages = Vec::new();
-        self.written(&format!("run.{id}.>"), 1, |_, kind, found| {
+        self.read_valid(&format!("run.{id}.>"), 1, |_, kind, found| {
             if let RunMessageKind::Written(_) = kind {
                 messages.push(found);
             }
-            ReadFlow::Wanted
+            ReadFlow::Continue
         })
         .await?;
         let mut records = Vec::with_capacity(messages.len());
@@ -259,11 +259,11 @@ impl Store for ClusterStore {
             }
         }
         // Records may be missing because the run is being removed. If the run still exists, all records were read.
-        self.life(id).await?;
+        self.timeline(id).await?;
         failed.map_or(Ok(records), Err)
     }
 
-    async fn note_call(
+    async fn store_call(
         &self,
         claim: &Lease,
         number: u64,
@@ -276,7 +276,7 @@ impl Store for ClusterStore {
         self.read_calls(id).await
     }
 
-    fn away(&self) -> Duration {
+    fn unavailable_time(&self) -> Duration {
         self.link.away()
     }
 
@@ -302,26 +302,26 @@ impl Store for ClusterStore {
                 sequence
             }
             CreateResult::Theirs(found) => {
-                self.check(claim, self.link.last_place(RUNS).await?).await?;
+                self.check(claim, self.link.last_sequence(RUNS).await?).await?;
                 found.sequence
             }
         };
         Ok(event_ids(sequence, count).collect())
     }
 
-    async fn stop(
+    async fn cancel_run(
         &self,
         seen: &Lease,
         reason: &str,
         events: Vec<GraphEvent>,
     ) -> Result<(), StoreError> {
         let fenced = || StoreError::Fenced(seen.run.clone());
-        let life = self.life(&seen.run).await?;
+        let life = self.timeline(&seen.run).await?;
         if life.run.epoch != seen.epoch || life.run.status != RunStatus::Running {
             return Err(fenced());
         }
         let kind = LeaseChangeKind::Stopped { reason: reason.to_owned(), events };
-        self.take_turn(&life, kind).await?.map(drop).ok_or_else(fenced)
+        self.change_lease(&life, kind).await?.map(drop).ok_or_else(fenced)
     }
 
     async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError> {
@@ -345,11 +345,11 @@ impl Store for ClusterStore {
     }
 
     async fn last_event(&self) -> Result<u64, StoreError> {
-        let last = self.link.last_place(RUNS).await?;
+        let last = self.link.last_sequence(RUNS).await?;
         Ok(if last == 0 { 0 } else { last * EVENTS_OF_A_MESSAGE + EVENTS_OF_A_MESSAGE - 1 })
     }
 
-    async fn grown(&self, log: StoreLog, beyond: u64) -> Result<(), StoreError> {
+    async fn wait_for_entry(&self, log: StoreLog, beyond: u64) -> Result<(), StoreError> {
         match log {
             StoreLog::Events => {
                 let sequence = beyond / EVENTS_OF_A_MESSAGE;
@@ -362,11 +362,11 @@ impl Store for ClusterStore {
 
     async fn remove_run(&self, seen: &Lease) -> Result<(), StoreError> {
         let fenced = || StoreError::Fenced(seen.run.clone());
-        let life = self.life(&seen.run).await?;
+        let life = self.timeline(&seen.run).await?;
         if life.run.epoch != seen.epoch {
             return Err(fenced());
         }
-        self.take_turn(&life, LeaseChangeKind::Removed).await?.ok_or_else(fenced)?;
+        self.change_lease(&life, LeaseChangeKind::Removed).await?.ok_or_else(fenced)?;
         let entry = NewAuditEntry {
             actor: "user".to_owned(),
             action: "run removed".to_owned(),
@@ -374,7 +374,7 @@ impl Store for ClusterStore {
             detail: Value::Null,
         };
         self.audit(entry).await?;
-        self.take_away(&seen.run, life.once.as_deref()).await
+        self.remove_messages(&seen.run, life.idempotency_subject.as_deref()).await
     }
 
     async fn put_artifact(
@@ -392,7 +392,7 @@ impl Store for ClusterStore {
         let sequence = self.link.add(&subject, packed.headers, packed.payload).await?;
         if let Err(error) = self.outline(run).await {
             if let StoreError::NoSuchRun(_) = &error {
-                self.take_back(run, sequence).await?;
+                self.remove_late_write(run, sequence).await?;
             }
             return Err(error);
         }
@@ -416,7 +416,7 @@ impl Store for ClusterStore {
             .read(reading, |found| {
                 let used: ArtifactMessage = self.link.parse(&found.payload)?;
                 all.insert(used.name.clone(), used);
-                Ok(ReadFlow::Wanted)
+                Ok(ReadFlow::Continue)
             })
             .await?;
         Ok(all.into_values().map(Into::into).collect())
@@ -455,7 +455,7 @@ impl Store for ClusterStore {
                 if matches && entry.id > query.after {
                     all.push(entry);
                 }
-                Ok(if all.len() >= limit { ReadFlow::Enough } else { ReadFlow::Wanted })
+                Ok(if all.len() >= limit { ReadFlow::Stop } else { ReadFlow::Continue })
             })
             .await?;
         Ok(all)
@@ -463,6 +463,6 @@ impl Store for ClusterStore {
 
     async fn audit_head(&self) -> Result<u64, StoreError> {
         // Each entry of the audit log is one message, so its id is the sequence number of the message.
-        self.link.last_place(AUDIT).await
+        self.link.last_sequence(AUDIT).await
     }
 }

@@ -9,10 +9,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::wire::{self, PIECES};
-use crate::link::{NatsConnection, ReadFlow, ReadSelection, StoredMessage};
+use crate::connection::{NatsConnection, ReadFlow, ReadSelection, StoredMessage};
 
-/// Size in bytes above which content is stored in pieces. It is small because listing runs reads the first message of
-/// every run.
+/// Size in bytes above which content is stored in pieces. The size is small because the list of runs is read from the
+/// first message of every run.
 const LARGE: usize = 32 << 10;
 
 /// Maximum size of a piece in bytes. By default, NATS servers accept messages of up to 1 MiB.
@@ -21,7 +21,7 @@ const PIECE: usize = 512 << 10;
 /// Header of a message whose content is stored in pieces. Its value consists of the hash of the content and the number
 /// of pieces.
 const WHOLE: &str = "Assize-Whole";
-/// Header of a piece with the number of pieces of the whole content.
+/// Header of a piece; its value is the number of pieces of the whole content.
 const COUNT: &str = "Assize-Pieces";
 
 /// Headers and payload of a message that is to be written.
@@ -31,8 +31,8 @@ pub(super) struct PackedMessage {
 }
 
 impl NatsConnection {
-    /// Converts a value to a message. If the value is large, stores it in pieces; the message then contains only
-    /// `light`, a form of the value without the large parts.
+    /// Converts a value to a message. A large value is stored in pieces. The message then contains only `light`, which
+    /// is the value without its large parts.
     pub(super) async fn pack<T: Serialize>(
         &self,
         run: &RunId,
@@ -113,7 +113,7 @@ impl NatsConnection {
         Ok(bytes.filter(|bytes: &Vec<u8>| Fingerprint::of(bytes) == hash))
     }
 
-    /// Reads bytes that are stored in pieces by their hash, from any run that they belong to.
+    /// Finds bytes by their hash among the pieces of all runs, and reads them.
     pub(super) async fn find_pieces(
         &self,
         hash: Fingerprint,
@@ -135,7 +135,7 @@ impl NatsConnection {
         let reading = ReadSelection { stream: PIECES, filter, from: 1, last_of_each: false };
         self.read(reading, |first| {
             others.extend(run_and_count(&first));
-            Ok(ReadFlow::Wanted)
+            Ok(ReadFlow::Continue)
         })
         .await?;
         for (run, count) in others {

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use assize_run::{Run, RunFilter, RunId, StoreError};
 
-use super::life::RunTimeline;
 use super::pieces::is_large;
+use super::timeline::RunTimeline;
 use super::wire::{RUNS, RunMessageKind};
-use crate::link::{NatsConnection, ReadFlow, ReadSelection, StoredMessage};
+use crate::connection::{NatsConnection, ReadFlow, ReadSelection, StoredMessage};
 
-/// Maximum number of removed runs that the view stores, so that their leftover messages can be removed.
+/// Maximum number of removed runs that the view remembers until their leftover messages are removed.
 const MAX_REMOVED: usize = 1000;
 
 #[derive(Debug, Default)]
@@ -24,7 +24,8 @@ pub(super) struct RunsView {
 #[derive(Debug)]
 struct Known {
     life: RunTimeline,
-    /// Whether the run is complete: none of its content is stored in pieces, which the view does not read.
+    /// Whether the view has the whole run. It does not if some content of the run is stored in pieces, because the view
+    /// does not read pieces.
     whole: bool,
 }
 
@@ -48,7 +49,7 @@ impl RunsView {
         link.read(reading, |found| {
             self.apply(&found).map_err(|error| link.failed(error))?;
             self.read = found.sequence;
-            Ok(ReadFlow::Wanted)
+            Ok(ReadFlow::Continue)
         })
         .await
     }
@@ -61,14 +62,14 @@ impl RunsView {
         };
         let whole = !is_large(found);
         match (kind, self.lives.get_mut(&run)) {
-            (RunMessageKind::Born, None) => {
+            (RunMessageKind::Created, None) => {
                 let life = RunTimeline::begin(run.clone(), found.sequence, parse(found)?);
                 self.lives.insert(run, Known { life, whole });
             }
-            (RunMessageKind::Turn(epoch), Some(known)) => {
-                known.life.turn(epoch, found.sequence, parse(found)?);
+            (RunMessageKind::LeaseChange(epoch), Some(known)) => {
+                known.life.apply_lease_change(epoch, found.sequence, parse(found)?);
                 if known.life.removed {
-                    let once = known.life.once.take();
+                    let once = known.life.idempotency_subject.take();
                     self.lives.remove(&run);
                     // If `removed` is never called, the oldest entries are dropped.
                     if self.removed.len() == MAX_REMOVED {
@@ -93,10 +94,10 @@ impl RunsView {
         let (run, kind) = about(found)?;
         let life = &self.lives.get(&run)?.life;
         let counts = match kind {
-            RunMessageKind::Born | RunMessageKind::Used => true,
-            RunMessageKind::Turn(epoch)
+            RunMessageKind::Created | RunMessageKind::Used => true,
+            RunMessageKind::LeaseChange(epoch)
             | RunMessageKind::Ended(epoch)
-            | RunMessageKind::Written(epoch) => life.counts(epoch, found.sequence),
+            | RunMessageKind::Written(epoch) => life.is_valid(epoch, found.sequence),
         };
         counts.then_some((run, kind))
     }
@@ -106,7 +107,8 @@ impl RunsView {
         std::mem::take(&mut self.removed)
     }
 
-    /// Returns the runs that match the filter, newest first, each with whether it is complete.
+    /// Returns the runs that match the filter, newest first. The flag of a run is false if some content of the run is
+    /// stored in pieces, which the view does not read.
     pub(super) fn runs(&self, filter: &RunFilter) -> Vec<(Run, bool)> {
         let title = filter.title.as_ref().map(|title| title.to_lowercase());
         let fits = |run: &Run| {
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn message_that_is_applied_early_and_then_again_in_order_has_effect_once() {
+    fn runs_view_ignores_a_message_that_it_has_already_applied() {
         let born = |holder: &str| {
             json!({"at": 1, "kind": "debate", "title": holder, "parent": null, "input": null, "holder": holder,
                    "artifacts": [], "once": null})

@@ -1,7 +1,7 @@
 //! Messages of the cluster store, and their NATS subjects.
 //!
 //! All messages of a run are in one stream. The order of the messages determines which of them are valid (see
-//! `life.rs`). Each message has its own subject, so that it is written only once. Content that is too large for a
+//! `timeline.rs`). Each message has its own subject, so that it is written only once. Content that is too large for a
 //! message is stored in pieces.
 
 use assize_graph::{EffectKey, EffectOutcome, EffectRecord, GraphEvent};
@@ -21,8 +21,8 @@ pub(super) const CALLS: &str = "calls";
 /// Header with the number of events in a message. A message without events does not have this header.
 pub(super) const EVENTS: &str = "Assize-Events";
 
-/// Maximum number of events in a message. The id of the first event is the sequence number of the message times this
-/// number.
+/// Maximum number of events in a message. The first event of a message has the id: sequence number of the message,
+/// times this constant.
 pub(super) const EVENTS_OF_A_MESSAGE: u64 = 1 << 16;
 
 /// Returns the ids of the events of the message with this sequence number.
@@ -93,7 +93,7 @@ impl EndMessage {
 pub(super) struct RecordMessage {
     pub(super) at: u64,
     pub(super) key: EffectKey,
-    /// Fingerprint of the request that the effect answers, if the effect has a request.
+    /// Fingerprint of the effect's request, such as a model request; `None` if the effect has no request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) request: Option<Fingerprint>,
     pub(super) outcome: EffectOutcome,
@@ -108,7 +108,7 @@ impl RecordMessage {
     }
 }
 
-/// Message that assigns an artifact to a run under a name.
+/// Message that stores under which name a run uses an artifact.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct ArtifactMessage {
     pub(super) name: String,
@@ -132,8 +132,8 @@ pub(super) struct KeyedRun {
 /// Kind of a message of a run, with its epoch if it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RunMessageKind {
-    Born,
-    Turn(u64),
+    Created,
+    LeaseChange(u64),
     Ended(u64),
     Written(u64),
     Used,
@@ -143,8 +143,8 @@ impl RunMessageKind {
     /// Parses the kind of a message from the parts of its NATS subject after the run id.
     pub(super) fn of<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<RunMessageKind> {
         let kind = match (words.next()?, words.next()) {
-            ("state", Some("born")) => RunMessageKind::Born,
-            ("state", Some("turn")) => RunMessageKind::Turn(words.next()?.parse().ok()?),
+            ("state", Some("born")) => RunMessageKind::Created,
+            ("state", Some("turn")) => RunMessageKind::LeaseChange(words.next()?.parse().ok()?),
             ("state", Some("ended")) => RunMessageKind::Ended(words.next()?.parse().ok()?),
             ("record", Some(epoch)) => RunMessageKind::Written(epoch.parse().ok()?),
             ("used", _) => RunMessageKind::Used,

@@ -19,7 +19,7 @@ struct Doubling {
 
 #[async_trait]
 impl RpcHandler for Doubling {
-    async fn answer(&self, question: Value) -> Value {
+    async fn handle(&self, question: Value) -> Value {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let _ = self.released.clone().wait_for(|released| *released).await;
         json!(question["number"].as_u64().unwrap() * 2)
@@ -31,7 +31,7 @@ struct Echo;
 
 #[async_trait]
 impl RpcHandler for Echo {
-    async fn answer(&self, question: Value) -> Value {
+    async fn handle(&self, question: Value) -> Value {
         json!([question, question])
     }
 }
@@ -40,13 +40,13 @@ impl RpcHandler for Echo {
 async fn rpc_with_a_request_and_a_reply_above_the_maximum_payload_succeeds() {
     let servers = Servers::start(1);
     let cluster = Cluster::connect(servers.options()).await.unwrap();
-    let _answering = cluster.answer("echo", Arc::new(Echo)).await.unwrap();
+    let _answering = cluster.serve_rpc("echo", Arc::new(Echo)).await.unwrap();
     let large: String = (0..400_000).map(|number| format!("{number} ")).collect();
     // The request is more than twice as large as the maximum payload of the servers, and the reply is twice as large as
     // the request.
     assert!(large.len() > 2 << 20);
     for question in [json!(large), json!({}), json!("x".repeat(256 << 10))] {
-        assert_eq!(cluster.ask("echo", &question).await, Ok(json!([question, question])));
+        assert_eq!(cluster.call("echo", &question).await, Ok(json!([question, question])));
     }
 }
 
@@ -59,10 +59,10 @@ async fn rpc_waits_while_the_peer_is_alive_and_fails_once_the_peer_is_gone() {
     );
     let (release, released) = watch::channel(false);
     let doubling = Arc::new(Doubling { requests: AtomicUsize::new(0), released });
-    let serving = there.answer("doubler", doubling.clone()).await.unwrap();
+    let serving = there.serve_rpc("doubler", doubling.clone()).await.unwrap();
     let calling = {
         let here = here.clone();
-        tokio::spawn(async move { here.ask("doubler", &json!({"number": 21})).await })
+        tokio::spawn(async move { here.call("doubler", &json!({"number": 21})).await })
     };
     // Wait until the caller has repeated its request.
     while doubling.requests.load(Ordering::Relaxed) < 2 {
@@ -71,5 +71,5 @@ async fn rpc_waits_while_the_peer_is_alive_and_fails_once_the_peer_is_gone() {
     release.send_replace(true);
     assert_eq!(calling.await.unwrap(), Ok(json!(42)));
     drop((serving, there));
-    assert_eq!(here.ask("doubler", &json!({"number": 1})).await, Err(RpcError::Gone));
+    assert_eq!(here.call("doubler", &json!({"number": 1})).await, Err(RpcError::NoReply));
 }

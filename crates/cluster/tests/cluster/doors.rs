@@ -16,7 +16,7 @@ use crate::servers::{Servers, Used};
 /// Connection options with these credentials and a short timeout.
 fn impatient(servers: &Servers, identification: ClusterCredentials) -> ClusterOptions {
     let patience = Some(Duration::from_secs(2));
-    ClusterOptions { identification, patience, ..servers.options() }
+    ClusterOptions { credentials: identification, timeout: patience, ..servers.options() }
 }
 
 async fn opened(options: ClusterOptions) -> Result<(), StoreError> {
@@ -55,7 +55,7 @@ fn signed_jwt(by: &nkeys::KeyPair, of: &nkeys::KeyPair, nats: Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn credentials_file_of_a_known_account_authenticates_and_of_an_unknown_account_is_rejected() {
+async fn credentials_file_is_accepted_for_a_known_account_and_rejected_for_an_unknown_account() {
     let folder = TempDir::new().unwrap();
     let (operator, account, user) =
         (nkeys::KeyPair::new_operator(), nkeys::KeyPair::new_account(), nkeys::KeyPair::new_user());

@@ -22,7 +22,7 @@ async fn open(options: ClusterOptions) -> Arc<dyn Store> {
     Arc::new(Cluster::connect(options).await.unwrap().store().await.unwrap())
 }
 
-/// Returns the error of opening a store with these options.
+/// Opens a store with these options, which must fail, and returns the error.
 async fn refused(options: ClusterOptions) -> StoreError {
     match Cluster::connect(options).await {
         Ok(cluster) => cluster.store().await.unwrap_err(),
@@ -80,7 +80,7 @@ async fn records_appended_while_servers_are_killed_are_neither_lost_nor_duplicat
 
 /// If several processes claim a run at once, each epoch has exactly one lease holder, even while a server is killed.
 #[tokio::test(flavor = "multi_thread")]
-async fn exactly_one_of_several_concurrent_claims_succeeds() {
+async fn exactly_one_of_several_concurrent_claims_of_a_run_succeeds() {
     let mut servers = Servers::start(3);
     let mut stores = Vec::new();
     for _ in 0..5 {
@@ -125,7 +125,7 @@ async fn exactly_one_of_several_concurrent_claims_succeeds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn store_requests_wait_for_unreachable_servers_up_to_the_timeout() {
+async fn store_requests_wait_for_unreachable_nats_servers_up_to_the_timeout() {
     let mut servers = Servers::unstarted(1);
     let opening = tokio::spawn(open(servers.options()));
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -146,13 +146,13 @@ async fn store_requests_wait_for_unreachable_servers_up_to_the_timeout() {
     assert_eq!(store.records(&claim.run).await.unwrap(), [record("a", "b")]);
     // A request fails if the outage lasts longer than its timeout.
     servers.kill(0);
-    let impatient = ClusterOptions { patience: Some(Duration::from_secs(1)), ..servers.options() };
+    let impatient = ClusterOptions { timeout: Some(Duration::from_secs(1)), ..servers.options() };
     let error = refused(impatient).await;
     assert!(error.to_string().contains("nats://127.0.0.1"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn acknowledged_records_survive_a_full_disk() {
+async fn acknowledged_journal_records_survive_a_full_disk_of_the_nats_servers() {
     let folder = TempDir::new().unwrap();
     let small = folder.path().join("0");
     std::fs::create_dir(&small).unwrap();
@@ -166,7 +166,7 @@ async fn acknowledged_records_survive_a_full_disk() {
         return;
     }
     let mut servers = Servers::start_with(folder, Vec::new());
-    let options = ClusterOptions { patience: Some(Duration::from_secs(10)), ..servers.options() };
+    let options = ClusterOptions { timeout: Some(Duration::from_secs(10)), ..servers.options() };
     let store = open(options.clone()).await;
     let (run, claim) = store.create_run(new_run("full"), "me").await.unwrap();
     let mut kept = Vec::new();
@@ -197,17 +197,17 @@ async fn acknowledged_records_survive_a_full_disk() {
 async fn store_with_a_refused_login_or_a_missing_credentials_file_reports_the_reason() {
     let arguments = ["--user", "ann", "--pass", "word"].map(str::to_owned).to_vec();
     let servers = Servers::start_with(TempDir::new().unwrap(), arguments);
-    let impatient = ClusterOptions { patience: Some(Duration::from_secs(2)), ..servers.options() };
+    let impatient = ClusterOptions { timeout: Some(Duration::from_secs(2)), ..servers.options() };
     let error = refused(impatient.clone()).await;
     assert!(error.to_string().to_lowercase().contains("authorization"), "{error}");
     let user = Some(("ann".to_owned(), "word".to_owned()));
-    let identification = ClusterCredentials { user, ..ClusterCredentials::default() };
-    let store = open(ClusterOptions { identification, ..impatient.clone() }).await;
+    let credentials = ClusterCredentials { user, ..ClusterCredentials::default() };
+    let store = open(ClusterOptions { credentials, ..impatient.clone() }).await;
     let run = store.create_run(new_run("let in"), "me").await.unwrap().0;
     assert_eq!(store.run(&run.id).await.unwrap().status, RunStatus::Running);
-    let credentials = Some("/nonexistent/ann.creds".into());
-    let identification = ClusterCredentials { credentials, ..ClusterCredentials::default() };
-    let error = refused(ClusterOptions { identification, ..impatient }).await;
+    let file = Some("/nonexistent/ann.creds".into());
+    let credentials = ClusterCredentials { credentials: file, ..ClusterCredentials::default() };
+    let error = refused(ClusterOptions { credentials, ..impatient }).await;
     assert!(error.to_string().contains("ann.creds"), "{error}");
 }
 
@@ -257,7 +257,7 @@ async fn interrupted_removal_of_a_run_is_completed_later() {
     let large = vec![("file".to_owned(), vec![7; 600_000])];
     let input = json!("large".repeat(20_000));
     let new = || NewRun {
-        once: once.clone(),
+        idempotency_key: once.clone(),
         artifacts: large.clone(),
         input: input.clone(),
         ..new_run("short-lived")
@@ -282,7 +282,7 @@ async fn interrupted_removal_of_a_run_is_completed_later() {
     let late = store.append(&claim, record("a", "b"), Vec::new()).await.unwrap_err();
     assert!(matches!(late, StoreError::NoSuchRun(_)), "{late}");
     let free = StoredCall { how: CallState::Free, tokens: 0, cost: Cost::Known(Money::ZERO) };
-    let late = later.note_call(&claim, 1, free).await.unwrap_err();
+    let late = later.store_call(&claim, 1, free).await.unwrap_err();
     assert!(matches!(late, StoreError::NoSuchRun(_)), "{late}");
     assert_eq!(later.calls(&claim.run).await.unwrap(), []);
     assert_eq!(store.run(&again.id).await.unwrap().input, input);
@@ -303,7 +303,8 @@ async fn interrupted_removal_of_a_run_is_completed_later() {
     }
     // The idempotency key now belongs to the new run.
     let error = later.create_run(new(), "me").await.unwrap_err();
-    let same = matches!(&error, StoreError::AskedBefore { run, same: true } if *run == again.id);
+    let same =
+        matches!(&error, StoreError::IdempotencyKeyUsed { run, same: true } if *run == again.id);
     assert!(same, "{error}");
     assert_eq!(
         later.artifact(later.artifacts(&again.id).await.unwrap()[0].id).await.unwrap().len(),

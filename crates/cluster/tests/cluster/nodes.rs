@@ -29,18 +29,18 @@ async fn announced_nodes_reply_to_status_requests_until_they_are_dropped() {
         Cluster::connect(servers.options()).await.unwrap(),
         Cluster::connect(servers.options()).await.unwrap(),
     );
-    assert_eq!(here.who().await.unwrap(), []);
+    assert_eq!(here.nodes().await.unwrap(), []);
     let (server, worker) = (node(NodeRole::Server, 1), node(NodeRole::Worker, 2));
     let (_, status) = watch::channel(server.clone());
     let _announced = here.announce(status).await.unwrap();
     let (change, status) = watch::channel(worker.clone());
     let announced = there.announce(status).await.unwrap();
-    assert_eq!(here.who().await.unwrap(), [server.clone(), worker.clone()]);
+    assert_eq!(here.nodes().await.unwrap(), [server.clone(), worker.clone()]);
     // A node replies with its current status.
     change.send_modify(|node| node.busy = 3);
-    assert_eq!(there.who().await.unwrap()[1].busy, 3);
+    assert_eq!(there.nodes().await.unwrap()[1].busy, 3);
     assert!(here.is_there(&worker.id).await.unwrap());
     drop((announced, there));
     assert!(!here.is_there(&worker.id).await.unwrap());
-    assert_eq!(here.who().await.unwrap(), [server]);
+    assert_eq!(here.nodes().await.unwrap(), [server]);
 }

@@ -44,18 +44,22 @@ fn needs(isolation: &str, memory: u64) -> Requirements {
 async fn job_is_delivered_once_to_a_worker_that_meets_its_requirements() {
     let servers = Servers::start(1);
     let (here, there) = (queue(&servers).await, queue(&servers).await);
-    here.put(&needs("jail", 256), &work("small")).await.unwrap();
+    here.add(&needs("jail", 256), &work("small")).await.unwrap();
     // Add the same job again: it is queued only once.
-    here.put(&needs("jail", 256), &work("small")).await.unwrap();
-    here.put(&needs("microvm", 2048), &work("large")).await.unwrap();
-    let first = here.take(&able(&["jail"], 512), SlotKind::Sandbox).await.unwrap();
-    assert_eq!((first.work.about.as_str(), first.tries), ("small", 1));
+    here.add(&needs("jail", 256), &work("small")).await.unwrap();
+    here.add(&needs("microvm", 2048), &work("large")).await.unwrap();
+    let first = here.next_delivery(&able(&["jail"], 512), SlotKind::Sandbox).await.unwrap();
+    assert_eq!((first.work.about.as_str(), first.deliveries), ("small", 1));
     // The waiting job requires more than these workers offer, so it is not delivered to them.
-    let none =
-        tokio::time::timeout(LEASE / 2, here.take(&able(&["jail"], 512), SlotKind::Sandbox)).await;
+    let none = tokio::time::timeout(
+        LEASE / 2,
+        here.next_delivery(&able(&["jail"], 512), SlotKind::Sandbox),
+    )
+    .await;
     assert!(none.is_err(), "{none:?}");
     let too_small = able(&["jail", "microvm"], 1024);
-    let none = tokio::time::timeout(LEASE / 2, there.take(&too_small, SlotKind::Sandbox)).await;
+    let none =
+        tokio::time::timeout(LEASE / 2, there.next_delivery(&too_small, SlotKind::Sandbox)).await;
     assert!(none.is_err(), "{none:?}");
     let lines = here.lines().await.unwrap();
     let line =
@@ -64,42 +68,42 @@ async fn job_is_delivered_once_to_a_worker_that_meets_its_requirements() {
     assert_eq!((large.waiting, large.under_way), (1, 0));
     let small = line(&needs("jail", 256));
     assert_eq!((small.waiting, small.under_way), (0, 1));
-    let second = there.take(&able(&["microvm"], 4096), SlotKind::Sandbox).await.unwrap();
+    let second = there.next_delivery(&able(&["microvm"], 4096), SlotKind::Sandbox).await.unwrap();
     assert_eq!(second.work, work("large"));
-    first.done().await;
-    second.done().await;
+    first.ack().await;
+    second.ack().await;
     let left: u64 =
         here.lines().await.unwrap().iter().map(|line| line.waiting + line.under_way).sum();
     assert_eq!(left, 0);
     // A new job wakes a waiting worker.
-    let waiting =
-        tokio::spawn(
-            async move { there.take(&able(&["jail"], 512), SlotKind::Sandbox).await.unwrap() },
-        );
+    let waiting = tokio::spawn(async move {
+        there.next_delivery(&able(&["jail"], 512), SlotKind::Sandbox).await.unwrap()
+    });
     tokio::time::sleep(Duration::from_millis(300)).await;
-    here.put(&needs("jail", 256), &work("next")).await.unwrap();
+    here.add(&needs("jail", 256), &work("next")).await.unwrap();
     let next = waiting.await.unwrap();
     assert_eq!(next.work.about, "next");
-    next.done().await;
+    next.ack().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dropped_job_is_redelivered_and_a_job_whose_lease_is_renewed_is_not() {
+async fn queue_redelivers_a_dropped_job_but_no_job_whose_lease_is_renewed() {
     let servers = Servers::start(1);
     let queue = queue(&servers).await;
     let all = able(&["jail"], 512);
-    queue.put(&needs("jail", 1), &work("lost")).await.unwrap();
-    drop(queue.take(&all, SlotKind::Sandbox).await.unwrap());
-    let again = queue.take(&all, SlotKind::Sandbox).await.unwrap();
-    assert_eq!((again.work.about.as_str(), again.tries), ("lost", 2));
+    queue.add(&needs("jail", 1), &work("lost")).await.unwrap();
+    drop(queue.next_delivery(&all, SlotKind::Sandbox).await.unwrap());
+    let again = queue.next_delivery(&all, SlotKind::Sandbox).await.unwrap();
+    assert_eq!((again.work.about.as_str(), again.deliveries), ("lost", 2));
     // While the worker renews its lease, the job is not redelivered.
-    let none = tokio::time::timeout(LEASE + LEASE / 2, queue.take(&all, SlotKind::Sandbox)).await;
+    let none =
+        tokio::time::timeout(LEASE + LEASE / 2, queue.next_delivery(&all, SlotKind::Sandbox)).await;
     assert!(none.is_err(), "{none:?}");
-    again.give_back(Duration::from_millis(100)).await;
-    let third = queue.take(&all, SlotKind::Sandbox).await.unwrap();
-    assert_eq!(third.tries, 3);
+    again.nack(Duration::from_millis(100)).await;
+    let third = queue.next_delivery(&all, SlotKind::Sandbox).await.unwrap();
+    assert_eq!(third.deliveries, 3);
     third.dead_letter("no worker can execute the job").await;
-    let gone = tokio::time::timeout(LEASE / 2, queue.take(&all, SlotKind::Sandbox)).await;
+    let gone = tokio::time::timeout(LEASE / 2, queue.next_delivery(&all, SlotKind::Sandbox)).await;
     assert!(gone.is_err(), "{gone:?}");
 }
 
@@ -116,7 +120,7 @@ async fn node_with_another_lease_duration_than_the_cluster_is_rejected() {
         open(lease).await.unwrap();
         open(lease).await.unwrap();
         let error = open(Duration::from_secs(9)).await.unwrap_err();
-        assert!(matches!(error, StoreError::Unopened { .. }), "{error:?}");
+        assert!(matches!(error, StoreError::CannotOpen { .. }), "{error:?}");
         let expected = format!("lease is {} s, but 9 s is configured", lease.as_secs());
         assert!(error.to_string().ends_with(&expected), "{error}");
     }
@@ -125,7 +129,7 @@ async fn node_with_another_lease_duration_than_the_cluster_is_rejected() {
 /// Publishes arbitrary bytes to the queue as if they were a job with these requirements.
 async fn publish_raw(servers: &Servers, queue: &Queue, needs: &Requirements, payload: Vec<u8>) {
     // First add a valid job with the same requirements, which creates the consumer.
-    queue.put(needs, &work("ordinary")).await.unwrap();
+    queue.add(needs, &work("ordinary")).await.unwrap();
     let client = async_nats::connect(servers.address()).await.unwrap();
     let context = async_nats::jetstream::new(client);
     let stream = context.get_stream("test-work").await.unwrap();
@@ -143,19 +147,19 @@ async fn undecodable_message_is_delivered_with_the_reason_and_becomes_a_dead_let
     let garbage = [b"\xff\x00{not json".as_slice(), &[b'x'; 5000]].concat();
     publish_raw(&servers, &queue, &needs("jail", 1), garbage).await;
     let all = able(&["jail"], 512);
-    let taken = queue.take(&all, SlotKind::Sandbox).await.unwrap();
+    let taken = queue.next_delivery(&all, SlotKind::Sandbox).await.unwrap();
     assert_eq!(taken.work, work("ordinary"));
     assert_eq!(taken.body::<Value>(), Ok(taken.work.body.clone()));
-    taken.done().await;
-    let taken = queue.take(&all, SlotKind::Sandbox).await.unwrap();
+    taken.ack().await;
+    let taken = queue.next_delivery(&all, SlotKind::Sandbox).await.unwrap();
     assert_eq!((taken.work.kind.as_str(), taken.work.about.as_str()), ("run", "garbage"));
     let reason = taken.body::<Value>().unwrap_err();
     taken.dead_letter(&reason).await;
     // Jobs that are added later are still delivered.
-    queue.put(&needs("jail", 1), &work("next")).await.unwrap();
-    let taken = queue.take(&all, SlotKind::Sandbox).await.unwrap();
+    queue.add(&needs("jail", 1), &work("next")).await.unwrap();
+    let taken = queue.next_delivery(&all, SlotKind::Sandbox).await.unwrap();
     assert_eq!(taken.work, work("next"));
-    taken.done().await;
+    taken.ack().await;
     let letters = queue.dead_letters(10).await.unwrap();
     let [letter] = letters.try_into().unwrap();
     assert!(letter.subject.ends_with(".run.garbage"), "{letter:?}");
@@ -173,8 +177,8 @@ async fn dead_letters_are_listed_newest_first() {
     let queue = queue(&servers).await;
     let all = able(&["jail"], 512);
     for about in ["one", "two", "three"] {
-        queue.put(&needs("jail", 1), &work(about)).await.unwrap();
-        queue.take(&all, SlotKind::Sandbox).await.unwrap().dead_letter(about).await;
+        queue.add(&needs("jail", 1), &work(about)).await.unwrap();
+        queue.next_delivery(&all, SlotKind::Sandbox).await.unwrap().dead_letter(about).await;
     }
     let reasons = async |limit| {
         let letters = queue.dead_letters(limit).await.unwrap();
@@ -185,7 +189,7 @@ async fn dead_letters_are_listed_newest_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queue_of_a_later_version_is_rejected_and_of_an_earlier_version_is_upgraded() {
+async fn opening_a_queue_rejects_a_later_data_format_and_upgrades_an_earlier_one() {
     let servers = Servers::start(1);
     let open = async |lease| {
         let options = ClusterOptions { times: ClusterTimes::of_lease(lease), ..servers.options() };
@@ -222,21 +226,24 @@ async fn put_alone_queues_no_second_job_until_the_first_is_done() {
     let work = |turn: u64| QueuedJob { kind: "limits".to_owned(), turn, ..work("provider") };
     assert!(!queue.has("limits", "provider").await.unwrap());
     for turn in 1..4 {
-        queue.put_alone(&needs, &work(turn)).await.unwrap();
+        queue.add_if_absent(&needs, &work(turn)).await.unwrap();
     }
     assert!(queue.has("limits", "provider").await.unwrap());
     let all = Capabilities::default();
-    let none = tokio::time::timeout(Duration::from_secs(1), queue.take(&all, SlotKind::Run)).await;
+    let none =
+        tokio::time::timeout(Duration::from_secs(1), queue.next_delivery(&all, SlotKind::Run))
+            .await;
     assert!(none.is_err(), "{none:?}");
-    let taken = queue.take(&all, SlotKind::Keeper).await.unwrap();
+    let taken = queue.next_delivery(&all, SlotKind::Keeper).await.unwrap();
     assert_eq!(taken.work, work(1));
     let none =
-        tokio::time::timeout(Duration::from_secs(1), queue.take(&all, SlotKind::Keeper)).await;
+        tokio::time::timeout(Duration::from_secs(1), queue.next_delivery(&all, SlotKind::Keeper))
+            .await;
     assert!(none.is_err(), "{none:?}");
-    taken.done().await;
+    taken.ack().await;
     // Once the job is done, it can be queued again.
-    queue.put_alone(&needs, &work(9)).await.unwrap();
-    let taken = queue.take(&all, SlotKind::Keeper).await.unwrap();
+    queue.add_if_absent(&needs, &work(9)).await.unwrap();
+    let taken = queue.next_delivery(&all, SlotKind::Keeper).await.unwrap();
     assert_eq!(taken.work, work(9));
-    taken.done().await;
+    taken.ack().await;
 }

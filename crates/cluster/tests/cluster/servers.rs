@@ -11,7 +11,7 @@ pub(crate) use assize_testkit::NatsServers as Servers;
 /// Lease duration of the tests. It is short because tests wait until a lease expires.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
-/// Adds functions to the test servers that open stores and return connection options.
+/// Extension trait of the test's NATS servers: opens stores on them and returns connection options for them.
 pub(crate) trait Used {
     /// Opens the store of a cluster with this name.
     async fn store(&self, name: &str) -> Arc<dyn Store>;
@@ -28,10 +28,10 @@ impl Used for Servers {
     fn options(&self) -> ClusterOptions {
         ClusterOptions {
             address: self.address().parse().unwrap(),
-            identification: ClusterCredentials::default(),
+            credentials: ClusterCredentials::default(),
             name: "test".to_owned(),
             replicas: self.count(),
-            patience: Some(Duration::from_secs(60)),
+            timeout: Some(Duration::from_secs(60)),
             times: ClusterTimes::of_lease(LEASE),
         }
     }

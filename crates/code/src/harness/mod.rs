@@ -25,7 +25,7 @@ fn harness(language: Language) -> (&'static str, &'static str) {
 }
 
 /// Whether the source of tests imports pytest, which must then be installed in the sandbox.
-pub(crate) fn wants_pytest(tests: &str) -> bool {
+pub(crate) fn imports_pytest(tests: &str) -> bool {
     let imports = |line: &str| {
         let mut words = line.split_whitespace();
         let first = words.next();

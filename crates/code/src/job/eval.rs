@@ -5,11 +5,11 @@ use std::sync::Arc;
 use assize_gateway::{Gateway, Providers};
 use assize_llm::{CallOptions, ErrorKind, Model, ModelError, ModelResponse};
 use assize_run::{
-    ExecuteError, ExecutionContext, Job, NewRun, NodeFailure, NodeSource, REMOTE, Run, RunKind,
-    Store,
+    EXECUTED_BY_WORKER, ExecuteError, ExecutionContext, Job, NewRun, NodeFailure, NodeSource, Run,
+    RunKind, Store,
 };
 use assize_sandbox::{Language, RunPool, RunSettings, SandboxFactory};
-use assize_types::text::harmless;
+use assize_types::text::replace_control_chars;
 use assize_types::{Cancel, Failure, FailureKind};
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -53,7 +53,7 @@ pub struct EvalInput {
 pub struct EvalPlan {
     problems: Vec<EvalProblem>,
     source: Source,
-    /// Maximum number of samples that are solved in parallel.
+    /// Maximum number of samples that are processed in parallel.
     pub parallel: u32,
 }
 
@@ -137,7 +137,7 @@ impl Job for EvalJob {
         if gateway.is_rehearsal() {
             let message = "no model is configured for the evaluation";
             return Err(Failure::new(FailureKind::Settings, message)
-                .hint("set a provider's key or start Ollama; `--reference` needs no model"));
+                .hint("set a provider's API key or start Ollama; an evaluation with `--reference` needs no model"));
         }
         let (input, name) = match source {
             Source::Asked(ask) => {
@@ -147,7 +147,7 @@ impl Job for EvalJob {
                 (EvalInput { samples, max_attempts, settings }, name)
             }
             Source::Stored(before) => {
-                providers.refuse_another_model("the run", before.settings.model(), &gateway)?;
+                providers.check_same_model("the run", before.settings.model(), &gateway)?;
                 (*before, String::new())
             }
         };
@@ -155,21 +155,21 @@ impl Job for EvalJob {
             problems.iter().map(|problem| json!(problem).to_string()).collect();
         let new = NewRun {
             kind: RunKind::Eval,
-            title: harmless(&match problems.len() {
+            title: replace_control_chars(&match problems.len() {
                 1 => format!("{name}, 1 problem"),
                 count => format!("{name}, {count} problems"),
             }),
             parent: None,
             input: json!(input),
             artifacts: vec![(PROBLEMS.to_owned(), lines.join("\n").into_bytes())],
-            once: None,
+            idempotency_key: None,
         };
-        let (gateway, why) = (Arc::new(gateway), REMOTE.to_owned());
+        let (gateway, why) = (Arc::new(gateway), EXECUTED_BY_WORKER.to_owned());
         Ok((EvalJob { input, gateway, why, providers, sandboxes, problems, parallel }, new))
     }
 
     fn check_remote(&self) -> Result<(), Failure> {
-        self.providers.refuse_tape()
+        self.providers.reject_cassette()
     }
 
     async fn prepare(&mut self) -> Result<RunPool, Failure> {
@@ -186,7 +186,7 @@ impl Job for EvalJob {
         execution: ExecutionContext<'_>,
     ) -> Result<EvalReport, ExecuteError> {
         let EvalInput { samples, max_attempts, settings } = &self.input;
-        let court = super::court(settings, &self.gateway, &pool);
+        let court = super::code_runner(settings, &self.gateway, &pool);
         let graph = eval::graph(Arc::new(court), self.parallel as usize)?;
         let state = EvalState::new(self.problems.clone(), *samples, *max_attempts);
         let outcome = graph.run(state, execution.options).await;
@@ -194,7 +194,7 @@ impl Job for EvalJob {
         Ok(EvalReport::new(&format!("{} {}", settings.provider, settings.model), &outcome?))
     }
 
-    fn explain(source: NodeSource) -> Result<NodeFailure, NodeSource> {
+    fn to_node_failure(source: NodeSource) -> Result<NodeFailure, NodeSource> {
         super::explain(source)
     }
 }

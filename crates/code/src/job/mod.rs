@@ -1,4 +1,4 @@
-//! Job of a code run: plans, executes and reports the code loop (`assize run`).
+//! Job of a code run (`assize run`): plans the run, executes it and reports its result.
 
 mod eval;
 mod plan;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use assize_config::Environment;
 use assize_gateway::{Gateway, Providers};
 use assize_run::{
-    ExecuteError, Job, LiveOutput, NewRun, NodeFailure, NodeSource, REMOTE, RunId, RunKind, Store,
-    StoreError,
+    EXECUTED_BY_WORKER, ExecuteError, Job, LiveOutput, NewRun, NodeFailure, NodeSource, RunId,
+    RunKind, Store, StoreError,
 };
 use assize_sandbox::{Language, RunPool, RunSettings, SandboxFactory, SandboxLayer, SandboxSpec};
-use assize_types::{Failure, FailureKind, Fingerprint, trail};
+use assize_types::{Failure, FailureKind, Fingerprint, workflow_log};
 use async_trait::async_trait;
 
 use crate::packages::{self, PackageSource};
@@ -72,20 +72,20 @@ impl Job for CodeJob {
         let CodeJobRequest { plan, providers, sandboxes } = request;
         let gateway = providers.gateway(with.ledger.clone()).await?;
         let CodeTask { task, language, .. } = &plan.task;
-        if gateway.is_rehearsal() && !rehearsal::knows(task, *language) {
-            let mut unknown = Failure::from(rehearsal::unknown());
+        if gateway.is_rehearsal() && !rehearsal::supports(task, *language) {
+            let mut unknown = Failure::from(rehearsal::unsupported_task());
             unknown.kind = FailureKind::Settings;
             return Err(unknown);
         }
         let input = plan.input(with.origin, &providers, &gateway)?;
         let new = plan.new_run(&input);
-        let (gateway, why) = (Arc::new(gateway), REMOTE.to_owned());
+        let (gateway, why) = (Arc::new(gateway), EXECUTED_BY_WORKER.to_owned());
         let (task, live) = (plan.task, Arc::default());
         Ok((CodeJob { input, gateway, why, providers, sandboxes, task, live }, new))
     }
 
     fn check_remote(&self) -> Result<(), Failure> {
-        self.providers.refuse_tape()?;
+        self.providers.reject_cassette()?;
         let Some(name) = &self.input.session else { return Ok(()) };
         let message =
             format!("session `{name}` is stored on this machine and unavailable in a cluster");
@@ -112,25 +112,25 @@ impl Job for CodeJob {
         local: CodeResources,
         execution: assize_run::ExecutionContext<'_>,
     ) -> Result<CodeVerdict, ExecuteError> {
-        trail::workflow_started(&self.task.task, self.gateway.name().0);
+        workflow_log::workflow_started(&self.task.task, self.gateway.name().0);
         let store =
             ArtifactStorage { store: execution.store.clone(), run: execution.run.id.clone() };
-        let court = court(&self.input.settings, &self.gateway, &local.pool)
-            .keeping(Arc::new(store))
+        let court = code_runner(&self.input.settings, &self.gateway, &local.pool)
+            .with_file_storage(Arc::new(store))
             .with_packages(local.packages)
-            .in_session(local.session)
-            .watched(self.live.clone());
+            .with_session(local.session)
+            .with_live_output(self.live.clone());
         let graph = graph(Arc::new(court))?;
         let outcome = graph.run(CodeState::new(self.task.clone()), execution.options).await;
         local.pool.finish().await;
         let verdict = outcome.map(|state| CodeVerdict::from(&state));
         let (success, attempts) =
             verdict.as_ref().map_or((false, 0), |verdict| (verdict.success, verdict.attempts));
-        trail::workflow_completed(success, attempts);
+        workflow_log::workflow_completed(success, attempts);
         Ok(verdict?)
     }
 
-    fn explain(source: NodeSource) -> Result<NodeFailure, NodeSource> {
+    fn to_node_failure(source: NodeSource) -> Result<NodeFailure, NodeSource> {
         explain(source)
     }
 
@@ -146,7 +146,7 @@ impl CodeJob {
 }
 
 /// Creates the code runner for a run with the given settings.
-fn court(settings: &RunSettings, gateway: &Arc<Gateway>, pool: &RunPool) -> CodeRunner {
+fn code_runner(settings: &RunSettings, gateway: &Arc<Gateway>, pool: &RunPool) -> CodeRunner {
     let options = CodeOptions {
         temperature: settings.temperature as f32,
         max_tokens: settings.max_output_tokens,
@@ -156,7 +156,7 @@ fn court(settings: &RunSettings, gateway: &Arc<Gateway>, pool: &RunPool) -> Code
     CodeRunner::new(gateway.clone(), gateway.name().0, pool.pool.clone(), options)
 }
 
-/// Converts an infrastructure error of a graph node to a failure for users.
+/// Converts an infrastructure error of a graph node to an error message for users.
 fn explain(source: NodeSource) -> Result<NodeFailure, NodeSource> {
     source.downcast::<CodeRunnerError>().map(|trouble| {
         let is_final = trouble.is_final();
@@ -169,7 +169,7 @@ impl From<CodeRunnerError> for Failure {
         match trouble {
             CodeRunnerError::Sandbox(error) => error.into(),
             CodeRunnerError::Session(error) => error.into(),
-            error @ CodeRunnerError::Keep(_) => {
+            error @ CodeRunnerError::FileStorage(_) => {
                 Failure::from_error(FailureKind::Environment, &error)
             }
             error @ CodeRunnerError::Packages(_) => {
@@ -186,7 +186,7 @@ fn open_session(
     providers: &Providers,
 ) -> Result<Session, Failure> {
     let root = sessions(environment);
-    let before = Session::look(&root, name)?;
+    let before = Session::list_files(&root, name)?;
     let session = Session::open(&root, name)?;
     // Report whether the session is new, so that the user notices a mistyped name.
     providers.reporter.note(&match before.map(|files| files.len()) {
@@ -218,7 +218,7 @@ pub async fn package_layers(
         return Err(Failure::new(FailureKind::Settings, message).hint(hint));
     };
     let (pool, _) = sandboxes.pool(Language::Python, spec.clone(), 0).await?;
-    let layers = crate::court::layers(&packages, names, &pool, spec, &hint).await;
+    let layers = crate::runner::layers(&packages, names, &pool, spec, &hint).await;
     pool.close().await;
     layers
 }
@@ -239,7 +239,7 @@ fn packages(
         }
     };
     // pip gets the environment variables for its package index, proxy and certificates, but no API keys.
-    let env = environment.environment.iter().filter(|(name, _)| {
+    let env = environment.variables.iter().filter(|(name, _)| {
         let name = name.to_ascii_uppercase();
         let known = ["PATH", "HOME", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"];
         name.starts_with("PIP_")
@@ -249,7 +249,7 @@ fn packages(
     });
     let env = env.map(|(name, value)| (name.clone(), value.clone())).collect();
     let wheels = config.packages.wheels.as_ref();
-    let wheels = wheels.map(|path| environment.typed(path.as_ref()));
+    let wheels = wheels.map(|path| environment.resolve_path(path.as_ref()));
     if let Some(folder) = wheels.as_ref().filter(|folder| !folder.is_dir()) {
         let message = format!("`packages.wheels` is not a folder: `{}`", folder.display());
         return Err(Failure::new(FailureKind::Settings, message));
@@ -266,7 +266,7 @@ struct ArtifactStorage {
 
 #[async_trait]
 impl FileStorage for ArtifactStorage {
-    async fn keep(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, FileStorageError> {
+    async fn store(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, FileStorageError> {
         let failed = |error: StoreError| FileStorageError(error.to_string());
         self.store.put_artifact(&self.run, name, bytes).await.map_err(failed)
     }

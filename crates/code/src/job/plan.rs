@@ -8,7 +8,7 @@ use assize_config::SandboxLimits;
 use assize_gateway::{Gateway, Providers};
 use assize_run::{NewRun, Run, RunKind, RunOrigin, Store};
 use assize_sandbox::{Language, RunSettings, SandboxFactory};
-use assize_types::text::{checked, harmless, shorten};
+use assize_types::text::{replace_control_chars, shorten, validated_text};
 use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -115,9 +115,9 @@ impl CodePlan {
     /// Plans a new run.
     pub fn fresh(ask: CodeRequest, sandboxes: &SandboxFactory) -> Result<CodePlan, Failure> {
         let limits = sandboxes.spec(None)?.limits;
-        checked("the task", MAX_TEXT_MIB, &ask.task)?;
+        validated_text("the task", MAX_TEXT_MIB, &ask.task)?;
         if let Some(tests) = &ask.tests {
-            checked("the test file", MAX_TEXT_MIB, tests)?;
+            validated_text("the test file", MAX_TEXT_MIB, tests)?;
         }
         if ask.expect.as_deref() == Some("") {
             return Err(usage("the expected text is empty and would match any output"));
@@ -131,7 +131,7 @@ impl CodePlan {
             tests: ask.tests,
             expect,
             inputs: ask.inputs,
-            wants_files: true,
+            collect_files: true,
             ..CodeTask::new(ask.task)
         };
         let CodeRequest { image, session, out, save, .. } = ask;
@@ -168,7 +168,7 @@ impl CodePlan {
             tests,
             expect: before.expect.as_deref().map(str::parse::<ExpectedOutput>).transpose()?,
             inputs,
-            wants_files: true,
+            collect_files: true,
             ..CodeTask::new(task.ok_or_else(|| lost("the task"))?)
         };
         let CodeInput { session, out, save, settings, .. } = before.clone();
@@ -176,7 +176,7 @@ impl CodePlan {
         Ok(CodePlan { task, limits, image, session, out, save, before: Some(before) })
     }
 
-    /// Returns the input of the run: the stored input of a resumed run, or else a new input.
+    /// Returns the input of the run: the stored input if the run is resumed, or a new input if the run is new.
     pub fn input(
         &self,
         origin: &RunOrigin,
@@ -185,7 +185,7 @@ impl CodePlan {
     ) -> Result<CodeInput, Failure> {
         if let (Some(run), Some(before)) = (origin.resumed(), &self.before) {
             let run = format!("`{}`", run.id);
-            providers.refuse_another_model(&run, before.settings.model(), gateway)?;
+            providers.check_same_model(&run, before.settings.model(), gateway)?;
             return Ok(before.clone());
         }
         let config = &providers.settings;
@@ -215,7 +215,7 @@ impl CodePlan {
             parent: None,
             input: json!(input),
             artifacts,
-            once: None,
+            idempotency_key: None,
         }
     }
 }
@@ -237,7 +237,7 @@ pub fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Failu
     let mut known = BTreeSet::new();
     for name in names {
         if !is_plain(name) {
-            let name = harmless(name);
+            let name = replace_control_chars(name);
             return Err(usage(format!("invalid file name `{name}`")));
         }
         if !known.insert(name) {
@@ -263,5 +263,5 @@ fn is_plain(name: &str) -> bool {
 /// Returns the title of a run: the first non-empty line of its task, shortened.
 fn title(task: &str) -> String {
     let line = task.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("a task");
-    shorten(&harmless(&line.replace('\t', " ")), 80)
+    shorten(&replace_control_chars(&line.replace('\t', " ")), 80)
 }

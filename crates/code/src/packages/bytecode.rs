@@ -74,7 +74,9 @@ async fn compile(
         let finished = running.finish().await?;
         if !finished.outcome.success() {
             let status = finished.outcome.status();
-            return Err(SandboxError::Broke(format!("compiling packages ended with {status}")));
+            return Err(SandboxError::SandboxFailed(format!(
+                "compiling packages ended with {status}"
+            )));
         }
         sandbox.read(&target, MAX_ARCHIVE).await
     };
@@ -94,7 +96,7 @@ fn unpack(archive: &[u8], folder: &Path, max: usize) -> io::Result<()> {
     let mut room = MAX_ARCHIVE;
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index)?;
-        let Ok(Some(place)) = wheel::place(entry.name()) else { continue };
+        let Ok(Some(place)) = wheel::path_in_layer(entry.name()) else { continue };
         let module = module_of(&place).map(|module| folder.join(module));
         if !module.is_some_and(|module| module.is_file()) || entry.is_dir() || entry.is_symlink() {
             continue;

@@ -7,7 +7,7 @@
 
 mod bytecode;
 mod imports;
-mod name;
+mod requirement;
 mod wheel;
 
 use std::collections::BTreeSet;
@@ -22,8 +22,8 @@ use assize_sandbox::{SandboxLayer, SandboxPool, SandboxSpec};
 use assize_types::Fingerprint;
 use tokio::process::Command;
 
-pub use name::normal;
-pub(crate) use name::{PythonVersion, Requirement};
+pub use requirement::normalize_name;
+pub(crate) use requirement::{PythonVersion, Requirement};
 
 use crate::execution::CodeFailure;
 
@@ -33,7 +33,7 @@ const MAX_REQUESTED: usize = 100;
 /// Maximum number of requested packages together with all their dependencies.
 const MAX_RESOLVED: usize = 500;
 
-/// Maximum depth of dependencies of packages.
+/// Maximum nesting depth of dependencies (packages that need packages that need packages).
 const MAX_ROUNDS: usize = 12;
 
 /// Timeout of one `pip download` process.
@@ -64,7 +64,7 @@ pub fn allowed(text: &str) -> Vec<String> {
     let names: BTreeSet<String> = defaults
         .chain(words().map(|word| word.trim_start_matches('+')))
         .filter(|name| *name != "none")
-        .map(normal)
+        .map(normalize_name)
         .collect();
     names.into_iter().collect()
 }
@@ -95,13 +95,13 @@ pub(crate) enum PackageError {
     Unreachable,
     /// Infrastructure error, which would also occur with another program.
     #[error("cannot fetch packages: {0}")]
-    Trouble(String),
+    Infrastructure(String),
 }
 
 impl PackageError {
     /// Creates the error for an I/O error of the package cache, such as a full disk.
     fn of_disk(path: &Path, error: &io::Error) -> PackageError {
-        PackageError::Trouble(format!("cannot access `{}`: {error}", path.display()))
+        PackageError::Infrastructure(format!("cannot access `{}`: {error}", path.display()))
     }
 }
 
@@ -146,7 +146,7 @@ impl PackageSource {
         };
         match (self.resolve(wanted, python, &resolution, pool, spec).await, cached) {
             (Ok(layer), _) => {
-                wheel::tidy(&self.folder, UNUSED_LIFETIME).map_err(failed)?;
+                wheel::remove_unused(&self.folder, UNUSED_LIFETIME).map_err(failed)?;
                 Ok(layer)
             }
             // If pip fails, for example without a network, use the older layer.
@@ -158,7 +158,7 @@ impl PackageSource {
         }
     }
 
-    /// Downloads packages with their dependencies, publishes a layer with them, and records the key of the layer in the
+    /// Downloads packages with their dependencies, publishes a layer with them, and writes the key of the layer to the
     /// file `resolution`.
     async fn resolve(
         &self,
@@ -177,7 +177,7 @@ impl PackageSource {
         let unpack = move || wheel::unpack_all(fetched.path(), &folder, &minor);
         let unpacked = tokio::task::spawn_blocking(unpack).await;
         let (key, unfinished) =
-            unpacked.map_err(|error| PackageError::Trouble(error.to_string()))??;
+            unpacked.map_err(|error| PackageError::Infrastructure(error.to_string()))??;
         if let Some(unfinished) = unfinished {
             let compiled = bytecode::add(unfinished.path(), pool, spec).await;
             if let Err(error) = &compiled {
@@ -186,13 +186,13 @@ impl PackageSource {
             let (folder, failures) = (self.folder.clone(), u32::from(compiled.is_err()));
             let publish = move || wheel::publish("", unfinished, &folder, key, failures);
             let published = tokio::task::spawn_blocking(publish).await;
-            published.map_err(|error| PackageError::Trouble(error.to_string()))??;
+            published.map_err(|error| PackageError::Infrastructure(error.to_string()))??;
         }
         // Write this file last, so that processes that read it find the complete layer.
         wheel::write_whole(resolution, &key.to_string()).map_err(failed)?;
-        self.cached(resolution)
-            .map(|cached| cached.record.layer)
-            .ok_or_else(|| PackageError::Trouble("another process removed the layer".to_owned()))
+        self.cached(resolution).map(|cached| cached.record.layer).ok_or_else(|| {
+            PackageError::Infrastructure("another process removed the layer".to_owned())
+        })
     }
 
     /// Returns a cached layer. If earlier compilations of its bytecode failed, compiles it again, up to a maximum
@@ -282,17 +282,21 @@ impl PackageSource {
             let fetched = tempfile::tempdir_in(&self.folder)
                 .map_err(|error| PackageError::of_disk(&self.folder, &error))?;
             self.fetch(&all, python, fetched.path()).await?;
-            let needed = wheel::needed_by(fetched.path(), &all, python)?;
+            let needed = wheel::declared_dependencies(fetched.path(), &all, python)?;
             let before = all.len();
             all.extend(needed);
             if all.len() > MAX_RESOLVED {
-                return Err(PackageError::Refused("there are too many dependencies".to_owned()));
+                return Err(PackageError::Refused(
+                    "the packages have too many dependencies".to_owned(),
+                ));
             }
             if all.len() == before {
                 return Ok(fetched);
             }
         }
-        Err(PackageError::Refused("the dependencies are nested too deeply".to_owned()))
+        Err(PackageError::Refused(
+            "the dependencies of the packages are nested too deeply".to_owned(),
+        ))
     }
 
     /// Runs `pip download` for the given packages, without their dependencies.
@@ -303,7 +307,9 @@ impl PackageSource {
         into: &Path,
     ) -> Result<(), PackageError> {
         let Some((program, first)) = self.pip.split_first() else {
-            return Err(PackageError::Trouble("no command for pip is configured".to_owned()));
+            return Err(PackageError::Infrastructure(
+                "no command for pip is configured".to_owned(),
+            ));
         };
         let mut command = Command::new(program);
         // Run pip in an empty folder, because Python imports modules such as `pip` from its working folder.
@@ -330,7 +336,11 @@ impl PackageSource {
                 wheel::only(wheels).map_err(|error| PackageError::of_disk(wheels, &error))?;
             command.args(["--no-index", "--find-links"]).arg(only_wheels.path());
         }
-        command.arg("--dest").arg(into).arg("--").args(wanted.iter().map(Requirement::line));
+        command
+            .arg("--dest")
+            .arg(into)
+            .arg("--")
+            .args(wanted.iter().map(Requirement::pip_argument));
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -339,9 +349,11 @@ impl PackageSource {
         let output = match tokio::time::timeout(PIP_TIMEOUT, command.output()).await {
             Ok(Ok(output)) => output,
             Ok(Err(error)) => {
-                return Err(PackageError::Trouble(format!("cannot start `{program}`: {error}")));
+                return Err(PackageError::Infrastructure(format!(
+                    "cannot start `{program}`: {error}"
+                )));
             }
-            Err(_) => return Err(PackageError::Trouble("pip timed out".to_owned())),
+            Err(_) => return Err(PackageError::Infrastructure("pip timed out".to_owned())),
         };
         if output.status.success() {
             return Ok(());
@@ -351,21 +363,27 @@ impl PackageSource {
         let error = text.lines().rev().find_map(|line| line.trim().strip_prefix("ERROR: "));
         let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
         match error {
-            Some("Exception:") => Err(PackageError::Trouble(shown(last.unwrap_or_default()))),
-            Some(error) if error.contains("[Errno ") => Err(PackageError::Trouble(shown(error))),
+            Some("Exception:") => {
+                Err(PackageError::Infrastructure(shown(last.unwrap_or_default())))
+            }
+            Some(error) if error.contains("[Errno ") => {
+                Err(PackageError::Infrastructure(shown(error)))
+            }
             Some(_) if text.contains("WARNING: Retrying") => Err(PackageError::Unreachable),
             Some(error) => Err(PackageError::Refused(shown(error))),
             // Without an error line, pip did not start, for example because it is not installed.
-            None => Err(PackageError::Trouble(shown(last.unwrap_or("pip printed no error")))),
+            None => {
+                Err(PackageError::Infrastructure(shown(last.unwrap_or("pip printed no error"))))
+            }
         }
     }
 }
 
-/// A cached layer of an earlier resolution.
+/// A layer in the cache, which an earlier request for the same packages created.
 struct Cached {
     key: Fingerprint,
     record: wheel::LayerRecord,
-    /// Whether the resolution is recent enough to be reused.
+    /// Whether the selected package versions are recent enough to be used without asking pip again.
     fresh: bool,
 }
 

@@ -63,8 +63,8 @@ pub(super) fn write(
     key: Fingerprint,
     record: &LayerRecord,
 ) -> Result<(), PackageError> {
-    let text =
-        serde_json::to_string(record).map_err(|error| PackageError::Trouble(error.to_string()))?;
+    let text = serde_json::to_string(record)
+        .map_err(|error| PackageError::Infrastructure(error.to_string()))?;
     let written = write_whole(&record_of(folder, key), &text);
     written.map_err(|error| PackageError::of_disk(folder, &error))
 }
@@ -74,7 +74,7 @@ fn now() -> SystemTime {
 }
 
 /// Removes layers that were not used for `lifetime`, and temporary folders of killed processes.
-pub(super) fn tidy(folder: &Path, lifetime: Duration) -> io::Result<()> {
+pub(super) fn remove_unused(folder: &Path, lifetime: Duration) -> io::Result<()> {
     let is_old = |path: &Path, lifetime: Duration| {
         let changed = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
         changed.is_ok_and(|changed| now().duration_since(changed).unwrap_or_default() > lifetime)
@@ -104,7 +104,7 @@ pub(super) fn tidy(folder: &Path, lifetime: Duration) -> io::Result<()> {
 }
 
 /// Returns the dependencies that the wheels in a folder declare, including those of the extras that `wanted` selects.
-pub(super) fn needed_by(
+pub(super) fn declared_dependencies(
     fetched: &Path,
     wanted: &BTreeSet<Requirement>,
     python: &PythonVersion,
@@ -120,7 +120,7 @@ pub(super) fn needed_by(
         let lines = |field: &'static str| {
             head.lines().filter_map(move |line| line.strip_prefix(field)).map(str::trim)
         };
-        let name = super::normal(lines("Name:").next().unwrap_or_default());
+        let name = super::normalize_name(lines("Name:").next().unwrap_or_default());
         let of_it = wanted.iter().filter(|one| one.name() == name);
         let extras: Vec<_> = of_it.flat_map(|one| one.extras().iter().cloned()).collect();
         for line in lines("Requires-Dist:") {
@@ -212,7 +212,7 @@ pub(super) fn unpack_all(
             }
         })?;
     }
-    open_to_all(unfinished.path()).map_err(failed)?;
+    make_readable(unfinished.path()).map_err(failed)?;
     Ok((key, Some(unfinished)))
 }
 
@@ -233,11 +233,12 @@ pub(super) fn copy(layer: &SandboxLayer, folder: &Path) -> io::Result<TempDir> {
     }
     let copy = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(folder)?;
     copy_all(&layer.from, copy.path())?;
-    open_to_all(copy.path())?;
+    make_readable(copy.path())?;
     Ok(copy)
 }
 
-/// Publishes a temporary folder as the layer with the given key. The layer's folder has the key and a suffix as name.
+/// Publishes a temporary folder as the layer with the given key. The name of the published folder is the key followed
+/// by `suffix`.
 pub(super) fn publish(
     suffix: &str,
     unfinished: TempDir,
@@ -247,7 +248,7 @@ pub(super) fn publish(
 ) -> Result<(), PackageError> {
     let failed = |error: io::Error| PackageError::of_disk(folder, &error);
     // Set the permissions again, because bytecode may have been added.
-    open_to_all(unfinished.path()).map_err(failed)?;
+    make_readable(unfinished.path()).map_err(failed)?;
     let place = folder.join(LAYERS).join(format!("{key}{suffix}"));
     let unfinished = unfinished.keep();
     if let Err(error) = fs::rename(&unfinished, &place) {
@@ -270,13 +271,13 @@ pub(super) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Makes a folder tree readable for all users, because programs in sandboxes run as another user.
-fn open_to_all(folder: &Path) -> io::Result<()> {
+fn make_readable(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            open_to_all(&entry.path())?;
+            make_readable(&entry.path())?;
         } else {
             fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o644))?;
         }
@@ -319,7 +320,9 @@ fn unpack(wheel: &Path, into: &Path, room: &mut (u64, usize)) -> io::Result<()> 
             let name = entry.name().escape_debug();
             return Err(invalid(&format!("`{name}` is a symbolic link")));
         }
-        let Some(place) = place(entry.name()).map_err(|error| invalid(&error))? else { continue };
+        let Some(place) = path_in_layer(entry.name()).map_err(|error| invalid(&error))? else {
+            continue;
+        };
         room.1 = room.1.checked_sub(1).ok_or_else(|| invalid("the layer has too many files"))?;
         let path = into.join(place);
         fs::create_dir_all(path.parent().unwrap_or(into))?;
@@ -333,7 +336,7 @@ fn unpack(wheel: &Path, into: &Path, room: &mut (u64, usize)) -> io::Result<()> 
 
 /// Returns the path in the layer for a file of a wheel; `None` for a file that only an installation needs, such as a
 /// script.
-pub(super) fn place(name: &str) -> Result<Option<PathBuf>, String> {
+pub(super) fn path_in_layer(name: &str) -> Result<Option<PathBuf>, String> {
     let path = Path::new(name);
     let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
     if !plain || name.contains(['\\', '\0']) || name.is_empty() {
@@ -383,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn layer_key_is_equal_for_equal_wheels_and_differs_for_others() {
+    fn layer_key_is_equal_for_equal_wheels_and_differs_for_other_wheels() {
         let (fetched, folder) = folders();
         let files = [
             ("six.py", "x = 6"),
@@ -419,12 +422,12 @@ mod tests {
         };
         ages(&unfinished[0]);
         ages(&folder.path().join("layers").join(format!("{old}.json")));
-        tidy(folder.path(), days(11)).unwrap();
+        remove_unused(folder.path(), days(11)).unwrap();
         assert!(!unfinished[0].exists() && unfinished[1].exists());
         // Reading a layer marks it as used.
         ages(&folder.path().join("layers").join(format!("{new}.json")));
         assert!(read(folder.path(), new).is_some());
-        tidy(folder.path(), days(9)).unwrap();
+        remove_unused(folder.path(), days(9)).unwrap();
         assert!(read(folder.path(), old).is_none() && read(folder.path(), new).is_some());
         assert_eq!(fs::read_dir(folder.path().join("layers")).unwrap().count(), 2);
     }
@@ -441,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn unpacking_an_invalid_wheel_fails_with_its_name() {
+    fn error_for_an_invalid_wheel_names_the_wheel() {
         let (fetched, folder) = folders();
         fs::write(fetched.path().join("six-1-py3-none-any.whl"), "<html>not found</html>").unwrap();
         let error = unpack_all(fetched.path(), folder.path()).unwrap_err().to_string();

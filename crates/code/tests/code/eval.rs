@@ -18,7 +18,7 @@ fn problem(id: &str, solution: &str) -> EvalProblem {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reference_solution_fails_if_it_is_wrong_or_exits_early() {
+async fn reference_solution_that_is_wrong_or_exits_early_is_reported_as_failed() {
     let fixture = Fixture::new().await;
     let court = fixture.court(Script::new([]));
     let problems = [

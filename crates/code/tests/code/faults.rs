@@ -69,7 +69,7 @@ async fn deleted_input_files_are_restored_for_the_next_attempt() {
         code("print(open('given').read())"),
     ]);
     let given = InputFile { name: "given".to_owned(), bytes: Arc::from(*b"here") };
-    let task = CodeTask { inputs: vec![given], wants_files: true, ..CodeTask::new("x") };
+    let task = CodeTask { inputs: vec![given], collect_files: true, ..CodeTask::new("x") };
     let verdict = fixture.run_task(&model, task).await.verdict.unwrap();
     assert_eq!((verdict.attempts, verdict.answer.as_deref()), (2, Some("here\n")), "{verdict:?}");
 }

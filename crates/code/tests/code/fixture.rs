@@ -1,4 +1,4 @@
-//! Test fixture: runs the code loop with real sandboxes, injected faults and a scripted model.
+//! Test fixture: executes code runs with real sandboxes, injected faults and a scripted model.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -102,20 +102,20 @@ impl Model for Script {
 #[derive(Debug)]
 pub(crate) struct FaultyBackend {
     jail: Jail,
-    /// Number of the next sandbox starts that fail.
+    /// How many of the next sandbox starts fail.
     failures: AtomicU32,
-    /// Whether starts of sandboxes that compile packages fail.
+    /// Whether sandboxes that are started to compile packages fail to start.
     compilations_fail: AtomicBool,
-    /// Number of sandboxes that were requested to compile packages.
+    /// Number of sandboxes that were requested for compiling packages.
     compilations: AtomicU32,
 }
 
-/// Time limit of sandboxes that compile packages, by which the fixture recognises them.
+/// Time limit of sandboxes for compiling packages. The fixture recognises these sandboxes by this limit.
 const COMPILATION_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Creates the error of an injected failure.
 fn injected_failure() -> SandboxError {
-    SandboxError::Broke("injected failure".to_owned())
+    SandboxError::SandboxFailed("injected failure".to_owned())
 }
 
 #[async_trait]
@@ -164,7 +164,7 @@ pub(crate) struct Fixture {
     limits: SandboxLimits,
 }
 
-/// Result of a run of the code loop.
+/// Result of a code run, and the events that it emitted.
 pub(crate) struct TrialResult {
     pub(crate) verdict: Result<CodeVerdict, RunError>,
     /// Names of the emitted events, with their attempt numbers.
@@ -203,12 +203,12 @@ impl Fixture {
         self.faulty.failures.store(count, Ordering::SeqCst);
     }
 
-    /// Sets whether starts of sandboxes that compile packages fail.
+    /// Sets whether sandboxes that are started to compile packages fail to start.
     pub(crate) fn fail_compilations(&self, fail: bool) {
         self.faulty.compilations_fail.store(fail, Ordering::SeqCst);
     }
 
-    /// Returns the number of sandboxes that were requested to compile packages.
+    /// Returns the number of sandboxes that were requested for compiling packages.
     pub(crate) fn compilations(&self) -> u32 {
         self.faulty.compilations.load(Ordering::SeqCst)
     }
@@ -260,7 +260,7 @@ impl Fixture {
     }
 }
 
-/// Runs the code loop with a scripted program and a single attempt.
+/// Executes a code run with a scripted program and a single attempt.
 pub(crate) async fn run_once(fixture: &Fixture, program: &str) -> CodeVerdict {
     let model = Script::new([code(program), critique("x", "y")]);
     let task = CodeTask { max_attempts: 1, ..CodeTask::new("do it") };

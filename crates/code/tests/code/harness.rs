@@ -176,7 +176,7 @@ async fn program_that_tampers_with_the_harness_fails() {
 
 /// With invalid tests, every program would fail, so the model is not called again.
 #[tokio::test(flavor = "multi_thread")]
-async fn invalid_tests_end_the_code_loop_after_one_attempt() {
+async fn invalid_tests_end_the_code_run_after_one_attempt() {
     let fixture = Fixture::new().await;
     for (language, tests, expected) in [
         (Language::Python, "def test_one(:", "SyntaxError"),

@@ -1,4 +1,4 @@
-//! Tests of the code loop in real sandboxes, with a scripted model.
+//! Tests of code runs in real sandboxes, with a scripted model.
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod eval;

@@ -42,7 +42,7 @@ async fn run_with(fixture: &Fixture, packages: PackageSource, model: &Arc<Script
     fixture.run_with(Arc::new(court), task, Default::default()).await.verdict.unwrap()
 }
 
-/// Writes a wheel with one module; `needs` are further lines of its metadata.
+/// Writes a wheel with one module; `needs` is text that is appended to the wheel's metadata, such as dependencies.
 fn wheel(folder: &Path, name: &str, code: &str, needs: &str) {
     let path = folder.join(format!("{name}-1.0-py3-none-any.whl"));
     let mut writer = ZipWriter::new(File::create(path).unwrap());
@@ -222,7 +222,7 @@ async fn allowed_imports_of_a_program_without_declared_dependencies_are_installe
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn package_extras_and_versions_are_respected_with_concurrent_runs() {
+async fn requested_package_extras_and_versions_are_installed_in_concurrent_runs() {
     let fixture = Fixture::new().await;
     let (folder, wheels) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     wheel(wheels.path(), "assizeone", "ONE = 1", "");

@@ -1,4 +1,4 @@
-//! Tests of the code loop: attempts, critiques, sessions, inputs, resuming and candidates.
+//! Tests of code runs: attempts, critiques, sessions, inputs, resuming and candidates.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -65,7 +65,7 @@ async fn next_prompt_contains_the_failed_attempt_and_its_critique() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn code_loop_ends_after_max_attempts() {
+async fn code_run_ends_after_max_attempts() {
     let fixture = Fixture::new().await;
     let lines = ["raise SystemExit(1)", "raise SystemExit(2)"];
     let model =
@@ -100,13 +100,13 @@ async fn answer_without_code_counts_as_an_attempt_and_fenced_code_is_extracted()
     assert!(model.prompt(2).contains("the answer had no program in it"));
 }
 
-/// In-memory storage of files. If the flag is true, reads fail.
+/// In-memory storage of the files that programs create. If the flag is true, reads fail.
 #[derive(Default)]
 struct MemoryStorage(Mutex<Vec<(String, Vec<u8>)>>, AtomicBool);
 
 #[async_trait]
 impl FileStorage for MemoryStorage {
-    async fn keep(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, FileStorageError> {
+    async fn store(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, FileStorageError> {
         let sha256 = Fingerprint::of(&bytes);
         self.0.lock().unwrap().push((name.to_owned(), bytes));
         Ok(sha256)
@@ -130,10 +130,10 @@ async fn resumed_run_does_not_overwrite_session_files_of_another_run() {
     let storage = Arc::new(MemoryStorage::default());
     let run = async |program: &str, journal: &Arc<MemoryJournal>| {
         let session = Session::open(folder.path(), "notes").unwrap();
-        let court = fixture.court(Script::new([code(program)])).keeping(storage.clone());
+        let court = fixture.court(Script::new([code(program)])).with_file_storage(storage.clone());
         let options = RunOptions::with_journal(journal.clone());
         fixture
-            .run_with(Arc::new(court.in_session(session)), CodeTask::new("x"), options)
+            .run_with(Arc::new(court.with_session(session)), CodeTask::new("x"), options)
             .await
             .verdict
     };
@@ -169,7 +169,7 @@ async fn session_files_stay_unless_a_program_deletes_or_replaces_them() {
     let run = async |program: &str, given: &[&str]| {
         let session = Session::open(folder.path(), "notes").unwrap();
         let court = fixture.court(Script::new([code(program), critique("x", "y")]));
-        let court = Arc::new(court.keeping(storage.clone()).in_session(session));
+        let court = Arc::new(court.with_file_storage(storage.clone()).with_session(session));
         let given = given
             .iter()
             .map(|name| InputFile { name: (*name).to_owned(), bytes: Arc::from(*b"given") });
@@ -177,7 +177,7 @@ async fn session_files_stay_unless_a_program_deletes_or_replaces_them() {
         fixture.run_with(court, task, RunOptions::default()).await.verdict.unwrap()
     };
     let files = || -> Vec<String> {
-        let files = Session::look(folder.path(), "notes").unwrap().unwrap();
+        let files = Session::list_files(folder.path(), "notes").unwrap().unwrap();
         files.into_iter().map(|(name, _)| name).collect()
     };
     run("import os; os.mkdir('d'); [open(n, 'w').write(n) for n in ('a', 'b', 'd/in')]", &[]).await;
@@ -207,10 +207,10 @@ except PermissionError: print('read-only')
 open('out.bin', 'wb').write(data[::-1])";
     let model = Script::new([code(program)]);
     let storage = Arc::new(MemoryStorage::default());
-    let court = fixture.court(model.clone()).keeping(storage.clone());
+    let court = fixture.court(model.clone()).with_file_storage(storage.clone());
     let task = CodeTask {
         inputs: vec![InputFile { name: "in/data.bin".to_owned(), bytes: Arc::from([0, 1, 255]) }],
-        wants_files: true,
+        collect_files: true,
         ..CodeTask::new("turn it round")
     };
     let verdict =

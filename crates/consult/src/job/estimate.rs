@@ -13,10 +13,10 @@ use crate::ConsultContext;
 /// Assumed number of tokens in a prompt for the rules and the persona.
 const RULES: u64 = 900;
 
-/// Assumed number of tokens in a prompt for both inferences.
-const PACK: u64 = 3000;
+/// Assumed number of tokens in a prompt for the inferences F1 and F2.
+const INFERENCES_TOKENS: u64 = 3000;
 
-/// Assumed number of tokens in a prompt for a move.
+/// Assumed number of tokens in a prompt for the document of a move.
 const MOVE: u64 = 700;
 
 /// Assumed number of tokens of an answer that is a whole document, such as an inference.
@@ -71,10 +71,10 @@ pub(super) fn estimate(
 
 /// Number of planned calls whose answers a fork reuses.
 ///
-/// Repeated requests, with keys such as `score-2`, are extra calls and not planned calls. Scores of a partial
-/// conversation, with keys such as `after-3/score`, do not count either: they are requested again when the
-/// conversation is complete.
-pub(super) fn taken_over(inherited: &[EffectRecord]) -> u64 {
+/// Two kinds of recorded calls do not count. Repeated requests, with keys such as `score-2`, were not planned. Requests
+/// for the scores of a partial conversation, with keys such as `after-3/score`, are made again when the conversation is
+/// complete.
+pub(super) fn reused_planned_calls(inherited: &[EffectRecord]) -> u64 {
     let keys: HashSet<&str> = inherited.iter().map(|record| record.key.as_str()).collect();
     let is_planned = |key: &EffectKey| {
         let is_repeated = key
@@ -91,30 +91,29 @@ pub(super) fn taken_over(inherited: &[EffectRecord]) -> u64 {
 }
 
 /// Number of calls in the longest chain of sequential calls of a consultation.
-pub(super) fn in_a_row(chamber: &ConsultContext) -> u64 {
+pub(super) fn longest_call_chain(chamber: &ConsultContext) -> u64 {
     let debates = chamber.personas.analysts.len() * chamber.moves;
-    let waves = debates.div_ceil(chamber.at_once.max(1)) as u64;
-    3 + waves * assize_debate::in_a_row(chamber.rounds)
+    let waves = debates.div_ceil(chamber.max_concurrent_debates.max(1)) as u64;
+    3 + waves * assize_debate::longest_call_chain(chamber.rounds)
 }
 
 fn loads(chamber: &ConsultContext) -> Vec<(String, Load)> {
     let gathered = chamber.gathered.likely_tokens().max(2000);
     let mut loads = Vec::new();
-    if chamber.makes_up() {
+    if chamber.generates_synthetic_data() {
         loads.push(("synthesizer".to_owned(), Load::of(2, RULES, DOCUMENT)));
     }
     for role in ["financial", "trend"] {
         loads.push((role.to_owned(), Load::of(1, RULES + gathered, DOCUMENT)));
     }
     let analysts = chamber.personas.analysts.len();
-    loads.extend(
-        (1..=analysts)
-            .map(|number| (format!("analyst_{number}"), Load::of(1, RULES + PACK, DOCUMENT))),
-    );
+    loads.extend((1..=analysts).map(|number| {
+        (format!("analyst_{number}"), Load::of(1, RULES + INFERENCES_TOKENS, DOCUMENT))
+    }));
     let debates = (analysts * chamber.moves) as u64;
     let makers = chamber.personas.decision_makers.len();
     // The prompt of a critique contains two entries per earlier round. The prompt of an answer contains one more.
-    let base = RULES + PACK + MOVE;
+    let base = RULES + INFERENCES_TOKENS + MOVE;
     let input = |round: u32| base + u64::from(2 * (round - 1)) * ENTRY;
     let rounds = 1..=chamber.rounds;
     let critic = rounds.clone().map(|round| {
@@ -127,7 +126,7 @@ fn loads(chamber: &ConsultContext) -> Vec<(String, Load)> {
         .map(|round| Load::of(debates, input(round) + ENTRY, ENTRY))
         .chain([Load::of(debates, input(chamber.rounds + 1), ENTRY), Load::of(blind, base, ENTRY)])
         .fold(Load::default(), Load::plus);
-    loads.extend(LogName::first(makers).map(|log| (log.maker(), maker)));
+    loads.extend(LogName::first(makers).map(|log| (log.decision_maker_id(), maker)));
     loads
 }
 
@@ -149,7 +148,7 @@ mod tests {
         let extra = ["m1/i1/score-2", "financial-2", "financial-3", "m1/i2/after-3/score"];
         let mut records: Vec<EffectRecord> = planned.into_iter().chain(extra).map(record).collect();
         records.push(EffectRecord { request: Fingerprint::NONE, ..record("lost-calls/2") });
-        assert_eq!(taken_over(&records), planned.len() as u64);
+        assert_eq!(reused_planned_calls(&records), planned.len() as u64);
     }
 
     #[test]
@@ -160,7 +159,7 @@ mod tests {
         ));
         for blind_scores in [false, true] {
             let chamber = ConsultContext {
-                at_once: 15,
+                max_concurrent_debates: 15,
                 debate_options: assize_debate::DebateOptions {
                     blind_scores,
                     ..assize_debate::DebateOptions::default()
@@ -169,7 +168,7 @@ mod tests {
             };
             let calls: u64 = loads(&chamber).iter().map(|(_, load)| load.calls).sum();
             assert_eq!(calls, chamber.calls());
-            assert_eq!(in_a_row(&chamber), 24);
+            assert_eq!(longest_call_chain(&chamber), 24);
             let all = estimate(&chamber, &rehearsal, &BTreeMap::new(), 0).unwrap();
             let half = estimate(&chamber, &rehearsal, &BTreeMap::new(), calls / 2).unwrap();
             assert_eq!(half.calls, calls - calls / 2);

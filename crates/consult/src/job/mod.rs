@@ -1,34 +1,34 @@
 //! Job that plans, executes and reports a consultation.
 
 mod estimate;
-pub(crate) mod ground;
+pub(crate) mod placement;
 mod plan;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::negotiation::{DebateError, RoleModels, TooManyMovesAffected};
-use assize_gateway::choice::caps;
+use assize_gateway::choice::budget_limits;
 use assize_gateway::{Estimate, Gateway, Providers};
 use assize_graph::{EffectKey, EffectRecord};
 use assize_run::{
-    ExecuteError, ExecutionContext, Job, NewRun, NodeFailure, NodeSource, REMOTE, Run, RunId,
-    RunKind, RunOrigin, Store,
+    EXECUTED_BY_WORKER, ExecuteError, ExecutionContext, Job, NewRun, NodeFailure, NodeSource, Run,
+    RunId, RunKind, RunOrigin, Store,
 };
 use assize_sandbox::SandboxFactory;
 use assize_types::text::grouped;
-use assize_types::{Failure, FailureKind, trail};
+use assize_types::{Failure, FailureKind, workflow_log};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use crate::reading::consulted;
 use crate::sources::GatheredData;
 use crate::sources::edgar::day_of;
+use crate::stored_consultations::stored_report;
 use crate::{
-    ConsultContext, ConsultError, ConsultReport, ConsultState, DocumentNotStored, REHEARSED,
-    ReportOrigin, graph, label_made_up_parts,
+    ConsultContext, ConsultError, ConsultReport, ConsultState, DocumentNotStored, REHEARSAL_BANNER,
+    ReportOrigin, graph, label_synthetic_parts,
 };
-use ground::{DebatePlacement, RemoteDebateError, RemoteDebates};
+use placement::{DebatePlacement, RemoteDebateError, RemoteDebates};
 
 pub use plan::{ConsultInput, ConsultPlan};
 
@@ -83,27 +83,27 @@ pub struct ConsultJob {
     /// Estimated cost of the calls; `None` if a model is unknown.
     pub estimate: Option<Estimate>,
     /// Number of calls in the longest chain of sequential calls.
-    pub in_a_row: u64,
+    pub longest_call_chain: u64,
     /// Where the debates run (isolation or cluster), and why.
-    pub why: String,
+    pub isolation: String,
     request: JobRequest<ConsultPlan>,
-    chamber: ConsultContext,
+    context: ConsultContext,
 }
 
 impl ConsultJob {
     /// Number of model calls in this consultation if no call fails.
     pub fn calls(&self) -> u64 {
-        self.chamber.calls()
+        self.context.calls()
     }
 
     /// Returns the estimate if its cost is unknown or exceeds the amount that may be spent without confirmation.
-    pub fn to_be_confirmed(&self) -> Option<&Estimate> {
+    pub fn estimate_to_confirm(&self) -> Option<&Estimate> {
         let settings = &self.request.providers.settings;
         let estimate = self.estimate.as_ref()?;
         let most = *settings.consult.confirm_above;
         let within = estimate.cost.known().is_some_and(|cost| cost <= most);
         // Spending that is capped below the threshold needs no confirmation.
-        let capped = caps(settings).cost.is_some_and(|cap| cap <= most);
+        let capped = budget_limits(settings).cost.is_some_and(|cap| cap <= most);
         (!within && !capped).then_some(estimate)
     }
 }
@@ -133,26 +133,38 @@ impl Job for ConsultJob {
         refuse_too_much(plan, &input)?;
         refuse_region(remote.is_some(), &input)?;
         input.parallel_moves = plan.parallel_moves.or(input.parallel_moves);
-        let at_once = ground::at_once(input.parallel_moves, remote.is_some(), &gateway);
-        let chamber = chamber(plan, &input, models, at_once);
-        let answered = estimate::taken_over(with.inherited);
-        let estimate = estimate::estimate(&chamber, &gateway, &others, answered);
-        let in_a_row = estimate::in_a_row(&chamber);
+        let at_once =
+            placement::concurrent_debates(input.parallel_moves, remote.is_some(), &gateway);
+        let context = build_context(plan, &input, models, at_once);
+        let answered = estimate::reused_planned_calls(with.inherited);
+        let estimate = estimate::estimate(&context, &gateway, &others, answered);
+        let longest_call_chain = estimate::longest_call_chain(&context);
         let new = plan.new_run(&input);
-        let why = REMOTE.to_owned();
-        Ok((ConsultJob { input, gateway, estimate, in_a_row, why, request, chamber }, new))
+        let isolation = EXECUTED_BY_WORKER.to_owned();
+        Ok((
+            ConsultJob {
+                input,
+                gateway,
+                estimate,
+                longest_call_chain,
+                isolation,
+                request,
+                context,
+            },
+            new,
+        ))
     }
 
     fn inherits(request: &JobRequest<ConsultPlan>, origin: &RunOrigin, key: &EffectKey) -> bool {
-        request.plan.turning(origin).is_none_or(|turning| turning.at.spares(key))
+        request.plan.fork_change(origin).is_none_or(|turning| turning.at.reuses_call(key))
     }
 
     fn check_remote(&self) -> Result<(), Failure> {
-        self.request.providers.refuse_tape()
+        self.request.providers.reject_cassette()
     }
 
     async fn prepare(&mut self) -> Result<DebatePlacement, Failure> {
-        self.request.ground(&self.input.spec(), self.request.plan.allow_in_process).await
+        self.request.choose_placement(&self.input.spec(), self.request.plan.allow_in_process).await
     }
 
     async fn execute(
@@ -162,17 +174,20 @@ impl Job for ConsultJob {
     ) -> Result<ConsultReport, ExecuteError> {
         let ExecutionContext { run, store, options } = execution;
         let debates = ground.of_run(self.input.spec(), run);
-        let banner = if self.gateway.is_rehearsal() { REHEARSED } else { "" };
+        let banner = if self.gateway.is_rehearsal() { REHEARSAL_BANNER } else { "" };
         let shelf = DocumentStore { store: store.clone(), run: run.id.clone(), banner };
-        let chamber =
-            ConsultContext { debates: debates.clone(), shelf: Some(shelf), ..self.chamber.clone() };
-        trail::workflow_started(&run.title, self.gateway.name().0);
+        let chamber = ConsultContext {
+            debates: debates.clone(),
+            document_store: Some(shelf),
+            ..self.context.clone()
+        };
+        workflow_log::workflow_started(&run.title, self.gateway.name().0);
         let graph = graph(Arc::new(chamber))?;
         let outcome = graph.run(ConsultState::new(self.input.company.clone()), options).await;
         // Remove all sandboxes of the debates, whether or not the run succeeded.
         debates.close().await;
-        self.why = debates.isolation();
-        trail::workflow_completed(outcome.is_ok(), 1);
+        self.isolation = debates.isolation();
+        workflow_log::workflow_completed(outcome.is_ok(), 1);
         let mut report = ConsultReport::from(&outcome?);
         report.made = Some(ReportOrigin {
             run: run.id.to_string(),
@@ -180,7 +195,7 @@ impl Job for ConsultJob {
             provider: self.input.settings.provider.clone(),
             model: self.input.settings.model.clone(),
             models: self.input.models.clone(),
-            isolation: self.why.clone(),
+            isolation: self.isolation.clone(),
         });
         Ok(report)
     }
@@ -201,15 +216,15 @@ impl Job for ConsultJob {
             let message = format!("run `{}` has no stored report", run.id);
             Failure::new(FailureKind::Environment, message)
         };
-        let report = consulted(run, records)?.ok_or_else(missing)?;
+        let report = stored_report(run, records)?.ok_or_else(missing)?;
         if let Some(made) = &report.made {
-            self.why.clone_from(&made.isolation);
+            self.isolation.clone_from(&made.isolation);
         }
         Ok(report)
     }
 
-    fn explain(source: NodeSource) -> Result<NodeFailure, NodeSource> {
-        explain(source)
+    fn to_node_failure(source: NodeSource) -> Result<NodeFailure, NodeSource> {
+        to_node_failure(source)
     }
 }
 
@@ -218,7 +233,7 @@ const RETRY: &str = "resume the run when the provider is available again: only t
      depend on them, are repeated";
 
 /// Converts errors of consultations and debates to failures that users see.
-pub(crate) fn explain(source: NodeSource) -> Result<NodeFailure, NodeSource> {
+pub(crate) fn to_node_failure(source: NodeSource) -> Result<NodeFailure, NodeSource> {
     let environment = |error: &dyn std::error::Error| -> NodeFailure {
         Failure::from_error(FailureKind::Environment, error).into()
     };
@@ -227,7 +242,7 @@ pub(crate) fn explain(source: NodeSource) -> Result<NodeFailure, NodeSource> {
     };
     let debate = |error: DebateError| match error {
         DebateError::Sandbox(error) => Failure::from(error).into(),
-        error @ DebateError::Unreadable(_) => {
+        error @ DebateError::InvalidVerdict(_) => {
             Failure::from_error(FailureKind::Internal, &error).into()
         }
         error => environment(&error),
@@ -252,7 +267,7 @@ pub const DOCUMENTS: &str = "documents/";
 pub struct DocumentStore {
     store: Arc<dyn Store>,
     run: RunId,
-    /// Banner that is put above every document, as in the final documents; empty for no banner.
+    /// Banner above every document, the same as in the documents of the final report; empty for no banner.
     banner: &'static str,
 }
 
@@ -262,7 +277,7 @@ impl DocumentStore {
         let text = match name {
             _ if self.banner.is_empty() => text.to_owned(),
             // Filed data and the user's files are not model text, so only synthetic parts get the banner.
-            "financial_data_raw.md" | "news_data_raw.md" => label_made_up_parts(text),
+            "financial_data_raw.md" | "news_data_raw.md" => label_synthetic_parts(text),
             _ => format!("{}{text}", self.banner),
         };
         let bytes = text.into_bytes();
@@ -278,8 +293,7 @@ impl DocumentStore {
 fn refuse_region(is_member: bool, input: &ConsultInput) -> Result<(), Failure> {
     let Some(region) = input.region.as_ref().filter(|_| !is_member) else { return Ok(()) };
     let message = format!("`consult.region` is `{region}`, which needs a cluster");
-    let hint =
-        "name the cluster's NATS servers with `--cluster nats://a,b,c`, or remove the setting";
+    let hint = "name the cluster's NATS servers with `--cluster nats://a,b,c`, or remove the setting `consult.region`";
     Err(Failure::new(FailureKind::Settings, message).hint(hint))
 }
 
@@ -301,7 +315,7 @@ fn refuse_too_much(plan: &ConsultPlan, input: &ConsultInput) -> Result<(), Failu
 }
 
 /// Builds the context of the consultation. The debate runner is set later, when the run is executed.
-fn chamber(
+fn build_context(
     plan: &ConsultPlan,
     input: &ConsultInput,
     models: RoleModels,
@@ -311,7 +325,7 @@ fn chamber(
         personas: plan.personas.clone(),
         moves: input.moves as usize,
         rounds: input.rounds,
-        at_once,
+        max_concurrent_debates: at_once,
         debate_options: assize_debate::DebateOptions {
             temperature: input.settings.temperature as f32,
             max_tokens: input.settings.max_output_tokens,
@@ -320,7 +334,7 @@ fn chamber(
         },
         gathered: plan.gathered.clone(),
         synthetic: input.synthetic,
-        turnings: input.turnings.clone(),
+        forks: input.turnings.clone(),
         ..ConsultContext::new(models)
     }
 }

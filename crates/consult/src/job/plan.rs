@@ -7,14 +7,14 @@ use assize_config::{Environment, Settings};
 use assize_gateway::{Gateway, Providers};
 use assize_run::{NewRun, Run, RunId, RunKind, RunOrigin, Store};
 use assize_sandbox::{RunSettings, SandboxFactory, SandboxSpec};
-use assize_types::text::{checked, harmless};
+use assize_types::text::{replace_control_chars, validated_text};
 use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{ConsultRequest, DataSource};
-use crate::fork::{ForkRequest, check_told};
+use crate::fork::{ForkRequest, check_new_personas};
 use crate::sources::GatheredData;
 use crate::sources::edgar::{Edgar, EdgarError, day_of};
 use crate::{ConsultCompany, ConsultFork, ConsultPersonas};
@@ -32,7 +32,7 @@ const PERSONAS: &str = "personas.toml";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConsultInput {
     pub company: ConsultCompany,
-    /// Whether synthetic data was requested in addition to the sources.
+    /// Whether the user requested synthetic data, which a model makes up.
     pub synthetic: bool,
     pub rounds: u32,
     pub moves: u32,
@@ -48,10 +48,10 @@ pub struct ConsultInput {
     /// Models of roles that do not use the default model, by role. All models belong to the same provider.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub models: BTreeMap<String, String>,
-    /// Changes made by the forks that led to this run, the earliest first.
+    /// Forks that led to this run, the earliest first: how each differs from its parent run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turnings: Vec<ConsultFork>,
-    /// Provider and model that gave the reused answers, if they differ from the current ones.
+    /// Provider and model that gave the reused answers; `None` if they are the provider and model of this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_before_by: Option<String>,
 }
@@ -69,12 +69,12 @@ pub struct ConsultPlan {
     pub(super) gathered: Arc<GatheredData>,
     pub(super) personas: ConsultPersonas,
     company: ConsultCompany,
-    /// Request of the user. For a stored run, only its `models` are set.
-    ask: ConsultRequest,
+    /// Request of the user. For a resumed or forked run, only the field `models` is set.
+    request: ConsultRequest,
     /// Stored input of the run that is resumed or forked.
-    before: Option<ConsultInput>,
-    /// Change that a fork makes to its parent run, if it has a fork point.
-    turning: Option<ConsultFork>,
+    stored_input: Option<ConsultInput>,
+    /// How a fork differs from its parent run; `None` for other runs and for a fork without a fork point.
+    fork: Option<ConsultFork>,
     /// Maximum number of concurrent debates, if set by the user.
     pub parallel_moves: Option<u32>,
     /// Whether debates may run without a sandbox.
@@ -91,16 +91,15 @@ fn company(ask: &ConsultRequest) -> Result<ConsultCompany, Failure> {
         )
         .hint("give a ticker, or use your own files: `--data FOLDER`")),
         (None, Some(name)) => Ok(ConsultCompany::private(name.parse()?)),
-        (Some(_), Some(_)) => {
-            Err(usage("both a ticker and a company name given").hint("give only one of them"))
-        }
+        (Some(_), Some(_)) => Err(usage("both a ticker and a company name given")
+            .hint("give either a ticker or a company name")),
         (None, None) => Err(usage("no company given")
             .hint("give a ticker, or the name of a private company with `--name`")),
     }
 }
 
 impl ConsultPlan {
-    /// Plans a new consultation. This queries the data sources, but no model.
+    /// Plans a new consultation. Planning queries the data sources, but calls no model.
     pub async fn fresh(
         mut ask: ConsultRequest,
         settings: &Settings,
@@ -109,7 +108,7 @@ impl ConsultPlan {
         let company = company(&ask)?;
         let personas = match &ask.personas {
             Some(file) => {
-                ConsultPersonas::read(&checked("the personas file", MAX_PERSONAS, file)?)?
+                ConsultPersonas::read(&validated_text("the personas file", MAX_PERSONAS, file)?)?
             }
             None => ConsultPersonas::default(),
         };
@@ -138,7 +137,7 @@ impl ConsultPlan {
         if let Some(company) = known.as_ref().filter(|_| wants(DataSource::Edgar)) {
             gathered = gathered.and(edgar.gather(company).await?);
             if ask.files.is_none() && !wants(DataSource::Synthetic) {
-                let note = "the only news are titles of filings; `--data` adds your own files";
+                let note = "the only news on the company are titles of SEC filings; add your own files with `--data`";
                 gathered.notes.push(note.to_owned());
             }
         }
@@ -151,9 +150,9 @@ impl ConsultPlan {
             gathered: Arc::new(gathered),
             personas,
             company,
-            ask,
-            before: None,
-            turning: None,
+            request: ask,
+            stored_input: None,
+            fork: None,
             parallel_moves: None,
             allow_in_process: false,
         })
@@ -167,7 +166,7 @@ impl ConsultPlan {
         store: &dyn Store,
     ) -> Result<ConsultPlan, Failure> {
         let mut plan = ConsultPlan::restored(run, models, store).await?;
-        plan.turning = turning(from, run, &plan, store).await?;
+        plan.fork = fork_change(from, run, &plan, store).await?;
         Ok(plan)
     }
 
@@ -203,24 +202,24 @@ impl ConsultPlan {
             gathered: Arc::new(gathered.ok_or_else(|| lost("the gathered data"))?),
             personas,
             company: before.company.clone(),
-            ask: ConsultRequest { models, ..ConsultRequest::default() },
-            before: Some(before),
-            turning: None,
+            request: ConsultRequest { models, ..ConsultRequest::default() },
+            stored_input: Some(before),
+            fork: None,
             parallel_moves: None,
             allow_in_process: false,
         })
     }
 
-    /// Change that a fork makes to its parent run, also if this plan resumes the fork.
-    pub(super) fn turning(&self, origin: &RunOrigin) -> Option<&ConsultFork> {
+    /// How the fork differs from its parent run, also if this plan resumes the fork; `None` if there is no fork point.
+    pub(super) fn fork_change(&self, origin: &RunOrigin) -> Option<&ConsultFork> {
         let of_resumed = || {
             // The last change belongs to the resumed run if it names the same parent. A fork that only retries failed
             // calls has no change of its own.
             let run = origin.resumed()?;
-            let last = self.before.as_ref()?.turnings.last()?;
+            let last = self.stored_input.as_ref()?.turnings.last()?;
             (run.parent.as_ref().map(RunId::as_str) == Some(last.from.as_str())).then_some(last)
         };
-        self.turning.as_ref().or_else(of_resumed)
+        self.fork.as_ref().or_else(of_resumed)
     }
 
     /// Input of the run. A resumed run uses its stored input. A fork uses the input of its parent run with the
@@ -232,34 +231,34 @@ impl ConsultPlan {
         sandboxes: &SandboxFactory,
         gateway: &Gateway,
     ) -> Result<ConsultInput, Failure> {
-        if let (Some(run), Some(before)) = (origin.resumed(), &self.before) {
+        if let (Some(run), Some(before)) = (origin.resumed(), &self.stored_input) {
             let run = format!("run `{}`", run.id);
-            providers.refuse_another_model(&run, before.settings.model(), gateway)?;
+            providers.check_same_model(&run, before.settings.model(), gateway)?;
             return Ok(before.clone());
         }
-        if let (Some(parent), Some(before)) = (origin.parent(), &self.before) {
-            return self.changed(origin, parent, before, providers, gateway);
+        if let (Some(parent), Some(before)) = (origin.parent(), &self.stored_input) {
+            return self.forked_input(origin, parent, before, providers, gateway);
         }
         let config = &providers.settings;
-        let sandbox = (super::ground::limits(sandboxes)?, self.ask.image.clone());
+        let sandbox = (super::placement::limits(sandboxes)?, self.request.image.clone());
         Ok(ConsultInput {
             company: self.company.clone(),
-            synthetic: self.ask.sources.contains(&DataSource::Synthetic),
-            rounds: self.ask.rounds,
-            moves: self.ask.moves,
-            blind_scores: self.ask.blind_scores,
+            synthetic: self.request.sources.contains(&DataSource::Synthetic),
+            rounds: self.request.rounds,
+            moves: self.request.moves,
+            blind_scores: self.request.blind_scores,
             region: (*config.consult.region).clone(),
             parallel_moves: None,
             context_window: gateway.facts().map(|facts| facts.context_window),
             settings: RunSettings::new(config, sandbox, gateway.name()),
-            models: self.ask.models.clone(),
+            models: self.request.models.clone(),
             turnings: Vec::new(),
             answered_before_by: None,
         })
     }
 
     /// Input of a fork: the input of the parent run with the requested changes.
-    fn changed(
+    fn forked_input(
         &self,
         origin: &RunOrigin,
         parent: &Run,
@@ -271,9 +270,9 @@ impl ConsultPlan {
         let models = self.roles(origin)?;
         let models_before = format!("{} {}", before.settings.provider, before.settings.model);
         // A cassette can replay answers of any model.
-        let same = providers.tape.replays()
+        let same = providers.cassette.replays()
             || (before.settings.model() == (provider, model) && before.models == models);
-        if !same && self.turning.is_none() {
+        if !same && self.fork.is_none() {
             let message = format!(
                 "the answers of run `{}` are from {models_before}, but other models are configured now",
                 parent.id
@@ -286,7 +285,7 @@ impl ConsultPlan {
             return Err(Failure::new(FailureKind::Settings, message).hint(hint));
         }
         let mut turnings = before.turnings.clone();
-        turnings.extend(self.turning.clone());
+        turnings.extend(self.fork.clone());
         let (provider, model) = (provider.to_owned(), model.to_owned());
         Ok(ConsultInput {
             context_window: gateway.facts().map(|facts| facts.context_window),
@@ -303,7 +302,7 @@ impl ConsultPlan {
     /// Models of roles that do not use the default model. A resumed run keeps its models. A fork can replace models of
     /// its parent run.
     pub(super) fn roles(&self, origin: &RunOrigin) -> Result<BTreeMap<String, String>, Failure> {
-        let asked = self.ask.models.clone();
+        let asked = self.request.models.clone();
         let known = |role: &str| {
             let among = |prefix: &str, count: usize| {
                 let number = role.strip_prefix(prefix).and_then(|rest| rest.parse::<usize>().ok());
@@ -317,7 +316,7 @@ impl ConsultPlan {
             let message = format!("unknown role `{role}` in this consultation");
             return Err(Failure::new(FailureKind::Usage, message));
         }
-        match &self.before {
+        match &self.stored_input {
             Some(before) if origin.parent().is_some() => {
                 let mut models = before.models.clone();
                 models.extend(asked);
@@ -336,20 +335,20 @@ impl ConsultPlan {
     pub(super) fn new_run(&self, input: &ConsultInput) -> NewRun {
         NewRun {
             kind: RunKind::Consult,
-            title: harmless(&self.company.called()),
+            title: replace_control_chars(&self.company.display_name()),
             parent: None,
             input: json!(input),
             artifacts: vec![
                 (GATHERED.to_owned(), json!(*self.gathered).to_string().into_bytes()),
                 (PERSONAS.to_owned(), self.personas.to_file().into_bytes()),
             ],
-            once: None,
+            idempotency_key: None,
         }
     }
 }
 
-/// Returns the change that a fork request describes; `None` if the request has no fork point.
-async fn turning(
+/// Returns how the requested fork differs from its parent run; `None` if the request has no fork point.
+async fn fork_change(
     from: &ForkRequest,
     run: &Run,
     plan: &ConsultPlan,
@@ -362,7 +361,7 @@ async fn turning(
         let message = format!("no move `{id}` was debated in run `{}`", run.id);
         return Err(Failure::new(FailureKind::Usage, message));
     }
-    let rounds = plan.before.as_ref().map_or(0, |before| before.rounds);
+    let rounds = plan.stored_input.as_ref().map_or(0, |before| before.rounds);
     if at.round > rounds {
         let message = format!(
             "round {} does not exist: the number of rounds in this run is {rounds}",
@@ -370,8 +369,8 @@ async fn turning(
         );
         return Err(Failure::new(FailureKind::Usage, message));
     }
-    check_told(&from.told, &plan.personas.of_debate())?;
-    let personas = from.told.clone();
+    check_new_personas(&from.new_personas, &plan.personas.of_debate())?;
+    let personas = from.new_personas.clone();
     Ok(Some(ConsultFork { from: run.id.to_string(), at: at.clone(), personas }))
 }
 
@@ -384,7 +383,7 @@ pub(super) fn now() -> u64 {
 /// Creates an EDGAR client from the settings.
 fn edgar(config: &Settings, environment: &Environment) -> Edgar {
     let folder = match &*config.edgar.folder {
-        Some(path) => environment.typed(path.as_ref()),
+        Some(path) => environment.resolve_path(path.as_ref()),
         None => environment.cache_folder.join("edgar"),
     };
     Edgar {

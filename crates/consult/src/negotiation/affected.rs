@@ -1,9 +1,10 @@
-//! Counts the moves of a run that failed calls affect, and ends the run if more than half of the moves are affected.
+//! Counts the moves that are affected by failed model calls, and ends the run if more than half of its moves are
+//! affected.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-/// Error: calls that failed permanently affect more than half of a run's moves.
+/// Error: more than half of a run's moves are affected by model calls that failed permanently.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "failed calls affect {affected} of {total} moves, more than half, so there is no report: {error}"
@@ -25,15 +26,15 @@ impl TooManyMovesAffected {
     }
 }
 
-/// Ids of the moves that failed calls have affected since the run was started or resumed.
+/// Ids of the moves that have been affected by failed model calls since the run was started or resumed.
 ///
-/// Failed calls are not journaled, so the count starts at zero when the run is resumed.
+/// Failed calls are not journaled, so the set is empty when the run is resumed.
 #[derive(Debug, Default)]
 pub(crate) struct AffectedMoves(Mutex<BTreeSet<String>>);
 
 impl AffectedMoves {
-    /// Marks a move as affected, and returns an error if more than half of the moves are affected. `lost` of the
-    /// `total` moves were never proposed, because earlier calls failed.
+    /// Marks a move as affected by a failed call, and returns an error if more than half of the moves are affected.
+    /// `total` is the number of all moves; `lost` of them were never proposed, because calls of analysts failed.
     pub(crate) fn mark(
         &self,
         move_id: &str,

@@ -1,4 +1,4 @@
-//! Model source of the process that holds the run's lease: calls the models and journals their answers.
+//! Source of model answers in the process that holds the run's lease: calls the models and journals their answers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,19 +28,19 @@ pub(crate) struct JournaledSource<S: State> {
     /// Stops the run if failed calls affect too many of its moves; `None` for a single debate.
     limit: Option<AffectedLimit>,
     /// Error that ends the whole run, if such an error occurred.
-    stopped: Mutex<Option<NodeError>>,
-    /// Error of the opening critique, if it failed.
-    unopened: Mutex<Option<ModelError>>,
+    run_error: Mutex<Option<NodeError>>,
+    /// Error of the call for the opening critique, if the call failed.
+    opening_error: Mutex<Option<ModelError>>,
 }
 
-/// Limit on the number of moves of a run that failed calls may affect.
+/// Limit on the number of moves that may be affected by failed calls before the run ends.
 #[derive(Debug, Clone)]
 pub(crate) struct AffectedLimit {
-    /// Moves that failed calls have affected so far.
+    /// Moves that are affected by failed calls so far.
     pub affected: Arc<AffectedMoves>,
-    /// Number of moves that were never proposed.
+    /// Number of moves that were never proposed, because calls of analysts failed.
     pub lost: usize,
-    /// Total number of moves in the run, including the lost ones.
+    /// Total number of moves in the run, including those that were never proposed.
     pub total: usize,
 }
 
@@ -52,29 +52,29 @@ impl<S: State> JournaledSource<S> {
         limit: Option<AffectedLimit>,
     ) -> JournaledSource<S> {
         let (move_id, rounds) = (job.move_document.move_id.clone(), job.max_rounds);
-        let (stopped, unopened) = (Mutex::default(), Mutex::default());
-        JournaledSource { context, models, move_id, rounds, limit, stopped, unopened }
+        let (run_error, opening_error) = (Mutex::default(), Mutex::default());
+        JournaledSource { context, models, move_id, rounds, limit, run_error, opening_error }
     }
 
-    /// Removes and returns the error of the opening critique, if it failed.
-    pub(crate) fn unopened(&self) -> Option<ModelError> {
-        self.unopened.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Removes and returns the error of the call for the opening critique, if the call failed.
+    pub(crate) fn take_opening_error(&self) -> Option<ModelError> {
+        self.opening_error.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Removes and returns the error that ends the run, if such an error occurred.
-    pub(crate) fn stopped(&self) -> Option<NodeError> {
-        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take()
+    pub(crate) fn take_run_error(&self) -> Option<NodeError> {
+        self.run_error.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn stop(&self, error: NodeError) -> ModelError {
-        let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+    fn end_run(&self, error: NodeError) -> ModelError {
+        let mut stopped = self.run_error.lock().unwrap_or_else(PoisonError::into_inner);
         stopped.get_or_insert(error);
         ModelError::new(ErrorKind::Cancelled, "the run has ended")
     }
 
     /// Event that is recorded with the answer of a call; `None` for scores and summaries.
     fn event(&self, place: CallPosition) -> Option<GraphEvent> {
-        let status = match place.part {
+        let status = match place.purpose {
             CallPurpose::Critic => RoundStatus::CriticResponded,
             CallPurpose::Answer => RoundStatus::DmResponded,
             CallPurpose::Score | CallPurpose::ScoreAgain | CallPurpose::Summary => return None,
@@ -86,7 +86,11 @@ impl<S: State> JournaledSource<S> {
 
 #[async_trait]
 impl<S: State> ModelSource for JournaledSource<S> {
-    async fn ask(&self, key: &str, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
+    async fn answer_call(
+        &self,
+        key: &str,
+        request: &ModelRequest,
+    ) -> Result<ModelResponse, ModelError> {
         let place = EffectKey::new(key).ok().and_then(|key| CallPosition::of(&key));
         let Some(place) = place else {
             let message = format!("invalid call key `{key}`: it is not a call of a debate");
@@ -94,43 +98,43 @@ impl<S: State> ModelSource for JournaledSource<S> {
         };
         let model = self.models.of(&role_of(place));
         let tell = move || self.event(place);
-        let mut asking = JournaledModel::new(&self.context, &**model, key).telling(tell);
-        if matches!(place.part, CallPurpose::Critic | CallPurpose::Answer) {
+        let mut asking = JournaledModel::new(&self.context, &**model, key).with_event(tell);
+        if matches!(place.purpose, CallPurpose::Critic | CallPurpose::Answer) {
             // A refusal of the model counts as a failed call here. It is not journaled, so that a resumed run repeats
             // the call.
-            asking = asking.insisting();
+            asking = asking.refusal_is_failure();
         }
-        let error = match asking.answer(request).await {
-            Err(error) => return Err(self.stop(error)),
+        let error = match asking.request_answer(request).await {
+            Err(error) => return Err(self.end_run(error)),
             Ok(Ok(response)) => return Ok(truncate(response)),
             Ok(Err(error)) => error,
         };
         if assize_debate::ends_the_run(&error) {
             let copy = ModelError::new(error.kind(), error.message().to_owned());
-            self.stop(error.into());
+            self.end_run(error.into());
             return Err(copy);
         }
-        if place.is_built_upon(&error)
-            && let Err(stop) = asking.go_on().await
+        if place.must_journal_failure(&error)
+            && let Err(stop) = asking.record_failure().await
         {
-            return Err(self.stop(stop.into()));
+            return Err(self.end_run(stop.into()));
         }
         if let Some(AffectedLimit { affected, lost, total }) = &self.limit
             && place.affects_the_verdict(&error)
             && let Err(most) = affected.mark(&self.move_id, (*lost, *total), error.message())
         {
-            return Err(self.stop(most.into()));
+            return Err(self.end_run(most.into()));
         }
         if place.log.is_none() {
             let copy = ModelError::new(error.kind(), error.message().to_owned());
-            *self.unopened.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            *self.opening_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             return Err(copy);
         }
         Err(error)
     }
 }
 
-/// Truncates an answer that exceeds [`MAX_ANSWER`], many times the requested length.
+/// Truncates an answer that exceeds [`MAX_ANSWER`]. Models are asked for much shorter answers, so this is rare.
 fn truncate(mut response: ModelResponse) -> ModelResponse {
     if response.text.len() > MAX_ANSWER {
         let end = response.text.floor_char_boundary(MAX_ANSWER);
@@ -142,9 +146,9 @@ fn truncate(mut response: ModelResponse) -> ModelResponse {
 
 /// Role that the model plays in a call: the critic or a decision maker.
 fn role_of(place: CallPosition) -> String {
-    match (place.part, place.log) {
+    match (place.purpose, place.log) {
         (CallPurpose::Answer | CallPurpose::Score | CallPurpose::ScoreAgain, Some(log)) => {
-            log.maker()
+            log.decision_maker_id()
         }
         _ => "critic".to_owned(),
     }

@@ -31,9 +31,9 @@ pub use sandboxes::{DebateError, SandboxedDebates, install};
 pub(crate) use affected::AffectedMoves;
 pub(crate) use journaled::AffectedLimit;
 pub(crate) use negotiate::{DebateResult, negotiate};
-pub(crate) use sandboxes::LONGEST;
+pub(crate) use sandboxes::DEBATE_TIME_LIMIT;
 
-/// Verdict of a debate, and how it was isolated.
+/// Verdict of a debate, and how the debate was isolated.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DebateOutcome {
     pub verdict: DebateVerdict,
@@ -46,11 +46,11 @@ pub struct DebateOutcome {
     pub remade: Vec<String>,
 }
 
-/// Runs debates at one kind of placement: in sandboxes, in this process or in a cluster.
+/// Runs debates. Each implementation runs them in one kind of place: in sandboxes, in this process or in a cluster.
 #[async_trait]
 pub trait DebateRunner: Send + Sync {
     /// Runs one debate; `proxy` answers its model calls.
-    async fn hold(
+    async fn run_debate(
         &self,
         job: &DebateSpec,
         proxy: Arc<ModelProxy>,
@@ -67,19 +67,19 @@ pub trait DebateRunner: Send + Sync {
 /// Runs debates in this process.
 #[derive(Debug, Clone, Default)]
 pub struct InProcessDebates {
-    /// Reason why there is no sandbox; `None` if the report does not have to mention it.
+    /// Reason why the debates run without a sandbox, for the report; `None` if the report does not mention it.
     pub why: Option<String>,
 }
 
 #[async_trait]
 impl DebateRunner for InProcessDebates {
-    async fn hold(
+    async fn run_debate(
         &self,
         job: &DebateSpec,
         proxy: Arc<ModelProxy>,
         cancel: &Cancel,
     ) -> Result<DebateOutcome, NodeError> {
-        let verdict = job.hold(proxy, cancel.clone()).await?;
+        let verdict = job.run(proxy, cancel.clone()).await?;
         Ok(DebateOutcome {
             verdict,
             not_isolated: self.why.clone(),

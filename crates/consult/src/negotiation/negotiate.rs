@@ -20,7 +20,7 @@ pub(crate) enum DebateResult {
     /// The debate has a verdict, which may be partial.
     Outcome(Box<DebateOutcome>),
     /// The debate has no verdict, because its opening critique failed permanently. Other debates are not affected.
-    Unopened(ModelError),
+    OpeningFailed(ModelError),
 }
 
 /// Runs one debate in a node of a run and emits its events.
@@ -34,17 +34,17 @@ pub(crate) async fn negotiate<S: State>(
     let is_single = limit.is_none();
     let source = Arc::new(JournaledSource::new(context.clone(), models.clone(), job, limit));
     let proxy = Arc::new(ModelProxy::new(source.clone(), job));
-    let result = debates.hold(job, proxy, context.cancel()).await;
-    if let Some(stopped) = source.stopped() {
+    let result = debates.run_debate(job, proxy, context.cancel()).await;
+    if let Some(stopped) = source.take_run_error() {
         return Err(stopped);
     }
-    if let Some(error) = source.unopened() {
-        return Ok(DebateResult::Unopened(error));
+    if let Some(error) = source.take_opening_error() {
+        return Ok(DebateResult::OpeningFailed(error));
     }
     let outcome = result?;
     // In a consultation with several moves, `limit` decides whether the run fails. A single debate without a verdict
     // always fails its run.
-    if is_single && let Some(none) = outcome.verdict.is_no_verdict() {
+    if is_single && let Some(none) = outcome.verdict.no_verdict_reason() {
         return Err(none.into());
     }
     emit(context, job, &outcome).await?;
@@ -93,7 +93,7 @@ fn scored(verdict: &DebateVerdict) -> GraphEvent {
         score: verdict.total_score,
         breakdown,
         partial: !verdict.partial.is_empty(),
-        neutral: verdict.unasked().cloned().collect(),
+        neutral: verdict.failed_judges().cloned().collect(),
     };
     scored.into()
 }

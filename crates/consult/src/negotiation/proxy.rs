@@ -20,14 +20,18 @@ use tokio_util::task::AbortOnDropHandle;
 #[async_trait]
 pub trait ModelSource: Send + Sync {
     /// Answers one model call, which is identified by its key within the debate.
-    async fn ask(&self, key: &str, request: &ModelRequest) -> Result<ModelResponse, ModelError>;
+    async fn answer_call(
+        &self,
+        key: &str,
+        request: &ModelRequest,
+    ) -> Result<ModelResponse, ModelError>;
 }
 
 /// Answers the model calls of one debate, and caches the answers.
 pub struct ModelProxy {
     source: Arc<dyn ModelSource>,
     /// Calls that this debate is allowed to make.
-    bounds: AllowedCalls,
+    allowed_calls: AllowedCalls,
     /// Cached answers by call key, each with the fingerprint of its request.
     answers: Mutex<HashMap<String, (Fingerprint, PendingAnswer)>>,
     activity: Mutex<Activity>,
@@ -73,7 +77,7 @@ impl Model for ReplayedAnswers {
         call: CallOptions<'_>,
     ) -> Result<ModelResponse, ModelError> {
         let key = call.key.unwrap_or_default();
-        match self.0.answered(key, request) {
+        match self.0.cached_answer(key, request) {
             Some(answer) => answer.await.map_err(|(kind, message)| ModelError::new(kind, message)),
             None => {
                 Err(ModelError::new(ErrorKind::Internal, format!("no recorded answer for `{key}`")))
@@ -91,21 +95,26 @@ impl std::fmt::Debug for ModelProxy {
 impl ModelProxy {
     pub fn new(source: Arc<dyn ModelSource>, job: &DebateSpec) -> ModelProxy {
         let activity = Mutex::new(Activity { calls: 0, since: Instant::now() });
-        ModelProxy { source, bounds: AllowedCalls::of(job), answers: Mutex::default(), activity }
+        ModelProxy {
+            source,
+            allowed_calls: AllowedCalls::of(job),
+            answers: Mutex::default(),
+            activity,
+        }
     }
 
     /// Answers one model call, which is identified by its key within the debate.
     ///
     /// # Errors
-    /// If the call is not allowed or failed. The debate decides whether it can continue without the answer. If the run
-    /// has to end, the source has stored the error.
+    /// If the call is not allowed or failed. The debate decides whether it can continue without the answer. If the
+    /// error ends the whole run, the [`ModelSource`] has also stored the error.
     pub async fn answer(
         &self,
         key: &str,
         request: &ModelRequest,
     ) -> Result<ModelResponse, ModelError> {
         let _active = ActiveCall::begin(self);
-        if let Some(complaint) = self.bounds.complaint(key, request) {
+        if let Some(complaint) = self.allowed_calls.rejection_reason(key, request) {
             return Err(ModelError::new(ErrorKind::Internal, complaint));
         }
         let answer = {
@@ -116,7 +125,7 @@ impl ModelProxy {
                 // The call runs in a separate task, because its caller may be dropped while other callers wait for
                 // the same answer. The task is aborted when the last reference to the answer is dropped.
                 let task = AbortOnDropHandle::new(tokio::spawn(async move {
-                    let answer = source.ask(&key, &request).await;
+                    let answer = source.answer_call(&key, &request).await;
                     answer.map_err(|error| (error.kind(), error.message().to_owned()))
                 }));
                 let lost = |error| {
@@ -130,14 +139,14 @@ impl ModelProxy {
     }
 
     /// Resets the idle timer when a debate starts or restarts. Returns the number of calls that have been made so far.
-    pub fn begin(&self) -> usize {
+    pub fn start_attempt(&self) -> usize {
         self.activity().since = Instant::now();
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Time since the last call ended or the debate started; zero while a call is in progress. A debate that makes
-    /// progress makes calls.
-    pub(crate) fn silence(&self) -> Duration {
+    /// Time since the last call ended or the debate started; zero while a call is in progress. If this time is long,
+    /// the debate no longer makes progress.
+    pub(crate) fn idle_time(&self) -> Duration {
         let activity = self.activity();
         if activity.calls > 0 { Duration::ZERO } else { activity.since.elapsed() }
     }
@@ -147,7 +156,7 @@ impl ModelProxy {
     }
 
     /// Cached answer to an earlier call with the same key and request, if there was one.
-    fn answered(&self, key: &str, request: &ModelRequest) -> Option<PendingAnswer> {
+    fn cached_answer(&self, key: &str, request: &ModelRequest) -> Option<PendingAnswer> {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let (asked, answer) = answers.get(key)?;
         (*asked == request.fingerprint()).then(|| answer.clone())

@@ -25,13 +25,13 @@ static NEGOTIATOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/assize-nego
 
 const NAME: &str = "negotiator";
 
-/// Maximum number of attempts to run a debate, each in a new sandbox, without a new model answer in between.
-const TRIES: u32 = 3;
+/// Maximum number of consecutive attempts to run a debate, each in a new sandbox, that bring no new model answer.
+const MAX_ATTEMPTS: u32 = 3;
 
 /// Time limit of one debate. It is long, because models are slow and calls wait for each other.
-pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const DEBATE_TIME_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Maximum time that a debate may run without a model call. Its own computation takes almost no time.
+/// Maximum time that a debate may run without a model call. Between two calls, a debate computes almost nothing.
 const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Maximum size of a model request from a sandbox, in bytes.
@@ -73,11 +73,11 @@ pub struct SandboxedDebates {
     pub spec: SandboxSpec,
     /// Layer with the negotiator.
     pub layer: SandboxLayer,
-    /// Name of the run in sandbox keys. It differs for each lease of a run: two processes may execute the same run for
-    /// a moment and must not share sandboxes.
+    /// Name of the run in the keys of its sandboxes. The name differs for each lease of a run: two processes may
+    /// execute the same run for a moment and must not share sandboxes.
     pub run: String,
     /// Whether a debate may run in this process if no sandbox can be created.
-    pub may_do_without: bool,
+    pub allow_in_process: bool,
     /// Warning for the report if the isolation is weaker than intended.
     pub weaker: Option<String>,
     /// Isolation of the sandboxes, and why it was chosen.
@@ -92,9 +92,9 @@ pub enum DebateError {
     #[error("the debate in the sandbox failed: {0}")]
     Failed(String),
     #[error("the negotiator in the sandbox died or stopped responding: {0}")]
-    Died(String),
+    NegotiatorDied(String),
     #[error("invalid verdict from the sandbox: {0}")]
-    Unreadable(String),
+    InvalidVerdict(String),
 }
 
 impl DebateError {
@@ -102,8 +102,8 @@ impl DebateError {
     pub fn is_infrastructure(&self) -> bool {
         match self {
             DebateError::Sandbox(error) => error.is_infrastructure(),
-            DebateError::Died(_) => true,
-            DebateError::Failed(_) | DebateError::Unreadable(_) => false,
+            DebateError::NegotiatorDied(_) => true,
+            DebateError::Failed(_) | DebateError::InvalidVerdict(_) => false,
         }
     }
 }
@@ -124,7 +124,8 @@ impl SandboxedDebates {
             .chain(ticker.map(|ticker| ("ticker", ticker)))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
-        let mut spec = SandboxSpec { labels, time_to_live: Some(LONGEST), ..self.spec.clone() };
+        let mut spec =
+            SandboxSpec { labels, time_to_live: Some(DEBATE_TIME_LIMIT), ..self.spec.clone() };
         spec.layers.push(self.layer.clone());
         let sandbox = self.manager.create_if_not_exists(&key, spec).await?;
         Ok((key, sandbox))
@@ -142,26 +143,28 @@ impl SandboxedDebates {
             serde_json::to_vec(job).map_err(|error| DebateError::Failed(error.to_string()))?;
         sandbox.write("/workspace/job.json", &text).await?;
         let program = format!("{}/{NAME}", self.layer.at);
-        let command = ProgramCommand::new(program).args(["/workspace/job.json"]).wall(LONGEST);
+        let command = ProgramCommand::new(program)
+            .args(["/workspace/job.json"])
+            .time_limit(DEBATE_TIME_LIMIT);
         let makers = job.personas.decision_makers.len();
         let calls =
             usize::try_from(assize_debate::calls(job.max_rounds, makers)).unwrap_or(usize::MAX);
         let work = HostCallLimits {
-            keys: String::new(),
+            key_prefix: String::new(),
             // Each planned call may be repeated once and may need a summary before it.
-            most_calls: calls.saturating_mul(3),
+            max_calls: calls.saturating_mul(3),
             // The opening critique and the blind scores of all decision makers run concurrently.
-            at_once: makers + 1,
-            largest: MAX_REQUEST,
-            most_events: 0,
+            max_concurrent_calls: makers + 1,
+            max_call_bytes: MAX_REQUEST,
+            max_events: 0,
             kill_after: KILL_AFTER,
         };
         let answers = Arc::new(ProxyAnswers(proxy.clone()));
-        proxy.begin();
+        proxy.start_attempt();
         let finished = tokio::select! {
-            finished = sandbox.work(command, work, answers, cancel) => finished?,
+            finished = sandbox.run_with_host_calls(command, work, answers, cancel) => finished?,
             () = wait_until_idle(proxy) => {
-                return Err(DebateError::Died(format!("no model call for {} s", IDLE_LIMIT.as_secs())));
+                return Err(DebateError::NegotiatorDied(format!("the debate made no model call for {} s", IDLE_LIMIT.as_secs())));
             }
         };
         let FinishedProgram { stdout, stderr, outcome } = finished;
@@ -169,27 +172,33 @@ impl SandboxedDebates {
             let message = String::from_utf8_lossy(&stderr).trim().to_owned();
             let message = assize_types::text::shorten(&message, 300);
             // A signal killed the negotiator, or it lost the connection to the host. Another sandbox may succeed.
-            let died = outcome.signal.is_some() || message.contains(assize_debate::HOST_IS_GONE);
+            let died =
+                outcome.signal.is_some() || message.contains(assize_debate::HOST_CONNECTION_LOST);
             return Err(match () {
                 () if outcome.timed_out => DebateError::Failed("timed out".to_owned()),
-                () if outcome.out_of_memory => {
-                    DebateError::Failed("out of memory: raise `consult.memory`".to_owned())
-                }
-                () if died => DebateError::Died(format!("exit status {}", outcome.status())),
+                () if outcome.out_of_memory => DebateError::Failed(
+                    "the sandbox ran out of memory: raise `consult.memory`".to_owned(),
+                ),
+                () if died => DebateError::NegotiatorDied(format!(
+                    "the negotiator exited with status {}",
+                    outcome.status()
+                )),
                 () => DebateError::Failed(message),
             });
         }
         let verdict: DebateVerdict = serde_json::from_slice(&stdout)
-            .map_err(|error| DebateError::Unreadable(error.to_string()))?;
+            .map_err(|error| DebateError::InvalidVerdict(error.to_string()))?;
         // The sandbox is untrusted, so this process runs the debate again with the recorded answers. The verdict must
         // be the same.
         let answers = Arc::new(ReplayedAnswers(proxy.clone()));
-        let ours = job.hold(answers, cancel.clone()).await.map_err(|error| match error {
-            NodeError::Stop(error) => DebateError::Unreadable(error.to_string()),
-            NodeError::Failed(error) => DebateError::Unreadable(error.to_string()),
+        let ours = job.run(answers, cancel.clone()).await.map_err(|error| match error {
+            NodeError::Stop(error) => DebateError::InvalidVerdict(error.to_string()),
+            NodeError::Failed(error) => DebateError::InvalidVerdict(error.to_string()),
         })?;
         if ours != verdict {
-            return Err(DebateError::Unreadable("does not match the recorded answers".to_owned()));
+            return Err(DebateError::InvalidVerdict(
+                "the verdict does not match the recorded model answers".to_owned(),
+            ));
         }
         // The conversation files in the sandbox must also match the verdict.
         for (log, entries) in &verdict.conversation_logs {
@@ -199,9 +208,11 @@ impl SandboxedDebates {
             let path = format!("/workspace/logs/{log}.json");
             let bytes = sandbox.read(&path, 64 << 20).await?;
             let written: Vec<assize_debate::ConversationEntry> = serde_json::from_slice(&bytes)
-                .map_err(|error| DebateError::Unreadable(format!("`{path}`: {error}")))?;
+                .map_err(|error| DebateError::InvalidVerdict(format!("`{path}`: {error}")))?;
             if written != *entries {
-                return Err(DebateError::Unreadable(format!("`{path}` differs from the verdict")));
+                return Err(DebateError::InvalidVerdict(format!(
+                    "the conversation in `{path}` differs from the verdict"
+                )));
             }
         }
         Ok(verdict)
@@ -210,7 +221,7 @@ impl SandboxedDebates {
 
 #[async_trait]
 impl DebateRunner for SandboxedDebates {
-    async fn hold(
+    async fn run_debate(
         &self,
         job: &DebateSpec,
         proxy: Arc<ModelProxy>,
@@ -224,26 +235,28 @@ impl DebateRunner for SandboxedDebates {
                 return Err(RunError::Cancelled { reason: cancel.reason() }.into());
             }
             // Each new answer resets the number of attempts: a debate that makes progress may fail any number of times.
-            let answers = proxy.begin();
+            let answers = proxy.start_attempt();
             if answers > answered {
                 (tried, answered) = (0, answers);
             }
             tried += 1;
             let (key, sandbox) = match self.make(job).await {
                 Ok(made) => made,
-                Err(error) if error.is_infrastructure() && tried < TRIES => continue,
-                Err(error) if self.may_do_without => {
+                Err(error) if error.is_infrastructure() && tried < MAX_ATTEMPTS => continue,
+                Err(error) if self.allow_in_process => {
                     let why = format!(
                         "no sandbox could be created, so the debate ran without one: {error}"
                     );
                     tracing::warn!(%error, "cannot create a sandbox; the debate runs in this process");
-                    return InProcessDebates { why: Some(why) }.hold(job, proxy, cancel).await;
+                    return InProcessDebates { why: Some(why) }
+                        .run_debate(job, proxy, cancel)
+                        .await;
                 }
                 Err(error) => return Err(DebateError::from(error).into()),
             };
             let debated = self.debate(&sandbox, job, &proxy, cancel).await;
             if let Err(error) = self.manager.delete(&key).await {
-                tracing::warn!(%error, %tried, "cannot remove the sandbox of a debate; it will expire");
+                tracing::warn!(%error, %tried, "cannot remove the sandbox of a debate; the sandbox will expire");
             }
             match debated {
                 Ok(verdict) => {
@@ -255,7 +268,7 @@ impl DebateRunner for SandboxedDebates {
                     return Err(RunError::Cancelled { reason: cancel.reason() }.into());
                 }
                 // The next attempt replays the answers that the proxy has cached.
-                Err(error) if error.is_infrastructure() && tried < TRIES => {
+                Err(error) if error.is_infrastructure() && tried < MAX_ATTEMPTS => {
                     tracing::info!(%error, tried, "sandbox failed; the debate continues in a new sandbox");
                     remade.push(error.to_string());
                 }
@@ -273,10 +286,10 @@ impl DebateRunner for SandboxedDebates {
     }
 }
 
-/// Waits until no model call of the debate has been in progress for [`IDLE_LIMIT`].
+/// Waits until the debate has made no model call for the duration [`IDLE_LIMIT`].
 async fn wait_until_idle(proxy: &ModelProxy) {
     loop {
-        let silence = proxy.silence();
+        let silence = proxy.idle_time();
         if silence >= IDLE_LIMIT {
             return;
         }

@@ -21,7 +21,7 @@ const MAX_FILES: usize = 200;
 /// Maximum depth of nested folders.
 const MAX_DEPTH: usize = 4;
 
-/// Maximum number of files in the folder that are considered for reading.
+/// Maximum number of files that are listed in the folder before the files to read are chosen.
 const MAX_SEEN: usize = 10_000;
 
 /// Maximum number of notes returned about files that were left out or truncated.
@@ -38,10 +38,10 @@ const FINANCIAL_WORDS: [&str; 12] = [
 pub enum FilesError {
     #[error("`{0}` is not a folder")]
     NoFolder(PathBuf),
-    #[error("cannot read `{folder}`")]
+    #[error("cannot read the data folder `{folder}`")]
     Unreadable { folder: PathBuf, source: io::Error },
     #[error("no usable file in `{0}`: supported are Markdown, text, CSV, TSV and JSON")]
-    Nothing(PathBuf),
+    NoUsableFile(PathBuf),
 }
 
 /// Reads all supported files of a folder, sorted by path, and adds a note for each file that was left out.
@@ -74,7 +74,9 @@ pub fn gather(folder: &Path) -> Result<GatheredData, FilesError> {
         match read(path, room) {
             Ok((text, cut)) => {
                 if cut {
-                    gathered.notes.push(format!("`{name}` was truncated: it is too large"));
+                    gathered.notes.push(format!(
+                        "the data file `{name}` was truncated, because it is too large"
+                    ));
                 }
                 if name.to_lowercase().ends_with(".json")
                     && serde_json::from_str::<serde::de::IgnoredAny>(&text).is_err()
@@ -93,7 +95,7 @@ pub fn gather(folder: &Path) -> Result<GatheredData, FilesError> {
         }
     }
     if gathered.financial.is_empty() && gathered.news.is_empty() {
-        return Err(FilesError::Nothing(folder.to_owned()));
+        return Err(FilesError::NoUsableFile(folder.to_owned()));
     }
     let unnamed = gathered.notes.len().saturating_sub(MAX_NOTES);
     if unnamed > 0 {
@@ -128,7 +130,11 @@ fn find(
         } else if kind.is_file() {
             paths.push(entry.path());
         } else {
-            let what = if kind.is_dir() { "nested too deeply" } else { "not a regular file" };
+            let what = if kind.is_dir() {
+                "the folder is nested too deeply"
+            } else {
+                "not a regular file"
+            };
             notes.push(format!("`{}` was left out: {what}", name.to_string_lossy()));
         }
     }
@@ -140,9 +146,13 @@ fn read(path: &Path, room: usize) -> Result<(String, bool), String> {
     let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
     match ending.as_deref() {
         Some("md" | "markdown" | "txt" | "csv" | "tsv" | "json") => {}
-        Some("pdf") => return Err("PDF is not supported; save its text in a text file".to_owned()),
+        Some("pdf") => {
+            return Err(
+                "PDF files are not supported; save the text of the PDF in a text file".to_owned()
+            );
+        }
         Some(other) => return Err(format!("`.{other}` files are not supported")),
-        None => return Err("it has no file extension".to_owned()),
+        None => return Err("files without an extension are not supported".to_owned()),
     }
     let most = MAX_FILE_SIZE.min(room as u64);
     let mut bytes = read_plain(path, most + 1).map_err(|error| error.to_string())?;
@@ -155,14 +165,14 @@ fn read(path: &Path, room: usize) -> Result<(String, bool), String> {
             let end = error.utf8_error().valid_up_to();
             String::from_utf8_lossy(&error.as_bytes()[..end]).into_owned()
         }
-        Err(_) => return Err("it is not UTF-8 text".to_owned()),
+        Err(_) => return Err("the file is not UTF-8 text".to_owned()),
     };
     if text.contains('\0') {
-        return Err("it contains NUL characters, so it is not text".to_owned());
+        return Err("the file contains NUL characters, so it is not text".to_owned());
     }
     let text = crate::documents::clean(&text);
     if text.trim().is_empty() {
-        return Err("it is empty".to_owned());
+        return Err("the file is empty".to_owned());
     }
     Ok((text, cut))
 }
@@ -226,11 +236,11 @@ mod tests {
         assert_eq!(titles(&gathered.news), ["long.md", "notes.md"]);
         insta::assert_snapshot!(gathered.notes.join("\n"), @r"
         `link.txt` was left out: not a regular file
-        `empty.md` was left out: it is empty
+        `empty.md` was left out: the file is empty
         `image.png` was left out: `.png` files are not supported
-        `latin.txt` was left out: it is not UTF-8 text
-        `long.md` was truncated: it is too large
-        `report.pdf` was left out: PDF is not supported; save its text in a text file
+        `latin.txt` was left out: the file is not UTF-8 text
+        the data file `long.md` was truncated, because it is too large
+        `report.pdf` was left out: PDF files are not supported; save the text of the PDF in a text file
         ");
     }
 
@@ -255,7 +265,7 @@ mod tests {
     #[test]
     fn gather_of_a_folder_without_usable_files_fails() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(matches!(gather(folder.path()), Err(FilesError::Nothing(_))));
+        assert!(matches!(gather(folder.path()), Err(FilesError::NoUsableFile(_))));
         assert!(matches!(gather(&folder.path().join("none")), Err(FilesError::NoFolder(_))));
     }
 }

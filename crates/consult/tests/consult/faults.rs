@@ -9,7 +9,7 @@ use assize_graph::{Journal, MemoryJournal, RunError, RunOptions};
 use assize_llm::{ErrorKind, ModelError};
 use assize_types::Fingerprint;
 
-use crate::script::{Part, Script, chamber};
+use crate::script::{Part, Script, consult_context};
 
 async fn consult(
     chamber: ConsultContext,
@@ -27,14 +27,14 @@ fn count(state: &ConsultState, kind: FlagKind) -> usize {
     state.flags.iter().filter(|flag| flag.kind == kind).count()
 }
 
-/// Whether a call belongs to one of the first `count` moves.
+/// Whether a call belongs to the debate of one of the first `count` moves.
 fn call_is_of_first(asked: &crate::script::Asked, count: usize) -> bool {
     is_of_first(&asked.key, count)
 }
 
 /// Calls for entries of 7 of 15 moves fail permanently: these moves are scored as partial and marked.
 #[tokio::test]
-async fn moves_with_failed_entries_are_partial_and_still_ranked() {
+async fn moves_whose_debate_has_failed_calls_are_partial_and_still_ranked() {
     let model = Script::saying(|asked| {
         let unlucky = Fingerprint::of(&asked.key).seed().is_multiple_of(3);
         match &asked.part {
@@ -50,7 +50,7 @@ async fn moves_with_failed_entries_are_partial_and_still_ranked() {
         }
     });
     let journal = Arc::new(MemoryJournal::new());
-    let state = consult(chamber(&model, 10, 15), Some(journal.clone())).await.unwrap();
+    let state = consult(consult_context(&model, 10, 15), Some(journal.clone())).await.unwrap();
     assert_eq!(state.policy_scores.len(), 15);
     let partial: usize = state.policy_scores.iter().map(|verdict| verdict.partial.len()).sum();
     assert!(partial > 10, "{partial}");
@@ -63,15 +63,15 @@ async fn moves_with_failed_entries_are_partial_and_still_ranked() {
     assert_eq!(marked, 7, "the scores of each partial debate are marked");
 }
 
-/// A judge whose call fails permanently gets neutral scores, which are marked as neutral.
+/// If the call of a judge fails permanently, the scores of this judge are neutral and marked as neutral.
 #[tokio::test]
-async fn judge_whose_call_fails_scores_neutral_and_is_flagged() {
+async fn scores_of_a_judge_whose_call_fails_are_neutral_and_flagged() {
     let model = Script::saying(|asked| match asked.key.as_str() {
         "m2/i3/score" => Some(Err(ModelError::new(ErrorKind::Unreachable, "no answer"))),
         _ => None,
     });
     let journal = Arc::new(MemoryJournal::new());
-    let state = consult(chamber(&model, 1, 15), Some(journal.clone())).await.unwrap();
+    let state = consult(consult_context(&model, 1, 15), Some(journal.clone())).await.unwrap();
     assert_eq!(state.policy_scores[1].scores_by_agent["D3"].card.scores(), [5; 4]);
     let flags: Vec<&str> = (state.flags.iter())
         .filter(|flag| flag.kind == FlagKind::Assumed && flag.move_id.as_deref() == Some("m2"))
@@ -85,22 +85,23 @@ async fn judge_whose_call_fails_scores_neutral_and_is_flagged() {
     assert_eq!(marked.unwrap().payload["neutral"], serde_json::json!(["D3"]));
 }
 
-/// Failed calls affect 8 of 15 moves, more than half: the run fails without a report. A resumed run repeats only the
-/// failed calls.
+/// Failed calls affect 8 of 15 moves, which is more than half: the run fails without a report. A resumed run repeats
+/// only the failed calls.
 #[tokio::test]
-async fn run_with_most_moves_affected_fails_and_resume_repeats_only_failed_calls() {
+async fn run_with_most_moves_affected_by_failed_calls_fails_and_resume_repeats_these_calls() {
     for (count, part) in [(8, "/i1/round-2/D1"), (8, "/i2/score"), (8, "/round-1/critic")] {
         let journal = Arc::new(MemoryJournal::new());
         let failing = Script::saying(move |asked| {
             let failing = call_is_of_first(asked, count) && asked.key.ends_with(part);
             failing.then(|| Err(ModelError::new(ErrorKind::RateLimited, "HTTP 429")))
         });
-        let error = consult(chamber(&failing, 3, 15), Some(journal.clone())).await.unwrap_err();
+        let error =
+            consult(consult_context(&failing, 3, 15), Some(journal.clone())).await.unwrap_err();
         let RunError::Node { source, .. } = error else { panic!("{error}") };
         let most = source.downcast_ref::<assize_consult::TooManyMovesAffected>().unwrap();
         assert_eq!((most.affected, most.total, most.error.as_str()), (8, 15, "HTTP 429"), "{part}");
         let healthy = Script::usual();
-        let state = consult(chamber(&healthy, 3, 15), Some(journal)).await.unwrap();
+        let state = consult(consult_context(&healthy, 3, 15), Some(journal)).await.unwrap();
         assert_eq!(count_kind(&state), (0, 0), "{part}");
         assert_eq!(state.policy_scores.len(), 15);
         let answered: BTreeSet<String> = keys(&failing)
@@ -112,29 +113,29 @@ async fn run_with_most_moves_affected_fails_and_resume_repeats_only_failed_calls
     }
 }
 
-/// Failed calls affect 7 of 15 moves, just below the limit of half the moves.
+/// Failed calls affect 7 of 15 moves, which is just below half of the moves.
 #[tokio::test]
-async fn run_with_under_half_of_its_moves_affected_has_a_report() {
+async fn run_with_under_half_of_its_moves_affected_by_failed_calls_has_a_report() {
     let model = Script::saying(|asked| {
         let failing = call_is_of_first(asked, 7) && asked.key.ends_with("/i2/score");
         failing.then(|| Err(ModelError::new(ErrorKind::Server, "simulated error")))
     });
-    let state = consult(chamber(&model, 1, 15), None).await.unwrap();
+    let state = consult(consult_context(&model, 1, 15), None).await.unwrap();
     assert_eq!(state.ranked.unwrap().recommended_moves.len(), 3);
 }
 
 /// The calls of three of five analysts fail, so 9 of 15 moves are never proposed.
 #[tokio::test]
-async fn moves_never_proposed_count_as_affected() {
+async fn moves_never_proposed_count_as_affected_by_failed_calls() {
     let journal = Arc::new(MemoryJournal::new());
     let failing = Script::saying(|asked| match &asked.part {
         Part::Proposal(..3, _) => Some(Err(ModelError::new(ErrorKind::Unreachable, "refused"))),
         _ => None,
     });
-    let error = consult(chamber(&failing, 1, 15), Some(journal.clone())).await.unwrap_err();
+    let error = consult(consult_context(&failing, 1, 15), Some(journal.clone())).await.unwrap_err();
     assert!(error.to_string().contains("failed calls affect 9 of 15 moves"), "{error}");
     let healthy = Script::usual();
-    let state = consult(chamber(&healthy, 1, 15), Some(journal)).await.unwrap();
+    let state = consult(consult_context(&healthy, 1, 15), Some(journal)).await.unwrap();
     assert_eq!(state.policy_scores.len(), 15);
 }
 
@@ -158,10 +159,10 @@ async fn run_resumes_after_a_provider_outage_without_repeating_calls() {
         ..400 => None,
         _ => Some(Err(ModelError::new(ErrorKind::Unreachable, "no answer"))),
     });
-    let error = consult(chamber(&dying, 10, 15), Some(journal.clone())).await.unwrap_err();
+    let error = consult(consult_context(&dying, 10, 15), Some(journal.clone())).await.unwrap_err();
     assert!(error.to_string().contains("no answer"), "{error}");
     let back = Script::usual();
-    let state = consult(chamber(&back, 10, 15), Some(journal)).await.unwrap();
+    let state = consult(consult_context(&back, 10, 15), Some(journal)).await.unwrap();
     assert_eq!(state.spent.calls, 924);
     assert_eq!(back.calls(), 924 - 400, "no answered call is repeated");
     // The scores of partial conversations were requested under separate keys.
@@ -177,7 +178,7 @@ async fn unparsable_scores_are_neutral_and_flagged() {
         Part::Score(..) => Some(Ok("It depends.".to_owned())),
         _ => None,
     });
-    let state = consult(chamber(&model, 1, 15), None).await.unwrap();
+    let state = consult(consult_context(&model, 1, 15), None).await.unwrap();
     assert!(state.policy_scores.iter().all(|verdict| verdict.total_score == 60));
     // There is one flag for each judge of each move, and one for the whole report.
     assert_eq!(count(&state, FlagKind::Assumed), 45 + 1);
@@ -196,7 +197,7 @@ async fn out_of_range_score_is_requested_again() {
         }
         _ => None,
     });
-    let state = consult(chamber(&model, 1, 15), None).await.unwrap();
+    let state = consult(consult_context(&model, 1, 15), None).await.unwrap();
     let keys: Vec<String> =
         model.asked.lock().unwrap().iter().map(|asked| asked.key.clone()).collect();
     assert!(keys.contains(&"m1/i1/score-2".to_owned()), "{keys:?}");
@@ -204,9 +205,10 @@ async fn out_of_range_score_is_requested_again() {
     assert_eq!(count(&state, FlagKind::Repaired), 0);
 }
 
-/// If all calls of a layer fail or return unusable answers, the run ends, and a resumed run repeats these calls.
+/// If all calls of a layer (a stage of the consultation) fail or return unusable answers, the run ends, and a resumed
+/// run repeats these calls.
 #[tokio::test]
-async fn calls_of_a_failed_layer_are_repeated_on_resume() {
+async fn calls_of_a_failed_consultation_layer_are_repeated_on_resume() {
     let broken = || Some(Err(ModelError::new(ErrorKind::Server, "simulated error")));
     let garbage = || Some(Ok("I would rather not.".to_owned()));
     type Lines = fn(&crate::script::Asked) -> bool;
@@ -214,7 +216,11 @@ async fn calls_of_a_failed_layer_are_repeated_on_resume() {
         (|asked| asked.key.ends_with("/round-1/critic"), true, "affect 8 of 15 moves"),
         (|asked| matches!(asked.part, Part::Proposal(..)), true, "no analyst proposed a move"),
         (|asked| matches!(asked.part, Part::Proposal(..)), false, "no analyst proposed a move"),
-        (|asked| matches!(asked.part, Part::Inference("F1")), false, "two answers matches the schema"),
+        (
+            |asked| matches!(asked.part, Part::Inference("F1")),
+            false,
+            "two answers matches the schema",
+        ),
     ];
     for (fails, breaks, message) in cases {
         let journal = Arc::new(MemoryJournal::new());
@@ -223,10 +229,11 @@ async fn calls_of_a_failed_layer_are_repeated_on_resume() {
             true => garbage(),
             false => None,
         });
-        let error = consult(chamber(&dying, 1, 15), Some(journal.clone())).await.unwrap_err();
+        let error =
+            consult(consult_context(&dying, 1, 15), Some(journal.clone())).await.unwrap_err();
         assert!(error.to_string().contains(message), "{message}: {error}");
         let healthy = Script::usual();
-        let state = consult(chamber(&healthy, 1, 15), Some(journal)).await.unwrap();
+        let state = consult(consult_context(&healthy, 1, 15), Some(journal)).await.unwrap();
         assert_eq!(state.policy_scores.len(), 15, "{message}");
         assert!(healthy.calls() <= 9 + 15 * 7, "{message}: {}", healthy.calls());
     }
@@ -241,7 +248,7 @@ async fn rejected_request_affects_only_its_call() {
         }
         _ => None,
     });
-    let mut chamber = chamber(&model, 2, 15);
+    let mut chamber = consult_context(&model, 2, 15);
     chamber.debate_options.blind_scores = true;
     let state = consult(chamber, None).await.unwrap();
     assert_eq!(state.policy_scores[0].scores_by_agent["D1"].card.scores(), [5; 4]);

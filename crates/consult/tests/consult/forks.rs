@@ -7,27 +7,28 @@ use assize_consult::{ConsultFork, ConsultState, FlagKind, graph};
 use assize_graph::{ForkJournal, Journal, MemoryJournal, RunOptions};
 
 use crate::pipeline::{crust, flags};
-use crate::script::{Asked, Script, chamber};
+use crate::script::{Asked, Script, consult_context};
 
-/// Runs a consultation with these changes. Returns its state and the calls that the model received.
+/// Runs a consultation as the result of these forks. Returns its state and the calls that the model received.
 async fn run(turnings: &[ConsultFork], journal: Arc<dyn Journal>) -> (ConsultState, Vec<Asked>) {
     let model = Script::usual();
-    let mut chamber = chamber(&model, 5, 15);
-    chamber.turnings = turnings.to_vec();
+    let mut chamber = consult_context(&model, 5, 15);
+    chamber.forks = turnings.to_vec();
     let options = RunOptions { journal: Some(journal), ..RunOptions::default() };
     let state = graph(Arc::new(chamber)).unwrap().run(crust(), options).await.unwrap();
     let asked = model.asked.lock().unwrap().clone();
     (state, asked)
 }
 
-/// Forks the run of a journal. Returns the state of the fork, the calls that the model received, and its journal.
+/// Forks the run that is recorded in the journal `of`. Returns the state of the fork, the calls that the model
+/// received, and the journal of the fork.
 async fn fork(
     of: &MemoryJournal,
     turnings: &[ConsultFork],
 ) -> (ConsultState, Vec<Asked>, Arc<MemoryJournal>) {
     let own = Arc::new(MemoryJournal::new());
     let at = &turnings.last().unwrap().at;
-    let spared = of.records().into_iter().filter(|record| at.spares(&record.key));
+    let spared = of.records().into_iter().filter(|record| at.reuses_call(&record.key));
     let (state, asked) = run(turnings, Arc::new(ForkJournal::new(own.clone(), spared))).await;
     (state, asked, own)
 }
@@ -45,7 +46,7 @@ fn keys(asked: &[Asked]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn fork_repeats_one_debate_from_its_round_and_reuses_all_other_calls() {
+async fn fork_repeats_one_debate_from_the_fork_point_and_reuses_all_other_calls() {
     let first = Arc::new(MemoryJournal::new());
     let (before, _) = run(&[], first.clone()).await;
     let kind = turning("m3/round-4", &[("critic", "You are the critic, and kind.")]);
@@ -91,7 +92,7 @@ async fn fork_repeats_one_debate_from_its_round_and_reuses_all_other_calls() {
 }
 
 #[tokio::test]
-async fn fork_from_a_round_repeats_the_debates_of_all_moves() {
+async fn fork_point_without_a_move_id_repeats_the_debates_of_all_moves() {
     let first = Arc::new(MemoryJournal::new());
     run(&[], first.clone()).await;
     let (after, asked, _) = fork(&first, &[turning("round-5", &[])]).await;

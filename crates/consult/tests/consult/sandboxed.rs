@@ -20,7 +20,7 @@ use assize_sandbox::{
 use assize_types::Cancel;
 use async_trait::async_trait;
 
-use crate::script::{Part, Script, chamber};
+use crate::script::{Part, Script, consult_context};
 
 /// Jail backend that can be set to fail.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Backend for FailingJail {
         spec: &SandboxSpec,
     ) -> Result<StartedSandbox, SandboxError> {
         if self.fails.load(Ordering::SeqCst) {
-            return Err(SandboxError::Broke("the test backend is set to fail".to_owned()));
+            return Err(SandboxError::SandboxFailed("the test backend is set to fail".to_owned()));
         }
         self.made.fetch_add(1, Ordering::SeqCst);
         self.jail.start(identity, spec).await
@@ -93,19 +93,19 @@ impl Fixture {
             spec,
             layer,
             run,
-            may_do_without,
+            allow_in_process: may_do_without,
             weaker: None,
             isolation: String::new(),
         })
     }
 
-    /// Debate runner whose sandboxes have a warning about weaker isolation.
+    /// Debate runner that adds a warning about weaker isolation to its results.
     fn weaker(&self, message: &str) -> Arc<SandboxedDebates> {
         let debates = Arc::into_inner(self.debates(false)).unwrap();
         Arc::new(SandboxedDebates { weaker: Some(message.to_owned()), ..debates })
     }
 
-    fn chamber(&self, model: &Arc<Script>, may_do_without: bool) -> ConsultContext {
+    fn consult_context(&self, model: &Arc<Script>, may_do_without: bool) -> ConsultContext {
         let debates = self.debates(may_do_without);
         ConsultContext { debates, ..small(model) }
     }
@@ -113,7 +113,7 @@ impl Fixture {
 
 /// Context of a small consultation: two analysts with one move each, and three rounds.
 fn small(model: &Arc<Script>) -> ConsultContext {
-    let mut chamber = chamber(model, 3, 2);
+    let mut chamber = consult_context(model, 3, 2);
     chamber.personas.analysts.truncate(2);
     chamber.moves = 1;
     chamber
@@ -151,7 +151,7 @@ fn asked(model: &Script) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sandboxed_debate_has_the_same_verdict_as_one_in_process() {
+async fn sandboxed_debate_has_the_same_verdict_as_an_in_process_debate() {
     let fixture = Fixture::new().await;
     let here = Script::saying(one_move);
     let expected = consult(small(&here)).await.unwrap();
@@ -166,7 +166,7 @@ async fn sandboxed_debate_has_the_same_verdict_as_one_in_process() {
         }
         one_move(asked)
     });
-    let state = consult(fixture.chamber(&there, false)).await.unwrap();
+    let state = consult(fixture.consult_context(&there, false)).await.unwrap();
     assert_eq!(state.policy_scores, expected.policy_scores);
     assert_eq!(state.ranked, expected.ranked);
     assert_eq!(asked(&there), asked(&here));
@@ -189,7 +189,7 @@ async fn failed_sandbox_is_replaced_without_repeating_calls() {
         one_move(asked)
     });
     let longer = |chamber: ConsultContext| ConsultContext { rounds: 7, ..chamber };
-    let state = consult(longer(fixture.chamber(&model, false))).await.unwrap();
+    let state = consult(longer(fixture.consult_context(&model, false))).await.unwrap();
     assert_eq!(fixture.backend.made.load(Ordering::SeqCst), 3);
     assert_eq!(state.policy_scores.len(), 2);
     let keys = asked(&model);
@@ -204,7 +204,7 @@ async fn debate_runs_without_a_sandbox_only_if_allowed() {
     let fixture = Fixture::new().await;
     fixture.backend.fails.store(true, Ordering::SeqCst);
     let model = Script::saying(one_move);
-    let state = consult(fixture.chamber(&model, true)).await.unwrap();
+    let state = consult(fixture.consult_context(&model, true)).await.unwrap();
     let flags: Vec<&str> = state
         .flags
         .iter()
@@ -215,7 +215,8 @@ async fn debate_runs_without_a_sandbox_only_if_allowed() {
     assert!(
         flags[0].contains("no sandbox could be created") && flags[0].contains("is set to fail")
     );
-    let error = consult(fixture.chamber(&Script::saying(one_move), false)).await.unwrap_err();
+    let error =
+        consult(fixture.consult_context(&Script::saying(one_move), false)).await.unwrap_err();
     assert!(error.to_string().contains("the test backend is set to fail"), "{error}");
 }
 
@@ -245,7 +246,7 @@ async fn authentication_error_ends_the_whole_run() {
         ))),
         _ => one_move(asked),
     });
-    let error = consult(fixture.chamber(&model, false)).await.unwrap_err();
+    let error = consult(fixture.consult_context(&model, false)).await.unwrap_err();
     assert!(error.to_string().contains("API key revoked"), "{error}");
     assert!(fixture.manager.list(&BTreeMap::new()).unwrap().is_empty());
 }
@@ -260,7 +261,7 @@ fn negotiator_is_installed_once() {
     assert_eq!((count(folder.path()), count(&first.from)), (1, 1));
 }
 
-/// The verdict of a sandbox must follow from the recorded answers.
+/// The host rejects a verdict from a sandbox that does not follow from the recorded model answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_verdict_from_a_sandbox_is_rejected() {
     let fixture = Fixture::new().await;
@@ -304,7 +305,7 @@ async fn host_accesses_files_in_a_debate_sandbox_and_removes_it() {
         }
         one_move(asked)
     });
-    consult(fixture.chamber(&model, false)).await.unwrap();
+    consult(fixture.consult_context(&model, false)).await.unwrap();
     assert!(fixture.manager.list(&BTreeMap::new()).unwrap().is_empty());
 }
 
@@ -316,7 +317,7 @@ async fn oversized_model_answer_is_truncated() {
         "m1/i1/round-1/D1" => Some(Ok("word ".repeat(300_000))),
         _ => one_move(asked),
     });
-    let state = consult(fixture.chamber(&model, false)).await.unwrap();
+    let state = consult(fixture.consult_context(&model, false)).await.unwrap();
     let log = &state.policy_scores[0].conversation_logs.values().next().unwrap();
     assert!(log[1].cut_off && log[1].content.len() < 40_000);
     assert!(!log[2].cut_off && log.len() == 6);
@@ -338,7 +339,7 @@ async fn killed_negotiator_is_restarted_in_a_new_sandbox() {
         }
         one_move(asked)
     });
-    let state = consult(fixture.chamber(&model, false)).await.unwrap();
+    let state = consult(fixture.consult_context(&model, false)).await.unwrap();
     assert_eq!(fixture.backend.made.load(Ordering::SeqCst), 3);
     let keys = asked(&model);
     let once: std::collections::BTreeSet<&String> = keys.iter().collect();
@@ -353,7 +354,7 @@ struct Breaking {
 
 #[async_trait]
 impl ModelSource for Breaking {
-    async fn ask(&self, _: &str, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
+    async fn answer_call(&self, _: &str, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
         self.cancel.cancel("enough");
         in_first_sandbox(&self.manager, async |sandbox| sandbox.end().await);
         Err(ModelError::new(ErrorKind::Connection, "simulated error"))
@@ -378,7 +379,7 @@ async fn cancelled_debate_is_not_retried_in_another_sandbox() {
     let cancel = Cancel::new();
     let source = Breaking { manager: fixture.manager.clone(), cancel: cancel.clone() };
     let proxy = Arc::new(ModelProxy::new(Arc::new(source), &job));
-    let error = fixture.debates(false).hold(&job, proxy, &cancel).await.unwrap_err();
+    let error = fixture.debates(false).run_debate(&job, proxy, &cancel).await.unwrap_err();
     assert!(
         matches!(&error, NodeError::Stop(RunError::Cancelled { reason }) if reason.to_string() == "enough"),
         "{error:?}"
@@ -391,13 +392,13 @@ fn broken(kind: assize_llm::ErrorKind) -> Option<Result<String, assize_llm::Mode
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failed_first_answer_ends_only_its_conversation() {
+async fn failed_first_answer_of_a_decision_maker_ends_only_its_conversation() {
     let fixture = Fixture::new().await;
     let model = Script::saying(|asked| match asked.key.as_str() {
         "m1/i1/round-1/D1" => broken(assize_llm::ErrorKind::Server),
         _ => one_move(asked),
     });
-    let state = consult(fixture.chamber(&model, false)).await.unwrap();
+    let state = consult(fixture.consult_context(&model, false)).await.unwrap();
     assert_eq!(state.policy_scores.len(), 2);
     let partial: Vec<&str> = (state.flags.iter())
         .filter(|flag| flag.kind == FlagKind::Partial)
@@ -407,13 +408,13 @@ async fn failed_first_answer_ends_only_its_conversation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn move_with_a_failed_opening_critique_is_not_ranked_and_flagged() {
+async fn move_with_a_failed_opening_critique_is_flagged_instead_of_ranked() {
     let fixture = Fixture::new().await;
     let model = Script::saying(|asked| match asked.key.as_str() {
         "m2/round-1/critic" => broken(assize_llm::ErrorKind::Declined),
         _ => one_move(asked),
     });
-    let state = consult(fixture.chamber(&model, false)).await.unwrap();
+    let state = consult(fixture.consult_context(&model, false)).await.unwrap();
     assert_eq!(state.ranked.unwrap().recommended_moves, ["m1"]);
     let flag = state.flags.iter().find(|flag| flag.kind == FlagKind::NotDebated).unwrap();
     assert!(flag.message.starts_with("m2 was not debated"), "{}", flag.message);
@@ -422,11 +423,11 @@ async fn move_with_a_failed_opening_critique_is_not_ranked_and_flagged() {
         true => broken(assize_llm::ErrorKind::Declined),
         false => one_move(asked),
     });
-    let error = consult(fixture.chamber(&silent, false)).await.unwrap_err();
+    let error = consult(fixture.consult_context(&silent, false)).await.unwrap_err();
     assert!(error.to_string().contains("failed calls affect 2 of 2 moves"), "{error}");
 }
 
-/// The call of one judge of each of the two moves fails permanently: the run fails, and a resumed run repeats these
+/// For each of the two moves, the call of one judge fails permanently: the run fails, and a resumed run repeats these
 /// calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_scores_are_requested_again_on_resume() {
@@ -435,7 +436,7 @@ async fn failed_scores_are_requested_again_on_resume() {
     let run = async |model: &Arc<Script>| {
         let company = ConsultCompany { ticker: Some("BRK.B".parse().unwrap()), name: None };
         let options = RunOptions::with_journal(journal.clone());
-        let chamber = fixture.chamber(model, false);
+        let chamber = fixture.consult_context(model, false);
         graph(Arc::new(chamber)).unwrap().run(ConsultState::new(company), options).await
     };
     let model = Script::saying(|asked| match asked.key.as_str() {
@@ -448,7 +449,7 @@ async fn failed_scores_are_requested_again_on_resume() {
     let healthy = Script::saying(one_move);
     let state = run(&healthy).await.unwrap();
     assert_eq!(state.policy_scores.len(), 2);
-    assert!(state.policy_scores.iter().all(|verdict| verdict.affected_by().is_none()));
+    assert!(state.policy_scores.iter().all(|verdict| verdict.first_error().is_none()));
     // Only calls of the failed judges are checked. Calls of other judges may have been in progress when the run failed.
     let again: Vec<String> = (healthy.asked.lock().unwrap().iter())
         .map(|asked| asked.key.clone())

@@ -33,7 +33,7 @@ pub(crate) struct Asked {
 type Lines = dyn Fn(&Asked) -> Option<Result<String, ModelError>> + Send + Sync;
 
 pub(crate) struct Script {
-    /// Returns the answer to a call; `None` for the usual answer.
+    /// Function that returns the answer to a call, or `None` for the usual answer.
     lines: Box<Lines>,
     pub(crate) asked: Mutex<Vec<Asked>>,
     delay: fn(usize) -> Duration,
@@ -196,6 +196,10 @@ impl Model for Script {
 }
 
 /// Context of a consultation in this process, without source data.
-pub(crate) fn chamber(model: &Arc<Script>, rounds: u32, at_once: usize) -> ConsultContext {
-    ConsultContext { rounds, at_once, ..ConsultContext::new(RoleModels::new(model.clone())) }
+pub(crate) fn consult_context(model: &Arc<Script>, rounds: u32, at_once: usize) -> ConsultContext {
+    ConsultContext {
+        rounds,
+        max_concurrent_debates: at_once,
+        ..ConsultContext::new(RoleModels::new(model.clone()))
+    }
 }

@@ -52,7 +52,7 @@ async fn failed_critique_ends_only_its_conversation() {
 }
 
 #[tokio::test]
-async fn declined_answer_ends_only_its_conversation() {
+async fn answer_refused_by_the_model_ends_only_its_conversation() {
     let model = Scripted::new(except(Part::Answer("D1"), 3, || {
         Ok(ModelResponse { stop: StopReason::Refused, ..response("I cannot help with that.") })
     }));
@@ -73,7 +73,7 @@ async fn truncated_answer_is_kept_and_marked() {
     assert!(verdict.partial.is_empty());
 }
 
-/// Model whose call for D2's answer in round 3 fails with an error of this kind.
+/// Model that fails with an error of this kind when it is called for D2's answer in round 3.
 fn d2_fails_with(kind: ErrorKind) -> Arc<Scripted> {
     Scripted::new(move |asked| match &asked.what {
         Part::Answer("D2") if asked.round == 3 => fails(kind),
@@ -82,7 +82,7 @@ fn d2_fails_with(kind: ErrorKind) -> Arc<Scripted> {
 }
 
 #[tokio::test]
-async fn permanent_failure_of_any_kind_makes_one_conversation_partial() {
+async fn call_that_fails_permanently_makes_only_its_conversation_partial() {
     for kind in [
         ErrorKind::Unreachable,
         ErrorKind::Connection,
@@ -103,13 +103,13 @@ async fn permanent_failure_of_any_kind_makes_one_conversation_partial() {
         assert_eq!(verdict.partial.len(), 1, "{kind:?}");
         assert_eq!(verdict.partial[&LogName::I2].completed_rounds, 2, "{kind:?}");
         assert_eq!(verdict.total_score, 90, "{kind:?}");
-        assert_eq!(verdict.affected_by(), Some("simulated error"));
-        assert_eq!(verdict.is_no_verdict(), None);
+        assert_eq!(verdict.first_error(), Some("simulated error"));
+        assert_eq!(verdict.no_verdict_reason(), None);
     }
 }
 
 #[tokio::test]
-async fn wrong_key_exhausted_budget_and_cancellation_end_the_run() {
+async fn wrong_api_key_exhausted_budget_and_cancellation_end_the_run() {
     for kind in [
         ErrorKind::Unauthorized,
         ErrorKind::Forbidden,
@@ -136,7 +136,7 @@ async fn failed_opening_critique_ends_the_run() {
 }
 
 #[tokio::test]
-async fn declined_opening_critique_is_requested_again_on_resume() {
+async fn opening_critique_refused_by_the_model_is_requested_again_on_resume() {
     let journal = Arc::new(MemoryJournal::new());
     let run = || RunOptions::with_journal(journal.clone());
     let declines = Scripted::new(except(Part::Critic, 1, || {
@@ -150,7 +150,7 @@ async fn declined_opening_critique_is_requested_again_on_resume() {
 }
 
 #[tokio::test]
-async fn judge_whose_call_fails_scores_neutral_and_is_marked() {
+async fn scores_of_a_judge_whose_call_fails_are_neutral_and_marked() {
     for kind in [ErrorKind::Server, ErrorKind::RateLimited, ErrorKind::Deadline] {
         let model = Scripted::new(move |asked| match &asked.what {
             Part::Score("D3") => fails(kind),
@@ -161,18 +161,18 @@ async fn judge_whose_call_fails_scores_neutral_and_is_marked() {
         assert_eq!((score.card.scores(), &score.provenance), ([5; 4], &Provenance::Defaulted));
         assert_eq!(score.failed.as_deref(), Some("simulated error"));
         assert_eq!(
-            score.doubt().unwrap(),
+            score.caveat().unwrap(),
             "NEUTRAL, 5 for each metric: the judge's call failed: simulated error"
         );
         assert_eq!(verdict.total_score, 20 + 60);
-        assert_eq!(verdict.unasked().collect::<Vec<_>>(), ["D3"]);
-        assert_eq!(verdict.is_no_verdict(), None, "only one judge of three failed");
+        assert_eq!(verdict.failed_judges().collect::<Vec<_>>(), ["D3"]);
+        assert_eq!(verdict.no_verdict_reason(), None, "only one judge of three failed");
     }
 }
 
 /// The first answer of a judge cannot be parsed, and the repeated call fails.
 #[tokio::test]
-async fn judge_whose_second_call_fails_scores_neutral_and_is_marked() {
+async fn scores_of_a_judge_whose_second_call_fails_are_neutral_and_marked() {
     for kind in [ErrorKind::Server, ErrorKind::Deadline] {
         let model =
             Scripted::new(move |asked| match (&asked.what, asked.request.prompt.tail.as_str()) {
@@ -190,18 +190,18 @@ async fn judge_whose_second_call_fails_scores_neutral_and_is_marked() {
 }
 
 #[tokio::test]
-async fn debate_without_completed_rounds_or_judges_has_no_verdict() {
+async fn debate_has_no_verdict_without_completed_rounds_or_if_most_judges_fail() {
     let silent = Scripted::new(|asked| match &asked.what {
         Part::Answer(_) => fails(ErrorKind::Unreachable),
         _ => plain(asked),
     });
     let verdict = plain_debate(&silent, 3).await;
-    assert!(matches!(verdict.is_no_verdict(), Some(NoVerdict::NoRound { .. })), "{verdict:?}");
+    assert!(matches!(verdict.no_verdict_reason(), Some(NoVerdict::NoRound { .. })), "{verdict:?}");
     let without_judges = Scripted::new(|asked| match &asked.what {
         Part::Score("D1" | "D2") => fails(ErrorKind::Unreachable),
         _ => plain(asked),
     });
-    let none = plain_debate(&without_judges, 3).await.is_no_verdict().unwrap();
+    let none = plain_debate(&without_judges, 3).await.no_verdict_reason().unwrap();
     assert_eq!(
         none.to_string(),
         "the calls of 2 of 3 judges failed, so there is no verdict: simulated error"
@@ -218,7 +218,7 @@ async fn scores_in_prose_are_extracted_and_marked() {
     let verdict = plain_debate(&model, 1).await;
     let score = &verdict.scores_by_agent["D1"];
     assert_eq!((score.card.scores(), &score.provenance), ([9, 3, 4, 7], &Provenance::Extracted));
-    assert_eq!(verdict.doubtful().collect::<Vec<_>>(), ["D1"]);
+    assert_eq!(verdict.judges_with_repaired_scores().collect::<Vec<_>>(), ["D1"]);
     assert_eq!(verdict.total_score, 23 + 60);
     assert_eq!(verdict.spent.calls, 8, "the scores of D1 take two calls");
 }
@@ -235,7 +235,7 @@ async fn unparsable_scores_are_neutral_and_marked() {
 
 /// Metrics that can be parsed are kept. A metric that cannot be parsed counts as a neutral 5.
 #[tokio::test]
-async fn unparsable_metric_scores_neutral_and_is_listed_as_assumed() {
+async fn unparsable_metric_gets_a_neutral_score_and_is_listed_as_assumed() {
     const CARD: &str = r#"{"reasoning": "So.", "impact": 11, "feasibility": 8, "risk_adjusted_return": 7,
         "strategic_alignment": 2}"#;
     let model = Scripted::new(except(Part::Score("D2"), 1, || Ok(response(CARD))));
@@ -243,9 +243,9 @@ async fn unparsable_metric_scores_neutral_and_is_listed_as_assumed() {
     let score = &verdict.scores_by_agent["D2"];
     assert_eq!(score.card.scores(), [5, 8, 7, 2]);
     assert_eq!(score.assumed, ["impact"]);
-    let doubt = score.doubt().unwrap();
+    let doubt = score.caveat().unwrap();
     assert_eq!(doubt, "extracted by pattern, NOT in the requested format; 5 is assumed for impact");
-    assert_eq!(verdict.doubtful().collect::<Vec<_>>(), ["D2"]);
+    assert_eq!(verdict.judges_with_repaired_scores().collect::<Vec<_>>(), ["D2"]);
     assert_eq!(verdict.spent.calls, 8, "the scores of D2 take two calls");
 }
 

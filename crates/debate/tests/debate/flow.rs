@@ -49,7 +49,7 @@ async fn total_score_is_the_sum_of_the_scores_of_all_judges() {
     assert_eq!((verdict.total_score, verdict.out_of), (30 + 10 + 30, 120));
     assert_eq!(verdict.scores_by_agent["D2"].card.scores(), [1, 2, 3, 4]);
     assert_eq!(verdict.scores_by_agent["D2"].card.reasoning, "Too much at once.");
-    assert_eq!(verdict.doubtful().count(), 0);
+    assert_eq!(verdict.judges_with_repaired_scores().count(), 0);
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn debate_of_ten_rounds_takes_61_calls() {
     assert_eq!(verdict.total_score, 90);
     assert_eq!((verdict.spent.calls, verdict.spent.usage.input), (61, 6100));
     for log in LogName::first(3) {
-        let id = log.maker();
+        let id = log.decision_maker_id();
         let entries = &verdict.conversation_logs[&log];
         let spoken: Vec<(u32, &str)> =
             entries.iter().map(|entry| (entry.round, &*entry.role)).collect();

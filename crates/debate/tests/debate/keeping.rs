@@ -67,7 +67,7 @@ async fn failed_calls_are_repeated_on_resume() {
 }
 
 #[tokio::test]
-async fn debate_fork_reuses_calls_before_its_round() {
+async fn debate_fork_reuses_calls_before_the_fork_point() {
     let journal = Arc::new(MemoryJournal::new());
     let model = Scripted::new(plain);
     debate(&model, DebateOptions::default(), bakery(10), RunOptions::with_journal(journal.clone()))
@@ -92,7 +92,7 @@ async fn debate_fork_reuses_calls_before_its_round() {
 }
 
 #[tokio::test]
-async fn fork_with_more_rounds_makes_only_the_calls_of_new_rounds_and_the_scores() {
+async fn debate_fork_with_more_rounds_calls_models_only_for_new_rounds_and_scores() {
     let journal = Arc::new(MemoryJournal::new());
     let model = Scripted::new(plain);
     let run = RunOptions::with_journal(journal.clone());
@@ -106,7 +106,7 @@ async fn fork_with_more_rounds_makes_only_the_calls_of_new_rounds_and_the_scores
 }
 
 #[tokio::test]
-async fn resume_with_a_changed_move_is_rejected() {
+async fn resuming_a_debate_with_a_changed_move_text_is_rejected() {
     let journal = Arc::new(MemoryJournal::new());
     let run = || RunOptions::with_journal(journal.clone());
     debate(&Scripted::new(plain), DebateOptions::default(), bakery(2), run()).await.unwrap();

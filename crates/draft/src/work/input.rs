@@ -22,12 +22,12 @@ use strum::{EnumString, VariantNames};
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum WorkMode {
-    /// The model calls tools.
+    /// The model proposes changes with tool calls.
     #[default]
     Tools,
-    /// The model writes file blocks in its answers.
+    /// The model writes the proposed files as text in its answers.
     Text,
-    /// The agent starts with tools, and changes to text if the model calls no tools.
+    /// The agent starts in the mode `tools`, and switches to the mode `text` if the model calls no tools.
     Auto,
 }
 

@@ -13,14 +13,14 @@ use assize_run::{
 };
 use assize_sandbox::SandboxFactory;
 use assize_types::text::{one_line, shorten};
-use assize_types::{Failure, FailureKind, trail};
+use assize_types::{Failure, FailureKind, workflow_log};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Agent, WorkMode, WorkOutcome, WorkReport, WorkState, WorkTask, graph, rehearsal};
-use crate::settings::{desk, policy, verifier};
+use crate::settings::{open_service, policy, verifier};
 use crate::{DraftError, DraftOptions, DraftService};
 
 /// Name of the run artifact that contains the patch proposed in text mode.
@@ -54,7 +54,8 @@ pub struct WorkInput {
     pub work: WorkTask,
     /// Policy of the gate when the run started.
     policy: Policy,
-    /// Requested isolation. It also applies when the run is resumed, unless another isolation is requested then.
+    /// Isolation that was requested for the run. A resumed run uses it, too, unless another isolation is requested for
+    /// resuming.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<String>,
     pub provider: String,
@@ -65,7 +66,7 @@ pub struct WorkInput {
 #[derive(Debug)]
 pub enum WorkPlan {
     /// A new run with these options.
-    Asked(WorkOptions),
+    New(WorkOptions),
     /// A stored run that is resumed.
     Stored(Box<WorkInput>),
 }
@@ -76,7 +77,7 @@ impl WorkPlan {
         if ask.task.as_deref().is_some_and(|task| task.trim().is_empty()) {
             return Err(usage("the task is empty"));
         }
-        Ok(WorkPlan::Asked(ask))
+        Ok(WorkPlan::New(ask))
     }
 
     /// Plans to resume a stored run.
@@ -115,7 +116,8 @@ pub struct WorkJob {
 }
 
 impl WorkJob {
-    /// Stores the escalated changes that the model proposed in text mode as a patch, an artifact of the run.
+    /// Stores a patch as an artifact of the run. The patch contains the changes that the model proposed in text mode
+    /// and that are escalated.
     async fn store_patch(
         &mut self,
         worked: &WorkReport,
@@ -162,7 +164,7 @@ impl Job for WorkJob {
         let WorkRequest { mut plan, providers, sandboxes, store } = request;
         let SandboxFactory { settings: config, environment, .. } = &sandboxes;
         let (workspace, policy) = match &plan {
-            WorkPlan::Asked(ask) => (ask.workspace.clone(), policy(config)?),
+            WorkPlan::New(ask) => (ask.workspace.clone(), policy(config)?),
             WorkPlan::Stored(before) => (before.workspace.clone(), before.policy.clone()),
         };
         // No client waits for a response, so a verification may take its full time limit.
@@ -170,24 +172,24 @@ impl Job for WorkJob {
         let how = DraftOptions {
             policy: policy.clone(),
             verifier,
-            patience: PATIENCE,
+            verdict_timeout: PATIENCE,
             ..DraftOptions::default()
         };
-        let service = desk(&workspace, environment, store, how)?;
+        let service = open_service(&workspace, environment, store, how)?;
         check_workspace(&service, &mut plan).await?;
-        service.begin_to_decide_what_is_left().await?;
+        service.decide_orphaned_in_background().await?;
         let gateway = providers.gateway(with.ledger.clone()).await?;
         let input = match plan {
-            WorkPlan::Asked(ask) => fresh(ask, policy, config, &service, &gateway).await?,
+            WorkPlan::New(ask) => fresh(ask, policy, config, &service, &gateway).await?,
             WorkPlan::Stored(before) => {
                 let named = (before.provider.as_str(), before.model.as_str());
                 let run = with.origin.resumed().map(|run| run.id.to_string()).unwrap_or_default();
-                providers.refuse_another_model(&run, named, &gateway)?;
+                providers.check_same_model(&run, named, &gateway)?;
                 *before
             }
         };
-        if gateway.is_rehearsal() && !rehearsal::knows(&input.work.task) {
-            let mut unknown = Failure::from(rehearsal::unknown());
+        if gateway.is_rehearsal() && !rehearsal::supports(&input.work.task) {
+            let mut unknown = Failure::from(rehearsal::unsupported_task());
             unknown.kind = FailureKind::Settings;
             return Err(unknown);
         }
@@ -197,7 +199,7 @@ impl Job for WorkJob {
             parent: None,
             input: json!(input),
             artifacts: Vec::new(),
-            once: None,
+            idempotency_key: None,
         };
         let gateway = Arc::new(gateway);
         Ok((WorkJob { input, gateway, drafts: service, proposed_patch: None }, new))
@@ -213,8 +215,8 @@ impl Job for WorkJob {
         execution: ExecutionContext<'_>,
     ) -> Result<WorkReport, ExecuteError> {
         let ExecutionContext { run, store, mut options } = execution;
-        trail::workflow_started(&self.input.work.task, self.gateway.name().0);
-        let name = self.gateway.called();
+        workflow_log::workflow_started(&self.input.work.task, self.gateway.name().0);
+        let name = self.gateway.display_name();
         let worker = Agent::new(self.drafts.clone(), self.gateway.clone(), &name, run.id.as_str());
         let graph = graph(worker)?;
         let cancel = options.cancel.clone();
@@ -222,14 +224,14 @@ impl Job for WorkJob {
         let outcome = graph.run(WorkState::new(self.input.work.clone()), options).await;
         // Wait for submissions of other agents that this process is still verifying.
         tokio::select! {
-            () = self.drafts.finish_deciding() => {}
+            () = self.drafts.wait_for_decisions() => {}
             _ = cancel.cancelled() => {}
         }
         let worked = outcome.map(|state| WorkReport::from(&state));
         let (accepted, steps) = worked
             .as_ref()
             .map_or((false, 0), |worked| (worked.outcome == WorkOutcome::Accepted, worked.steps));
-        trail::workflow_completed(accepted, steps);
+        workflow_log::workflow_completed(accepted, steps);
         let worked = worked?;
         self.store_patch(&worked, &run.id, &**store).await.map_err(Failure::from)?;
         Ok(worked)
@@ -248,13 +250,13 @@ impl Job for WorkJob {
 /// tools are off, only text mode is allowed, and automatic mode is replaced by text mode.
 async fn check_workspace(service: &DraftService, plan: &mut WorkPlan) -> Result<(), Failure> {
     let contract = service.contract()?;
-    let off = service.state().await?.off;
+    let off = service.state().await?.tools_off;
     let mode = match plan {
-        WorkPlan::Asked(ask) if off && ask.mode == WorkMode::Auto => {
+        WorkPlan::New(ask) if off && ask.mode == WorkMode::Auto => {
             ask.mode = WorkMode::Text;
             ask.mode
         }
-        WorkPlan::Asked(ask) => ask.mode,
+        WorkPlan::New(ask) => ask.mode,
         WorkPlan::Stored(before) => before.work.mode,
     };
     if off && mode != WorkMode::Text {
@@ -262,7 +264,7 @@ async fn check_workspace(service: &DraftService, plan: &mut WorkPlan) -> Result<
             "`--mode text` keeps the change as a proposed patch; `assize drafts on` switches the tools on",
         ));
     }
-    let WorkPlan::Asked(ask) = plan else { return Ok(()) };
+    let WorkPlan::New(ask) = plan else { return Ok(()) };
     let only = contract.as_ref().and_then(|contract| contract.task_id.as_deref());
     if let (Some(only), Some(typed)) = (only, ask.task_id.as_deref())
         && only != typed
@@ -300,7 +302,7 @@ async fn fresh(
         }
         // Fail before the run starts if a file cannot be shown to the model.
         for path in &files {
-            service.file("person", path).await?;
+            service.read_visible_file("person", path).await?;
         }
         if files.is_empty() && mode == WorkMode::Text {
             let message =

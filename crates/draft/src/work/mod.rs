@@ -10,7 +10,7 @@ mod input;
 mod job;
 mod nodes;
 mod prompt;
-mod reading;
+mod read_tools;
 pub mod rehearsal;
 mod state;
 mod transcript;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::blocks::{FileBlock, file_blocks};
 use super::input::WorkMode;
 use super::state::{ModelAnswer, NextNode, ReportedSubmission, WorkReport, WorkState, WorkUpdate};
-use super::{prompt, reading};
+use super::{prompt, read_tools};
 use crate::propose::{FileProposal, ProposedContent, SeenFile};
 use crate::service::{DraftError, DraftService};
 use crate::tools::{self, DraftToolError};
@@ -32,8 +32,8 @@ struct ToolOutput {
 }
 
 impl ToolOutput {
-    /// Converts the outcome of a tool call. An error becomes a result for the model, unless the model cannot correct
-    /// it: errors of the store and of the contract.
+    /// Converts the outcome of a tool call to a result for the model. Errors of the store and of the contract are
+    /// returned as errors, because the model cannot correct them.
     fn of(called: Result<Value, DraftToolError>) -> Result<ToolOutput, ToolFailure> {
         let told = match called {
             Ok(content) => return Ok(ToolOutput { content, failed: false }),
@@ -44,8 +44,8 @@ impl ToolOutput {
             }
             Err(DraftToolError::Unknown(name)) => format!(
                 "unknown tool `{name}`; the tools are {}, {}, {}, {}, {} and {}",
-                reading::LIST,
-                reading::READ,
+                read_tools::LIST,
+                read_tools::READ,
                 tools::REQUEST,
                 tools::WRITE,
                 tools::READ,
@@ -95,19 +95,19 @@ impl Agent {
 pub fn graph(worker: Arc<Agent>) -> Result<Graph<WorkState>, InvalidGraph> {
     let [looks, thinks, acts] = std::array::from_fn(|_| worker.clone());
     Graph::builder("work")
-        .node("look", move |context| looks.clone().look(context))
-        .node("think", move |context| thinks.clone().think(context))
-        .node("act", move |context| acts.clone().act(context))
+        .node("look", move |context| looks.clone().read_files(context))
+        .node("think", move |context| thinks.clone().call_model(context))
+        .node("act", move |context| acts.clone().execute_answer(context))
         .node("finish", finish)
         .start("look")
         .edge("look", "think")
         .route("think", ["act", "look"], |state, _| match state.next() {
-            NextNode::Look => "look",
+            NextNode::ReadFiles => "look",
             _ => "act",
         })
         .route("act", ["think", "look", "finish"], |state, _| match state.next() {
-            NextNode::Think => "think",
-            NextNode::Look => "look",
+            NextNode::CallModel => "think",
+            NextNode::ReadFiles => "look",
             NextNode::Finish => "finish",
         })
         .edge("finish", END)
@@ -116,7 +116,7 @@ pub fn graph(worker: Arc<Agent>) -> Result<Graph<WorkState>, InvalidGraph> {
 
 impl Agent {
     /// Reads the files that are shown to a model without tools.
-    async fn look(self: Arc<Self>, context: Context<WorkState>) -> Updates {
+    async fn read_files(self: Arc<Self>, context: Context<WorkState>) -> Updates {
         let state = context.state();
         if state.mode != WorkMode::Text || state.files.is_some() {
             return Ok(Vec::new());
@@ -126,37 +126,37 @@ impl Agent {
             let key = format!("file-{}", files.len() + 1);
             let read = async {
                 // A missing file is not an error, because the model can propose it as a new file.
-                let text = self.service.file(&self.name, path).await;
+                let text = self.service.read_visible_file(&self.name, path).await;
                 text.map(|text| (path.clone(), text))
                     .map_err(|error| ToolFailure(error.to_string()))
             };
             files.push(context.effect(&key, || Fingerprint::of(path), read, |_| Vec::new()).await?);
         }
-        Ok(vec![WorkUpdate::Looked(Arc::new(files))])
+        Ok(vec![WorkUpdate::FilesRead(Arc::new(files))])
     }
 
     /// Requests the next step from the model.
-    async fn think(self: Arc<Self>, context: Context<WorkState>) -> Updates {
+    async fn call_model(self: Arc<Self>, context: Context<WorkState>) -> Updates {
         let state = context.state();
         let key = format!("step-{}/think", state.steps + 1);
         let asking = JournaledModel::new(&context, &*self.model, key);
-        let response = match asking.answer(&prompt::request(state)).await? {
+        let response = match asking.request_answer(&prompt::request(state)).await? {
             Ok(response) => response,
             Err(error) if state.mode == WorkMode::Auto && error.kind() == ErrorKind::BadRequest => {
-                asking.go_on().await?;
-                return Ok(fall_back(&context, error.message(), asking.spent()));
+                asking.record_failure().await?;
+                return Ok(change_to_text_mode(&context, error.message(), asking.spent()));
             }
             Err(error) => return Err(error.into()),
         };
         let said =
             ModelAnswer { text: response.text, calls: response.tool_calls, stop: response.stop };
-        Ok(vec![WorkUpdate::Spent(asking.spent()), WorkUpdate::Said(said)])
+        Ok(vec![WorkUpdate::Spent(asking.spent()), WorkUpdate::Answered(said)])
     }
 
     /// Executes the last answer of the model: calls tools, or submits file blocks.
-    async fn act(self: Arc<Self>, context: Context<WorkState>) -> Updates {
+    async fn execute_answer(self: Arc<Self>, context: Context<WorkState>) -> Updates {
         let state = context.state();
-        let said = &state.said;
+        let said = &state.last_answer;
         let mut turns = Vec::new();
         if state.transcript.is_empty() {
             turns.push(TranscriptTurn::User { text: prompt::BEGIN.into() });
@@ -164,14 +164,14 @@ impl Agent {
         let calls = if state.mode == WorkMode::Text { Vec::new() } else { said.calls.clone() };
         // No tool call of a truncated answer is executed, because its arguments may be incomplete.
         if said.stop == StopReason::MaxTokens {
-            if state.cut_off + 1 >= MAX_TRUNCATED {
+            if state.truncated_answers + 1 >= MAX_TRUNCATED {
                 return Err(too_long(state.work.max_tokens).into());
             }
             let text = if said.text.is_empty() { "…".to_owned() } else { said.text.clone() };
             turns.push(TranscriptTurn::Assistant { text, calls: Vec::new() });
             turns
                 .push(TranscriptTurn::User { text: prompt::cut_off(state.work.max_tokens).into() });
-            return Ok(vec![WorkUpdate::Turns(turns), WorkUpdate::CutOff]);
+            return Ok(vec![WorkUpdate::Turns(turns), WorkUpdate::Truncated]);
         }
         turns.push(TranscriptTurn::Assistant { text: said.text.clone(), calls: calls.clone() });
         if state.mode == WorkMode::Text {
@@ -194,7 +194,7 @@ impl Agent {
                 content,
                 failed: output.failed,
             }));
-            updates.extend(handed.map(WorkUpdate::Handed));
+            updates.extend(handed.map(WorkUpdate::Submitted));
         }
         updates.push(WorkUpdate::Turns(turns));
         Ok(updates)
@@ -219,8 +219,8 @@ impl Agent {
         let (name, arguments) = (call.name.as_str(), &arguments);
         let act = async {
             let called = match name {
-                reading::LIST | reading::READ => {
-                    self.service.look(&self.name, name, arguments).await
+                read_tools::LIST | read_tools::READ => {
+                    self.service.call_read_tool(&self.name, name, arguments).await
                 }
                 _ => tools::call(&self.service, &self.name, name, arguments).await,
             };
@@ -237,14 +237,14 @@ impl Agent {
             };
             let mut told = vec![called.into()];
             if name == tools::SUBMIT && !output.failed {
-                told.extend(messages(&output.content, state.work.task_id.as_str()));
+                told.extend(submission_events(&output.content, state.work.task_id.as_str()));
             }
             told
         };
         let key = format!("step-{}/tool-{}", state.steps, index + 1);
         let request = || Fingerprint::of(format!("{name} {arguments}"));
         let output = context.effect(&key, request, act, tell).await?;
-        let handed = (name == tools::SUBMIT).then(|| handed(&output)).flatten();
+        let handed = (name == tools::SUBMIT).then(|| reported_submission(&output)).flatten();
         Ok((output, handed))
     }
 
@@ -255,7 +255,7 @@ impl Agent {
         mut turns: Vec<TranscriptTurn>,
     ) -> Updates {
         let state = context.state();
-        let read = file_blocks(&state.said.text);
+        let read = file_blocks(&state.last_answer.text);
         let blocks = read.as_deref().unwrap_or_default();
         if blocks.is_empty() {
             let why = if read.is_err() { prompt::NOT_CLOSED } else { prompt::NO_BLOCKS };
@@ -268,7 +268,7 @@ impl Agent {
         let mut wrong = String::new();
         if output.failed {
             output.content.as_str().unwrap_or_default().clone_into(&mut wrong);
-        } else if let Some(handed) = handed(&output) {
+        } else if let Some(handed) = reported_submission(&output) {
             match handed.verdict.as_str() {
                 "rejected" => {
                     let reasons: Vec<String> =
@@ -277,7 +277,7 @@ impl Agent {
                 }
                 _ => updates.push(WorkUpdate::Done),
             }
-            updates.push(WorkUpdate::Handed(handed));
+            updates.push(WorkUpdate::Submitted(handed));
         }
         if !wrong.is_empty() {
             turns.push(TranscriptTurn::User {
@@ -296,7 +296,7 @@ impl Agent {
     ) -> Result<ToolOutput, NodeError> {
         let state = context.state();
         let task = state.work.task_id.as_str();
-        let words = state.said.text.split("FILE:").next().unwrap_or_default();
+        let words = state.last_answer.text.split("FILE:").next().unwrap_or_default();
         let summary = assize_types::text::shorten(words.trim(), 300);
         let plain = |path: &str| path.trim_start_matches("./").to_owned();
         let seen = |path: &str| {
@@ -328,10 +328,10 @@ impl Agent {
                 submitted.map(|submitted| json!(submitted)).map_err(DraftToolError::Draft),
             )
         };
-        let print = || Fingerprint::of(&state.said.text);
+        let print = || Fingerprint::of(&state.last_answer.text);
         let events = |output: &ToolOutput| match output.failed {
             true => Vec::new(),
-            false => messages(&output.content, task),
+            false => submission_events(&output.content, task),
         };
         Ok(context.effect(&key, print, act, events).await?)
     }
@@ -346,32 +346,40 @@ fn too_long(most: u32) -> ModelError {
 /// Handles an answer without tool calls: ends the run, reminds the model to submit, or changes to text mode.
 fn without_calls(context: &Context<WorkState>, mut turns: Vec<TranscriptTurn>) -> Vec<WorkUpdate> {
     let state = context.state();
-    let rejected = state.handed.last().is_some_and(|last| last.verdict == "rejected");
-    match (state.handed.is_empty(), state.reminded) {
+    let rejected = state.submissions.last().is_some_and(|last| last.verdict == "rejected");
+    match (state.submissions.is_empty(), state.reminded) {
         (none, false) if none || rejected => {
             let reminder = if none { prompt::REMINDER } else { prompt::NOT_YET };
             turns.push(TranscriptTurn::User { text: reminder.into() });
             vec![WorkUpdate::Turns(turns), WorkUpdate::Reminded]
         }
         (true, true) if state.mode == WorkMode::Auto => {
-            fall_back(context, "the model called no tools", CallTotals::default())
+            change_to_text_mode(context, "the model called no tools", CallTotals::default())
         }
         _ => vec![WorkUpdate::Turns(turns), WorkUpdate::Done],
     }
 }
 
-fn fall_back(context: &Context<WorkState>, why: &str, spent: CallTotals) -> Vec<WorkUpdate> {
+fn change_to_text_mode(
+    context: &Context<WorkState>,
+    why: &str,
+    spent: CallTotals,
+) -> Vec<WorkUpdate> {
     context.emit(RunEvent::ModeChanged { mode: "text".to_owned(), why: why.to_owned() });
-    vec![WorkUpdate::Spent(spent), WorkUpdate::Said(ModelAnswer::default()), WorkUpdate::FellBack]
+    vec![
+        WorkUpdate::Spent(spent),
+        WorkUpdate::Answered(ModelAnswer::default()),
+        WorkUpdate::ChangedToText,
+    ]
 }
 
 /// Parses the submission that a tool result reports.
-fn handed(output: &ToolOutput) -> Option<ReportedSubmission> {
+fn reported_submission(output: &ToolOutput) -> Option<ReportedSubmission> {
     ReportedSubmission::deserialize(&output.content).ok().filter(|_| !output.failed)
 }
 
 /// Creates the run events of a submission and its verdict.
-fn messages(told: &Value, task: &str) -> Vec<GraphEvent> {
+fn submission_events(told: &Value, task: &str) -> Vec<GraphEvent> {
     let (task_id, submission) = (task.to_owned(), told["submission"].clone());
     let ready = RunEvent::DraftReady {
         task_id: task_id.clone(),

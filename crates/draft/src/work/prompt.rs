@@ -3,10 +3,10 @@
 
 use std::fmt::Write as _;
 
-use assize_llm::{ModelRequest, Prompt, TranscriptTurn, fenced};
+use assize_llm::{ModelRequest, Prompt, TranscriptTurn, enclose_untrusted};
 
 use super::input::WorkMode;
-use super::reading;
+use super::read_tools;
 use super::state::WorkState;
 
 const RULES: &str = "\
@@ -45,7 +45,7 @@ mended.";
 /// Builds the next request to the model.
 pub(crate) fn request(state: &WorkState) -> ModelRequest {
     let text = state.mode == WorkMode::Text;
-    let task = fenced("The task", &state.work.task);
+    let task = enclose_untrusted("The task", &state.work.task);
     let mut prompt = Prompt::default()
         .block("rules", format!("{RULES}\n\n{}", if text { WITH_BLOCKS } else { WITH_TOOLS }))
         .block("task", task);
@@ -53,7 +53,7 @@ pub(crate) fn request(state: &WorkState) -> ModelRequest {
         let mut shown = String::from("The files:");
         for (path, content) in files.iter() {
             let content = content.as_deref().unwrap_or_default();
-            let _ = write!(shown, "\n\n{}", fenced(&format!("`{path}`"), content));
+            let _ = write!(shown, "\n\n{}", enclose_untrusted(&format!("`{path}`"), content));
         }
         prompt = prompt.block("files", shown);
     }
@@ -72,7 +72,7 @@ pub(crate) fn request(state: &WorkState) -> ModelRequest {
     request.temperature = temperature;
     request.max_tokens = state.work.max_tokens;
     if !text {
-        request.tools = reading::offered();
+        request.tools = read_tools::tool_definitions();
     }
     request
 }

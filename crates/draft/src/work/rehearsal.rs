@@ -4,7 +4,7 @@
 use assize_llm::{ErrorKind, ModelError, ModelRequest, ToolResult, TranscriptTurn};
 use serde_json::{Value, json};
 
-use super::reading;
+use super::read_tools;
 use crate::tools;
 
 /// The only task for which the rehearsal model has scripted answers.
@@ -14,12 +14,12 @@ pub const TASK: &str = "Add --version flag to watchdog.py";
 const FILE: &str = "watchdog.py";
 
 /// Whether the rehearsal model has scripted answers for a task.
-pub fn knows(task: &str) -> bool {
+pub fn supports(task: &str) -> bool {
     task.trim().trim_end_matches('.').eq_ignore_ascii_case(TASK)
 }
 
 /// Creates the error for a task without scripted answers.
-pub fn unknown() -> ModelError {
+pub fn unsupported_task() -> ModelError {
     ModelError::new(
         ErrorKind::BadRequest,
         format!("the rehearsal model can do only one task of this kind: \"{TASK}\""),
@@ -41,8 +41,8 @@ pub fn answer(request: &ModelRequest) -> Option<Result<ScriptedAnswer, ModelErro
     if !rules.text.starts_with("You change files of a software project") {
         return None;
     }
-    if !task.text.lines().nth(2).is_some_and(knows) {
-        return Some(Err(unknown()));
+    if !task.text.lines().nth(2).is_some_and(supports) {
+        return Some(Err(unsupported_task()));
     }
     let files = request.prompt.blocks.iter().find(|block| block.name == "files");
     Some(Ok(match files {
@@ -61,13 +61,15 @@ fn in_tool_mode(transcript: &[TranscriptTurn]) -> ScriptedAnswer {
             |turn| if let TranscriptTurn::Tool(result) = turn { Some(result) } else { None },
         )
         .collect();
-    let Some(last) = results.last() else { return ScriptedAnswer::Call(reading::LIST, json!({})) };
+    let Some(last) = results.last() else {
+        return ScriptedAnswer::Call(read_tools::LIST, json!({}));
+    };
     let read =
         |result: &ToolResult| serde_json::from_str::<Value>(&result.content).unwrap_or_default();
     let result = read(last);
     let rejected = results.iter().any(|result| read(result)["verdict"] == "rejected");
     let of = |name: &str| results.iter().rev().find(|result| result.name == name).map(|r| read(r));
-    let path = of(reading::LIST).and_then(|listed| {
+    let path = of(read_tools::LIST).and_then(|listed| {
         let files = listed["files"].as_array()?;
         let named =
             |file: &&Value| file.as_str().is_some_and(|file| file.rsplit('/').next() == Some(FILE));
@@ -81,7 +83,7 @@ fn in_tool_mode(transcript: &[TranscriptTurn]) -> ScriptedAnswer {
     let draft = of(tools::REQUEST).map(|asked| asked["draft_path"].clone()).unwrap_or_default();
     match last.name.as_str() {
         _ if last.failed => ScriptedAnswer::Words(format!("I cannot continue: {}", last.content)),
-        reading::LIST => {
+        read_tools::LIST => {
             ScriptedAnswer::Call(tools::REQUEST, json!({"source_path": path, "task_id": "version"}))
         }
         tools::REQUEST => ScriptedAnswer::Call(tools::READ, json!({"draft_path": draft})),

@@ -38,15 +38,15 @@ pub struct WorkState {
     /// Number of model calls so far.
     pub steps: u32,
     /// Submissions so far.
-    pub handed: Vec<ReportedSubmission>,
-    /// Whether the model was reminded to submit something.
+    pub submissions: Vec<ReportedSubmission>,
+    /// Whether the model was reminded to submit its changes.
     pub reminded: bool,
     /// Number of truncated answers so far.
-    pub cut_off: u32,
+    pub truncated_answers: u32,
     /// Tokens and cost of all model calls so far.
     pub spent: CallTotals,
     /// The last answer of the model.
-    pub said: ModelAnswer,
+    pub last_answer: ModelAnswer,
     /// Whether the agent has finished.
     pub done: bool,
 }
@@ -63,9 +63,9 @@ pub struct ModelAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NextNode {
     /// Request the next step from the model.
-    Think,
+    CallModel,
     /// Read the files to show to the model, which continues without tools.
-    Look,
+    ReadFiles,
     /// End the run.
     Finish,
 }
@@ -78,30 +78,30 @@ impl WorkState {
             files: None,
             transcript: Vec::new(),
             steps: 0,
-            handed: Vec::new(),
+            submissions: Vec::new(),
             reminded: false,
-            cut_off: 0,
+            truncated_answers: 0,
             spent: CallTotals::default(),
-            said: ModelAnswer::default(),
+            last_answer: ModelAnswer::default(),
             done: false,
         }
     }
 
     fn rejections(&self) -> u32 {
-        let rejected = self.handed.iter().filter(|handed| handed.verdict == "rejected");
+        let rejected = self.submissions.iter().filter(|handed| handed.verdict == "rejected");
         u32::try_from(rejected.count()).unwrap_or(u32::MAX)
     }
 
     /// Whether the limit on model calls or on rejected submissions is reached.
-    pub(crate) fn is_spent(&self) -> bool {
+    pub(crate) fn is_limit_reached(&self) -> bool {
         self.steps >= self.work.max_steps || self.rejections() >= self.work.max_rejections
     }
 
     pub(crate) fn next(&self) -> NextNode {
         match self.mode {
-            _ if self.done || self.is_spent() => NextNode::Finish,
-            WorkMode::Text if self.files.is_none() => NextNode::Look,
-            _ => NextNode::Think,
+            _ if self.done || self.is_limit_reached() => NextNode::Finish,
+            WorkMode::Text if self.files.is_none() => NextNode::ReadFiles,
+            _ => NextNode::CallModel,
         }
     }
 }
@@ -110,20 +110,20 @@ impl WorkState {
 #[derive(Debug, Clone)]
 pub enum WorkUpdate {
     /// The files for text mode were read.
-    Looked(ShownFiles),
+    FilesRead(ShownFiles),
     /// The model answered.
-    Said(ModelAnswer),
+    Answered(ModelAnswer),
     /// Turns to append to the conversation.
     Turns(Vec<TranscriptTurn>),
     /// The agent submitted changes.
-    Handed(ReportedSubmission),
+    Submitted(ReportedSubmission),
     /// Tokens and cost of a model call, to be added to the total.
     Spent(CallTotals),
     /// The answer was truncated.
-    CutOff,
+    Truncated,
     /// The agent changed from tools to text mode.
-    FellBack,
-    /// The model was reminded to submit something.
+    ChangedToText,
+    /// The model was reminded to submit its changes.
     Reminded,
     /// The agent has finished.
     Done,
@@ -135,25 +135,25 @@ impl State for WorkState {
 
     fn apply(&mut self, update: WorkUpdate) {
         match update {
-            WorkUpdate::Looked(files) => self.files = Some(files),
-            WorkUpdate::Said(said) => {
+            WorkUpdate::FilesRead(files) => self.files = Some(files),
+            WorkUpdate::Answered(said) => {
                 self.steps += 1;
-                self.said = said;
+                self.last_answer = said;
             }
             WorkUpdate::Turns(turns) => self.transcript.extend(turns),
-            WorkUpdate::Handed(handed) => {
+            WorkUpdate::Submitted(handed) => {
                 // A repeated submit call reports the same submission again, so the newer report replaces the older.
-                self.handed.retain(|one| one.submission != handed.submission);
-                self.handed.push(handed);
+                self.submissions.retain(|one| one.submission != handed.submission);
+                self.submissions.push(handed);
             }
             WorkUpdate::Spent(spent) => self.spent = self.spent.plus(spent),
-            WorkUpdate::FellBack => {
+            WorkUpdate::ChangedToText => {
                 self.mode = WorkMode::Text;
                 self.transcript.clear();
                 self.reminded = false;
             }
             WorkUpdate::Reminded => self.reminded = true,
-            WorkUpdate::CutOff => self.cut_off += 1,
+            WorkUpdate::Truncated => self.truncated_answers += 1,
             WorkUpdate::Done => self.done = true,
         }
     }
@@ -197,7 +197,7 @@ impl From<&WorkState> for WorkReport {
     fn from(state: &WorkState) -> WorkReport {
         // Only the last verdict on each file determines the outcome.
         let mut last: std::collections::BTreeMap<&str, &str> = std::collections::BTreeMap::new();
-        for handed in &state.handed {
+        for handed in &state.submissions {
             for file in &handed.files {
                 last.insert(file, &handed.verdict);
             }
@@ -205,7 +205,7 @@ impl From<&WorkState> for WorkReport {
         // An undone change counts as rejected, because the file does not contain it any more.
         let any = |verdict: &str| last.values().any(|v| *v == verdict);
         let outcome = match () {
-            () if state.handed.is_empty() => WorkOutcome::Nothing,
+            () if state.submissions.is_empty() => WorkOutcome::Nothing,
             () if any("rejected") || any("undone") => WorkOutcome::Rejected,
             () if any("escalated") => WorkOutcome::Escalated,
             () if any("pending") => WorkOutcome::Pending,
@@ -214,11 +214,11 @@ impl From<&WorkState> for WorkReport {
         WorkReport {
             outcome,
             task_id: state.work.task_id.to_string(),
-            submissions: state.handed.clone(),
+            submissions: state.submissions.clone(),
             steps: state.steps,
-            limit_reached: !state.done && state.is_spent(),
+            limit_reached: !state.done && state.is_limit_reached(),
             mode: state.mode,
-            said: state.said.text.clone(),
+            said: state.last_answer.text.clone(),
             spent: state.spent,
         }
     }

@@ -31,7 +31,7 @@ pub fn transcript(records: &[EffectRecord]) -> String {
     text
 }
 
-/// Formats a JSON value for users. Multi-line text keeps its line breaks.
+/// Formats a JSON value for users. Text with several lines keeps its line breaks.
 fn readable(value: &Value) -> String {
     let field = |(name, value): (&String, &Value)| match value {
         Value::String(text) if text.contains('\n') => format!("{name}:\n{}", text.trim_end()),

@@ -158,7 +158,7 @@ async fn rejected_draft_has_reasons_and_can_be_submitted_again() {
     assert!(fixture.drafts().is_empty());
     // The draft is deleted, and submitting it again returns the same verdict.
     let draft = "_handoff/drafts/watchdog.py.phase10_version_flag.draft";
-    assert!(matches!(fixture.service.read(AGENT, draft).await, Err(DraftError::Wrong(_))));
+    assert!(matches!(fixture.service.read(AGENT, draft).await, Err(DraftError::InvalidRequest(_))));
     let again = fixture.submit(draft, "src/watchdog.py").await.unwrap();
     assert_eq!(
         (again.verdict, &again.message_id),
@@ -171,7 +171,7 @@ async fn rejected_draft_has_reasons_and_can_be_submitted_again() {
 }
 
 #[tokio::test]
-async fn preexisting_findings_are_ignored() {
+async fn findings_in_lines_that_the_draft_does_not_change_are_ignored() {
     let fixture = Fixture::under(Policy { readable: vec!["old.py".to_owned()], ..small_files() });
     let key = ["token = \"ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o\"\n"].concat();
     fixture.put("old.py", format!("{key}x = 1\n"));

@@ -12,7 +12,7 @@ use assize_draft::{
     DraftOptions, DraftService, DraftStep, LogComparison, SubmissionStage, SubmissionStatus,
     SubmitRequest,
 };
-use assize_gate::hardcoded::PathScanner;
+use assize_gate::machine_paths::PathScanner;
 use assize_gate::secrets::SecretScanner;
 use assize_run::NewAuditEntry;
 use assize_store::{Access, Durability, SqliteStore};
@@ -99,8 +99,8 @@ async fn kill_repeatedly(kills: usize) -> usize {
         child.kill().unwrap();
         child.wait().unwrap();
         let service = fixture.another();
-        service.begin_to_decide_what_is_left().await.unwrap();
-        service.finish_deciding().await;
+        service.decide_orphaned_in_background().await.unwrap();
+        service.wait_for_decisions().await;
         // The next transaction finishes the change that the killed process had started.
         service.switch("ann", true).await.unwrap();
         let (one, two) = (fixture.text("one.py"), fixture.text("two.py"));

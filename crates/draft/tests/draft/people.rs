@@ -30,7 +30,7 @@ async fn reviewer_can_accept_undo_and_reject_submissions() {
     assert!(message.contains("is already accepted"), "{message}");
     fixture.service.undo("ann", id).await.unwrap();
     assert_eq!(fixture.text("src/watchdog.py"), WATCHDOG);
-    assert!(matches!(fixture.service.undo("ann", id).await, Err(DraftError::Wrong(_))));
+    assert!(matches!(fixture.service.undo("ann", id).await, Err(DraftError::InvalidRequest(_))));
     let state = fixture.service.state().await.unwrap();
     assert_eq!(state.submissions[&id].stage, SubmissionStage::Undone);
 

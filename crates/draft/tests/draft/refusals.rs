@@ -103,7 +103,7 @@ async fn forbidden_paths_are_refused_and_recorded() {
     ];
     for (path, why) in tries {
         match fixture.request(path).await {
-            Err(DraftError::Refused(message)) => {
+            Err(DraftError::PathRefused(message)) => {
                 assert!(message.contains(why), "{path}: {message}")
             }
             other => panic!("{path}: {other:?}"),
@@ -132,11 +132,11 @@ async fn forbidden_paths_are_refused_and_recorded() {
             fixture.service.read(AGENT, path).await.map(drop),
             fixture.service.submit(AGENT, submit(path, "src/watchdog.py")).await.map(drop),
         ] {
-            assert!(matches!(refused, Err(DraftError::Refused(_))), "{path}: {refused:?}");
+            assert!(matches!(refused, Err(DraftError::PathRefused(_))), "{path}: {refused:?}");
         }
     }
     let state = fixture.service.state().await.unwrap();
-    assert_eq!(state.refused, (tries.len() + 3 * writes.len()) as u64);
+    assert_eq!(state.refused_calls, (tries.len() + 3 * writes.len()) as u64);
     assert_eq!(fixture.text("../secret"), "SECRET");
     assert_eq!(fixture.text("src/watchdog.py"), WATCHDOG);
     assert!(fixture.drafts().is_empty());
@@ -149,7 +149,7 @@ async fn readable_setting_allows_a_hidden_file() {
     fixture.put(".env.ci", "KEY=\n");
     fixture.put(".env", "KEY=1\n");
     assert!(fixture.request(".env.ci").await.is_ok());
-    assert!(matches!(fixture.request(".env").await, Err(DraftError::Refused(_))));
+    assert!(matches!(fixture.request(".env").await, Err(DraftError::PathRefused(_))));
 }
 
 /// Returns a fake GitHub token. The code contains it in two parts, so that secret scanners do not report this file.
@@ -286,7 +286,7 @@ async fn invisible_character_in_a_draft_escalates_with_its_position() {
 }
 
 #[tokio::test]
-async fn invisible_characters_are_reported_for_the_first_five_lines() {
+async fn invisible_characters_are_reported_only_for_the_first_five_lines_that_contain_them() {
     let fixture = Fixture::new();
     let done = fixture.propose("src/a.py", &"x\u{200b} = 1\n".repeat(7)).await;
     let lines: Vec<_> = done.reasons.iter().map(|reason| reason.line).collect();
@@ -303,11 +303,11 @@ async fn workspace_opened_through_a_symlink_accepts_paths_through_the_symlink() 
     let workspace = Workspace::open(&link).unwrap();
     for root in [&link, &fixture.repo("").canonicalize().unwrap()] {
         let path = root.join("src/watchdog.py");
-        let inside = workspace.inside(path.to_str().unwrap()).unwrap();
+        let inside = workspace.parse_path(path.to_str().unwrap()).unwrap();
         assert_eq!(inside.to_string(), "src/watchdog.py");
     }
     let other = fixture.folder.path().join("linked/x");
-    assert!(workspace.inside(other.to_str().unwrap()).is_err());
+    assert!(workspace.parse_path(other.to_str().unwrap()).is_err());
 }
 
 #[tokio::test]
@@ -374,7 +374,7 @@ async fn draft_replaced_by_a_symlink_is_refused() {
         fixture.service.read(AGENT, &draft).await.map(drop),
         fixture.submit(&draft, "src/watchdog.py").await.map(drop),
     ] {
-        assert!(matches!(refused, Err(DraftError::Refused(_))), "{refused:?}");
+        assert!(matches!(refused, Err(DraftError::PathRefused(_))), "{refused:?}");
     }
     // A write replaces the symbolic link.
     fixture.service.write(AGENT, &draft, "x = 1\n").await.unwrap();
@@ -394,7 +394,7 @@ async fn draft_replaced_by_a_symlink_is_refused() {
 }
 
 #[tokio::test]
-async fn look_alike_names_and_protected_files_escalate() {
+async fn drafts_of_protected_files_or_with_look_alike_file_names_escalate() {
     let fixture = Fixture::new();
     fixture.put("docs/readme.md", "x\n");
     for (path, rule) in [
@@ -415,7 +415,7 @@ async fn look_alike_names_and_protected_files_escalate() {
 }
 
 #[tokio::test]
-async fn deletions_rewrites_and_large_changes_escalate() {
+async fn drafts_with_deletions_rewrites_or_large_changes_escalate() {
     let fixture = Fixture::under(Policy::default());
     let lines: String = (0..10).map(|number| format!("line {number}\n")).collect();
     fixture.put("ten.txt", &lines);
@@ -561,7 +561,7 @@ async fn long_refused_paths_are_shortened_in_the_log() {
 }
 
 #[tokio::test]
-async fn bidi_text_and_confusing_names_escalate() {
+async fn drafts_with_bidi_text_or_confusing_file_names_escalate() {
     let fixture = Fixture::new();
     fixture.put("src/a.py", "x = 1\n");
     for (path, content, rule) in [
@@ -583,7 +583,7 @@ async fn bidi_text_and_confusing_names_escalate() {
 }
 
 #[tokio::test]
-async fn moved_secret_is_accepted_but_a_secret_in_the_summary_is_rejected() {
+async fn secret_moved_within_a_file_is_accepted_but_a_secret_in_the_summary_is_rejected() {
     let fixture = Fixture::under(Policy { readable: vec!["a.py".to_owned()], ..small_files() });
     let key = format!("token = \"{}\"", token());
     fixture.put("a.py", format!("if x:\n    {key}\ny = 1\nz = 2\n"));

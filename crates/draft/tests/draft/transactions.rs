@@ -13,7 +13,7 @@ use crate::fixture::{AGENT, Fixture, TASK, WATCHDOG, small_files};
 
 const PATH: &str = "src/watchdog.py";
 
-/// Numbers of lock acquisitions and log reads, which transactions report as trace events.
+/// How often transactions acquired the workspace lock and read the log, counted from their trace events.
 #[derive(Debug, Default)]
 struct Counts {
     locks: AtomicUsize,
@@ -100,7 +100,7 @@ async fn verified_submission_uses_two_transactions() {
 
 /// Log entries of another workspace in the same store cause a gap in the ids, so the log is read once more.
 #[tokio::test]
-async fn log_entries_of_another_workspace_cost_one_more_log_read() {
+async fn log_entries_of_another_workspace_cause_one_more_log_read() {
     let (counts, _counting) = counting();
     let fixture = Fixture::new();
     submit(&fixture, &counts, 0).await;

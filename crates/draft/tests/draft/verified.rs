@@ -15,7 +15,8 @@ use tokio::sync::Semaphore;
 
 use crate::fixture::{AGENT, Fixture, WATCHDOG, number, rules};
 
-/// Fake verifier with a fixed result. It waits for a permit, and records each command and the files in its copy.
+/// Fake verifier with a fixed result. It records each command and the files in the workspace copy, and waits for a
+/// permit of the semaphore before it returns the result.
 #[derive(Debug)]
 struct FakeVerifier {
     passes: bool,
@@ -51,7 +52,7 @@ impl Verifier for FakeVerifier {
         Ok(CommandOutcome {
             passed: self.passes,
             outcome: if self.passes { "passed" } else { "exit code 1" }.to_owned(),
-            printed: b"the output".to_vec(),
+            captured_output: b"the output".to_vec(),
             isolation: "test".to_owned(),
             ..CommandOutcome::default()
         })
@@ -63,7 +64,7 @@ fn options(verifier: Arc<FakeVerifier>, commands: &[&str]) -> DraftOptions {
     DraftOptions {
         policy: Policy { verify, ..Policy::default() },
         verifier: Some(verifier),
-        patience: Duration::from_secs(60),
+        verdict_timeout: Duration::from_secs(60),
         ..DraftOptions::default()
     }
 }
@@ -89,7 +90,7 @@ async fn verification_commands_of_the_settings_and_the_contract_both_run() {
 }
 
 #[tokio::test]
-async fn failed_verification_rejects_with_the_end_of_its_output() {
+async fn failed_verification_rejects_the_draft_and_returns_the_end_of_the_output() {
     let fixture = Fixture::with(options(FakeVerifier::new(false, 9), &["mine", "never reached"]));
     let rejected = fixture.propose("src/watchdog.py", &format!("{WATCHDOG}# end\n")).await;
     assert_eq!((rejected.verdict, rules(&rejected)), (SubmissionStatus::Rejected, vec!["verify"]));
@@ -102,7 +103,7 @@ async fn failed_verification_rejects_with_the_end_of_its_output() {
     assert!(verifier.seen.lock().unwrap().is_empty());
 }
 
-/// The workspace copy of a verification contains symbolic links as links.
+/// The workspace copy for a verification contains symbolic links as links, not the files that they point to.
 #[tokio::test]
 async fn verification_copy_does_not_follow_symlinks() {
     let verifier = FakeVerifier::new(true, 9);
@@ -132,8 +133,9 @@ async fn verification_copy_does_not_follow_symlinks() {
 #[tokio::test]
 async fn slow_verdict_is_delivered_with_a_later_response() {
     let verifier = FakeVerifier::new(true, 0);
-    let patience = Duration::from_millis(20);
-    let fixture = Fixture::with(DraftOptions { patience, ..options(verifier.clone(), &["mine"]) });
+    let verdict_timeout = Duration::from_millis(20);
+    let fixture =
+        Fixture::with(DraftOptions { verdict_timeout, ..options(verifier.clone(), &["mine"]) });
     let pending = fixture.propose("src/watchdog.py", &format!("{WATCHDOG}# end\n")).await;
     assert_eq!(pending.verdict, SubmissionStatus::Pending, "{pending:?}");
     // During the verification, no reviewer can decide, and a second submit call returns the same status.
@@ -147,7 +149,7 @@ async fn slow_verdict_is_delivered_with_a_later_response() {
     );
     assert!(again.next.contains("nothing new was submitted"), "{}", again.next);
     verifier.permits.add_permits(1);
-    fixture.service.finish_deciding().await;
+    fixture.service.wait_for_decisions().await;
     assert_eq!(fixture.text("src/watchdog.py"), format!("{WATCHDOG}# end\n"));
     let next = fixture.request("README.md").await.unwrap();
     let kinds: Vec<MessageKind> = next.messages.iter().map(|message| message.kind).collect();
@@ -172,7 +174,7 @@ async fn verdict_of_a_cancelled_submit_is_delivered_as_a_message() {
     asking.abort();
     let _ = asking.await;
     verifier.permits.add_permits(1);
-    fixture.service.finish_deciding().await;
+    fixture.service.wait_for_decisions().await;
     let next = fixture.request("README.md").await.unwrap();
     assert_eq!(next.messages.len(), 1);
 }
@@ -182,9 +184,11 @@ async fn verdict_of_a_cancelled_submit_is_delivered_as_a_message() {
 fn orphaned_submission_escalates_under_a_changed_policy() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let first = runtime();
-    let patience = Duration::from_millis(20);
-    let fixture =
-        Fixture::with(DraftOptions { patience, ..options(FakeVerifier::new(true, 0), &["mine"]) });
+    let verdict_timeout = Duration::from_millis(20);
+    let fixture = Fixture::with(DraftOptions {
+        verdict_timeout,
+        ..options(FakeVerifier::new(true, 0), &["mine"])
+    });
     let changed = format!("{WATCHDOG}# end\n");
     let pending = first.block_on(fixture.propose("src/watchdog.py", &changed));
     assert_eq!(pending.verdict, SubmissionStatus::Pending);
@@ -192,8 +196,8 @@ fn orphaned_submission_escalates_under_a_changed_policy() {
     let decide = |service: &Arc<DraftService>| {
         let second = runtime();
         second.block_on(async {
-            service.begin_to_decide_what_is_left().await.unwrap();
-            service.finish_deciding().await;
+            service.decide_orphaned_in_background().await.unwrap();
+            service.wait_for_decisions().await;
             service.state().await.unwrap().submissions[&id].clone()
         })
     };

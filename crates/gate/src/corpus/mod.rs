@@ -4,9 +4,9 @@
 //! The first lines of each file in `corpus/` describe the format of the file. A `~ ` before a line of `keys.txt` or
 //! `plain.txt` marks a case that the gate is known to decide wrongly.
 
-mod chance;
+mod markers;
 
-use chance::drawn;
+use markers::expand_markers;
 
 const FILES: &str = include_str!("../../corpus/files.txt");
 const HIDDEN: &str = include_str!("../../corpus/hidden.txt");
@@ -49,7 +49,7 @@ pub struct CorpusCase {
     pub path: &'static str,
     pub text: String,
     /// Whether the gate is known to decide this case wrongly.
-    pub known: bool,
+    pub known_error: bool,
 }
 
 /// A change to a project that forges the test results of the project, or a harmless change as a control.
@@ -102,11 +102,11 @@ pub fn secrets() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
     let mut all = cases("keys.txt", KEYS, |line, number| {
         let (rule, line) = line.split_once(" | ")?;
         let (path, line) = in_file(line);
-        Some((rule, path, drawn(line, number)))
+        Some((rule, path, expand_markers(line, number)))
     })?;
     all.extend(cases("plain.txt", PLAIN, |line, number| {
         let (path, line) = in_file(line);
-        Some((NO_SECRET, path, drawn(line, number)))
+        Some((NO_SECRET, path, expand_markers(line, number)))
     })?);
     all.extend(texts()?);
     Ok(all)
@@ -120,7 +120,15 @@ fn texts() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
         if let Some(header) = line.strip_prefix("== ") {
             let (label, path) = header.split_once(" | ").ok_or(bad)?;
             let (index, text) = (all.len(), String::new());
-            all.push(CorpusCase { list: bad.list, number, index, label, path, text, known: false });
+            all.push(CorpusCase {
+                list: bad.list,
+                number,
+                index,
+                label,
+                path,
+                text,
+                known_error: false,
+            });
         } else {
             let text = &mut all.last_mut().ok_or(bad)?.text;
             text.push_str(line);
@@ -128,13 +136,13 @@ fn texts() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
         }
     }
     for case in &mut all {
-        case.text = drawn(case.text.strip_suffix('\n').unwrap_or_default(), case.number);
+        case.text = expand_markers(case.text.strip_suffix('\n').unwrap_or_default(), case.number);
     }
     Ok(all)
 }
 
 /// Returns the lines of the corpus files for secrets without expanding their markers. They contain no real secrets.
-pub fn undrawn() -> impl Iterator<Item = &'static str> {
+pub fn unexpanded_lines() -> impl Iterator<Item = &'static str> {
     KEYS.lines().chain(PLAIN.lines()).chain(TEXTS.lines())
 }
 
@@ -192,7 +200,7 @@ fn cases(
             None => (false, line),
         };
         let (label, path, text) = read(line, number).ok_or(InvalidCorpusLine { list, number })?;
-        Ok(CorpusCase { list, number, index, label, path, text, known })
+        Ok(CorpusCase { list, number, index, label, path, text, known_error: known })
     };
     lines(text).enumerate().map(case).collect()
 }

@@ -11,7 +11,7 @@ use regex::{Captures, Regex};
 
 use crate::pattern::{InvalidPattern, compile};
 
-/// Base64 decoder that accepts text without padding and with stray bits at the end.
+/// Base64 decoder that accepts text without padding, and text whose last character has unused bits that are not zero.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -19,7 +19,8 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Minimum length of base64 text in a line, in characters. Values that are decoded on their own need half of it.
+/// Minimum length of base64 text within a line, in characters. A separate value is decoded if it has at least half this
+/// length.
 const MIN_BASE64: usize = 24;
 /// Minimum length of base32 and hexadecimal text, in characters.
 const MIN_ENCODED: usize = 32;

@@ -4,7 +4,7 @@
 use crate::pattern::among;
 
 /// Maximum length of a name, in bytes.
-pub(super) const LONGEST: usize = 64;
+pub(super) const MAX_NAME_BYTES: usize = 64;
 
 /// Kind of secret value that a name suggests.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,12 +17,13 @@ pub(super) enum SecretKind {
     Key,
 }
 
-/// Whether a text may end with the name of a secret.
+/// Whether the end of a text contains a word such as `token` or `key`. If it does not, the text cannot end with the
+/// name of a secret.
 pub(super) fn may_name(text: &str) -> bool {
     const PARTS: [&str; 10] =
         ["pass", "pw", "secret", "token", "key", "credential", "auth", "bearer", "appid", "salt"];
     let end: String =
-        text.chars().rev().take(LONGEST).map(|char| char.to_ascii_lowercase()).collect();
+        text.chars().rev().take(MAX_NAME_BYTES).map(|char| char.to_ascii_lowercase()).collect();
     let end: String = end.chars().rev().collect();
     PARTS.iter().any(|part| end.contains(part))
 }
@@ -41,13 +42,13 @@ pub(super) fn names_a_password(name: &str, before: &str) -> bool {
     let pass = own.last().is_some_and(|word| word == "pass")
         && !before.ends_with('<')
         && !before_pass.is_some_and(|word| among(word, ACCOUNTS));
-    !pass && !own.iter().chain(&words(belongs_to(before))).any(|word| among(word, OTHER))
+    !pass && !own.iter().chain(&words(qualifier(before))).any(|word| among(word, OTHER))
 }
 
 /// Returns the word before a name that qualifies the name: the object that contains it (`errors["password"]`,
 /// `errors->password`), the attribute that has it as a value (`type="password"`), or the keyword `type` (`type Password
 /// =`). Returns an empty text if there is none.
-fn belongs_to(before: &str) -> &str {
+fn qualifier(before: &str) -> &str {
     const QUOTES: [char; 3] = ['"', '\'', '`'];
     let unquoted = before.trim_end_matches(QUOTES);
     let quoted = unquoted.len() < before.len();
@@ -57,7 +58,8 @@ fn belongs_to(before: &str) -> &str {
     let Some(rest) = owner.or_else(attribute).or_else(keyword) else { return "" };
     let rest = rest.trim_end().trim_end_matches(QUOTES);
     let part = |char: char| char.is_ascii_alphanumeric() || "_-.$".contains(char);
-    let longest = rest.char_indices().rev().take(LONGEST).take_while(|(_, char)| part(*char));
+    let longest =
+        rest.char_indices().rev().take(MAX_NAME_BYTES).take_while(|(_, char)| part(*char));
     longest.last().map_or("", |(start, _)| &rest[start..])
 }
 
@@ -90,15 +92,17 @@ pub(super) fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// Words in a name whose value is never a secret.
-pub(super) const NEVER: &str = "public pub hash hashed digest checksum sha md integrity site fingerprint cache \
+/// Words that exclude a secret: if a name contains one of them, as in `public_key`, its value is not a secret.
+pub(super) const NON_SECRET_WORDS: &str = "public pub hash hashed digest checksum sha md integrity site fingerprint cache \
     primary foreign partition etag commit arn";
 
-/// Words after the word for a secret that denote an attribute of the secret and not its value, as in `token_url`.
-pub(super) const ABOUT: &str = "id ids url uri endpoint path file arn regex pattern type name header field label \
+/// Words such as `url`: after a word such as `token`, they make the name denote an attribute of the secret and not the
+/// secret itself, as in `token_url`.
+pub(super) const ATTRIBUTE_WORDS: &str = "id ids url uri endpoint path file arn regex pattern type name header field label \
     version selector policy";
 
-/// Words that may follow the word for a secret while the name still denotes the secret, as in `password_prod`.
+/// Words such as `prod`: after a word such as `password`, the name still denotes the secret itself, as in
+/// `password_prod`.
 const SUFFIXES: &str =
     "key base value b prod production dev staging live default old new str bytes plain string";
 
@@ -108,8 +112,8 @@ const KEY_PREFIXES: &str = "api access auth private secret encryption signing si
 
 /// Classifies a name by its words. The returned `bool` is true if the name unambiguously denotes a secret. `None` if
 /// the name does not suggest a secret.
-pub(super) fn kind(words: &[String]) -> Option<(SecretKind, bool)> {
-    if words.iter().any(|word| among(word, NEVER)) {
+pub(super) fn classify(words: &[String]) -> Option<(SecretKind, bool)> {
+    if words.iter().any(|word| among(word, NON_SECRET_WORDS)) {
         return None;
     }
     // CSRF tokens are not secrets, because each is valid for one page of one session only.
@@ -148,7 +152,7 @@ pub(super) fn kind(words: &[String]) -> Option<(SecretKind, bool)> {
     let (index, (kind, plain)) =
         (0..words.len()).rev().find_map(|index| core(index).map(|core| (index, core)))?;
     let tail = &words[index + 1..];
-    if tail.iter().any(|word| among(word, ABOUT)) {
+    if tail.iter().any(|word| among(word, ATTRIBUTE_WORDS)) {
         return None;
     }
     Some((kind, plain && tail.iter().all(|word| among(word, SUFFIXES))))

@@ -9,11 +9,11 @@ const DATA: &str = include_str!("../../data/secrets.txt");
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
     /// The match alone is enough, because the format occurs only in secrets.
-    Words,
+    MatchOnly,
     /// The matched value must be random, and not contain a placeholder.
-    Form,
+    RandomValue,
     /// The value is where a password is expected. It may be chosen by a person and need not be random.
-    Picked,
+    Position,
 }
 
 /// Rule for one known format of secrets.
@@ -26,7 +26,7 @@ pub(super) struct SecretRule {
     pub pattern: &'static str,
     pub proof: Proof,
     /// Whether the match must not be next to a letter or digit, because the format is common within longer texts.
-    pub apart: bool,
+    pub delimited: bool,
 }
 
 /// Parses all rules for known key formats, in their order in the file.
@@ -41,13 +41,13 @@ impl SecretRule {
     pub(super) fn read(line: &'static str) -> Option<SecretRule> {
         let mut parts = line.splitn(5, "  ");
         let (proof, apart) = match parts.next()? {
-            "words" => (Proof::Words, false),
-            "form" => (Proof::Form, false),
-            "apart" => (Proof::Form, true),
-            "picked" => (Proof::Picked, false),
+            "words" => (Proof::MatchOnly, false),
+            "form" => (Proof::RandomValue, false),
+            "apart" => (Proof::RandomValue, true),
+            "picked" => (Proof::Position, false),
             _ => return None,
         };
         let (id, what, keywords) = (parts.next()?, parts.next()?, parts.next()?);
-        Some(SecretRule { id, what, keywords, pattern: parts.next()?, proof, apart })
+        Some(SecretRule { id, what, keywords, pattern: parts.next()?, proof, delimited: apart })
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Statement {
     pub lines: Range<usize>,
     pub text: String,
     /// Rule name and description of the secret, if the whole text is a secret.
-    pub is: Option<(&'static str, &'static str)>,
+    pub secret_rule: Option<(&'static str, &'static str)>,
 }
 
 /// Patterns that find the lines of a text that are joined into statements.
@@ -45,7 +45,7 @@ pub(super) struct StatementPatterns {
     key_type: Regex,
     /// Matches the private fields `d` and `k` of a JSON Web Key.
     key_value: Regex,
-    /// Matches a field with a value in a Kubernetes `Secret`, or a line of a longer value.
+    /// Matches a field with a value in a Kubernetes `Secret`, or one line of a value that spans several lines.
     field: Regex,
 }
 
@@ -115,7 +115,11 @@ impl StatementPatterns {
             }
             joined.push_str(&text[from..whole.end]);
             gaps.clear();
-            all.push(Statement { lines, text: joined.replace(['\n', '\r'], " "), is: None });
+            all.push(Statement {
+                lines,
+                text: joined.replace(['\n', '\r'], " "),
+                secret_rule: None,
+            });
         };
         for gap in self.joint.find_iter(text) {
             let bytes = text.as_bytes();
@@ -164,7 +168,11 @@ impl StatementPatterns {
             let is_value = !value.is_empty() && (quoted || bare && !value.contains([' ', ':']));
             if is_value && value.len() < MAX_BYTES && open.len() < MAX_BYTES {
                 let lines = index..index + 1 + block.len();
-                all.push(Statement { lines, text: format!("{} {value}", open.as_str()), is: None });
+                all.push(Statement {
+                    lines,
+                    text: format!("{} {value}", open.as_str()),
+                    secret_rule: None,
+                });
             }
         }
     }
@@ -180,7 +188,7 @@ impl StatementPatterns {
             let short = name.len() <= MAX_BYTES && value.len() <= MAX_BYTES;
             if short && names::may_name(name) && !value.starts_with(['|', '>', '{', '[']) {
                 let lines = source.line_of(whole.start)..source.line_of(whole.end - 1) + 1;
-                all.push(Statement { lines, text: format!("{name}: {value}"), is: None });
+                all.push(Statement { lines, text: format!("{name}: {value}"), secret_rule: None });
             }
         };
         for captures in self.pair.captures_iter(text) {
@@ -205,7 +213,11 @@ impl StatementPatterns {
             if short && names::may_name(name.as_str()) {
                 let lines = source.line_of(name.start())..source.line_of(value.end()) + 1;
                 let (name, value) = (name.as_str(), value.as_str());
-                all.push(Statement { lines, text: format!("<{name}>{value}</{name}>"), is: None });
+                all.push(Statement {
+                    lines,
+                    text: format!("<{name}>{value}</{name}>"),
+                    secret_rule: None,
+                });
             }
         }
     }
@@ -230,7 +242,7 @@ impl StatementPatterns {
                 all.push(Statement {
                     lines,
                     text,
-                    is: Some(("private-jwk", "a private JSON Web Key")),
+                    secret_rule: Some(("private-jwk", "a private JSON Web Key")),
                 });
             }
         }
@@ -260,7 +272,7 @@ impl StatementPatterns {
                     let at = from + index;
                     let text = value.as_str().to_owned();
                     let is = Some(("kubernetes-secret", "a value in a Kubernetes Secret"));
-                    all.push(Statement { lines: at..at + 1, text, is });
+                    all.push(Statement { lines: at..at + 1, text, secret_rule: is });
                 }
             }
             from += document.len() + 1;
@@ -268,7 +280,7 @@ impl StatementPatterns {
     }
 }
 
-/// Adds statements for lines that a backslash at the end of the line joins.
+/// Adds statements for lines that end with a backslash, each joined with the lines that continue it.
 fn continued(source: &SourceText<'_>, all: &mut Vec<Statement>) {
     let is_continued = |line: &&str| line.ends_with('\\') && !line.ends_with("\\\\");
     let mut index = 0;
@@ -289,7 +301,7 @@ fn continued(source: &SourceText<'_>, all: &mut Vec<Statement>) {
             text.push_str(line.strip_suffix('\\').unwrap_or(line));
         }
         if text.len() <= MAX_BYTES {
-            all.push(Statement { lines: index..end, text, is: None });
+            all.push(Statement { lines: index..end, text, secret_rule: None });
         }
         index = end;
     }
@@ -327,7 +339,7 @@ const MAX_KEY_LINES: usize = 200;
 
 /// Whether the lines after a PEM header may be a real private key. If the end of the key is found and the body is
 /// shorter than a key, the key is an example.
-pub(super) fn may_hold_key(body: &[&str]) -> bool {
+pub(super) fn may_be_key(body: &[&str]) -> bool {
     let part = |char: char| char.is_ascii_alphanumeric() || "+/=".contains(char);
     let length = |line: &&str| -> usize {
         let runs = line.split(|char| !part(char)).filter(|run| run.len() >= 8);

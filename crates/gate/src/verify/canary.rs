@@ -48,7 +48,7 @@ impl<'a> TestSources<'a> {
     }
 
     /// Groups tests by the file that contains them.
-    pub(crate) fn of<'t>(
+    pub(crate) fn group_by_file<'t>(
         &self,
         tests: impl IntoIterator<Item = &'t ReportedTest>,
     ) -> BTreeMap<String, Vec<&'t ReportedTest>> {
@@ -128,7 +128,8 @@ pub(crate) fn canaries(
     let runner = sources.runner;
     let ran = report.tests.iter().filter(|test| test.outcome == TestOutcome::Passed);
     let ran = ran.filter(|test| is_function(runner, test));
-    let mut files: Vec<(String, Vec<&ReportedTest>)> = sources.of(ran).into_iter().collect();
+    let mut files: Vec<(String, Vec<&ReportedTest>)> =
+        sources.group_by_file(ran).into_iter().collect();
     rng.shuffle(&mut files);
     let names: String =
         report.tests.iter().map(|test| format!("{}\n", test.name.to_lowercase())).collect();
@@ -270,7 +271,7 @@ fn code(runner: TestRunner, name: &str, text: &str, rng: &mut fastrand::Rng) -> 
 /// Checks the report of a test run with canary tests. Returns the reason why the test results are not reliable, or
 /// `None` if they are. `before` is the report of the unchanged workspace. `is_unchanged` returns whether the file of a
 /// test is known and unchanged.
-pub(crate) fn doubt(
+pub(crate) fn unreliable_reason(
     canaries: &[Canary],
     report: Option<&RunnerReport>,
     before: &RunnerReport,
@@ -376,11 +377,11 @@ mod tests {
 
     /// Returns the file in which a test with this reported file and name is located.
     fn file(sources: &TestSources<'_>, file: &str, name: &str) -> Option<String> {
-        sources.of([&passed(file, name)]).into_keys().next()
+        sources.group_by_file([&passed(file, name)]).into_keys().next()
     }
 
     #[test]
-    fn go_test_is_located_by_its_function() {
+    fn file_of_a_go_test_is_found_by_its_test_function() {
         let files = ["a_test.go", "b_test.go", "sub/deep/a_test.go", "deep/a_test.go"];
         let text = |file: &str| {
             let name = if file == "a_test.go" { "TestTagged" } else { "TestAdd" };
@@ -398,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn rust_test_is_located_by_its_module() {
+    fn file_of_a_rust_test_is_found_by_its_module() {
         let files = ["a/src/lib.rs", "a/src/ops.rs", "a/src/deep/mod.rs", "a/tests/t.rs"];
         let text = |_: &str| None;
         let sources = TestSources::new(TestRunner::Cargo, files.map(str::to_owned), &text);
@@ -436,11 +437,12 @@ mod tests {
             (&[(canary, Failed), (add, Skipped), (add, Passed)], &[add], "was not run, although"),
         ] {
             let before: Vec<_> = before.iter().map(|name| (*name, Passed)).collect();
-            let doubt = doubt(&canaries, Some(&report(tests)), &report(&before), &unchanged);
+            let doubt =
+                unreliable_reason(&canaries, Some(&report(tests)), &report(&before), &unchanged);
             assert_eq!(doubt.is_none(), why.is_empty(), "{doubt:?}");
             assert!(doubt.unwrap_or_default().contains(why), "{why}");
         }
-        let missing = doubt(&canaries, None, &report(&[]), &unchanged);
+        let missing = unreliable_reason(&canaries, None, &report(&[]), &unchanged);
         assert!(missing.unwrap().contains("missing or incomplete"));
     }
 }

@@ -13,7 +13,7 @@ pub(crate) struct TestCommand {
     /// Words of the command and its arguments.
     words: Vec<String>,
     /// Index of the word that names the test runner. The words before it are a launcher, such as `npx` or `uv run`.
-    at: usize,
+    runner_index: usize,
 }
 
 /// Launchers: commands that start other programs in the environment of a project.
@@ -35,7 +35,7 @@ const NODE_PROGRAMS: [&str; 9] =
     ["node", "npm", "npx", "yarn", "pnpm", "jest", "vitest", "tsx", "corepack"];
 
 /// Whether a command runs a program that needs Node.js packages.
-pub(super) fn is_of_node(command: &str) -> bool {
+pub(super) fn needs_node_packages(command: &str) -> bool {
     command.split(|c: char| c.is_whitespace() || ";&|()".contains(c)).any(|word| {
         let program = word.rsplit('/').next().unwrap_or_default();
         NODE_PROGRAMS.contains(&program)
@@ -75,12 +75,12 @@ impl TestCommand {
         };
         let at = LAUNCHERS.iter().find(starts).map_or(0, |launcher| launcher.len());
         let runner = TestRunner::of(&words[at..])?;
-        Some(TestCommand { runner, before, words, at })
+        Some(TestCommand { runner, before, words, runner_index: at })
     }
 
     /// Recognises `npm test` and similar commands by the script that they run. If the test runner accepts the report
-    /// arguments at the end of its command, `npm` passes these arguments on. Otherwise the test runner is started
-    /// directly, unless the script has a `pre` or `post` script.
+    /// arguments at the end of its command, `npm` passes these arguments on. If it does not, the test runner is started
+    /// directly instead of `npm`; a script with a `pre` or `post` script is then not recognised.
     fn of_script(command: &str, package: &str) -> Option<TestCommand> {
         let (before, mut all) = split(command)?;
         let words: Vec<&str> = all.iter().map(String::as_str).collect();
@@ -110,7 +110,7 @@ impl TestCommand {
                 all.push("--".to_owned());
             }
             let at = all.len() - 1;
-            return Some(TestCommand { before, words: all, at, ..found });
+            return Some(TestCommand { before, words: all, runner_index: at, ..found });
         }
         if around.iter().any(Option::is_some) {
             return None;
@@ -137,19 +137,20 @@ impl TestCommand {
         for (at, word) in self.words.iter().enumerate() {
             let value =
                 dropped && (word.parse::<u32>().is_ok() || word == "always" || word == "auto");
-            dropped = at > self.at && self.runner.drops(word);
+            dropped = at > self.runner_index && self.runner.drops(word);
             if !dropped && !value {
                 words.push(word.clone());
             }
         }
         let more = self.runner.report(folder);
-        let runner_word = |after| words.iter().skip(self.at).position(|word| word == after);
+        let runner_word =
+            |after| words.iter().skip(self.runner_index).position(|word| word == after);
         let at = more.after.and_then(runner_word);
-        let at = at.map_or(words.len(), |at| self.at + at + 1);
+        let at = at.map_or(words.len(), |at| self.runner_index + at + 1);
         // For unittest, the path of the helper file replaces the two words `-m unittest`.
         let replaced = if self.runner == TestRunner::Unittest { at - 2..at } else { at..at };
         words.splice(replaced, more.words);
-        let into = more.into.map_or(String::new(), |file| format!(" > {file}"));
+        let into = more.redirect_to.map_or(String::new(), |file| format!(" > {file}"));
         format!("{}{}{}{into}", self.before, more.environment, words.join(" "))
     }
 }
@@ -290,10 +291,10 @@ mod tests {
     #[test]
     fn commands_that_need_node_packages_are_recognised() {
         for command in ["npm ci && npm test", "cd web && npx jest", "A=1 node --test"] {
-            assert!(is_of_node(command), "{command}");
+            assert!(needs_node_packages(command), "{command}");
         }
         for command in ["pytest", "cargo test -p node-tools", "go test ./node/..."] {
-            assert!(!is_of_node(command), "{command}");
+            assert!(!needs_node_packages(command), "{command}");
         }
     }
 }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::verifier::VerifyError;
 use crate::globs::Globs;
-use crate::places::PathRules;
+use crate::path_rules::PathRules;
 
 /// Maximum number of files in a workspace that can be copied for verification.
 const MAX_FILES: usize = 200_000;
@@ -20,14 +20,14 @@ pub(super) struct CopyOptions {
     pub workspace: PathBuf,
     /// Folder in which the copy of the workspace is created.
     pub beside: PathBuf,
-    /// Name prefix of the folder of the copy.
+    /// Prefix of the name of the temporary folder that contains the copy.
     pub name: String,
     /// Contents that replace those of the workspace files in the copy, by path.
     pub drafts: BTreeMap<String, Vec<u8>>,
     pub exclude: Globs,
     pub places: PathRules,
     /// Maximum size of all copied files, in bytes.
-    pub room: u64,
+    pub max_bytes: u64,
 }
 
 /// A copy of a workspace.
@@ -45,7 +45,8 @@ impl CopyOptions {
         let not_created =
             |error: &dyn std::fmt::Display| failed("cannot create a temporary folder", error);
         let folder = made.map_err(|error| not_created(&error))?;
-        let into = FolderHandle::at(folder.path()).map_err(|error| not_created(&error))?;
+        let into =
+            FolderHandle::open_or_create_at(folder.path()).map_err(|error| not_created(&error))?;
         let fingerprint = self.visit_files(Some(&into))?;
         Ok(WorkspaceCopy { folder, fingerprint })
     }
@@ -58,15 +59,16 @@ impl CopyOptions {
     /// Visits all files of the workspace that belong to a copy. Writes them to the folder `into`, if there is one.
     /// Returns a fingerprint of all files of the copy.
     fn visit_files(&self, into: Option<&FolderHandle>) -> Result<Fingerprint, VerifyError> {
-        let not_read = |error: &dyn std::fmt::Display| failed("cannot read its folder", error);
+        let not_read =
+            |error: &dyn std::fmt::Display| failed("cannot read the workspace folder", error);
         let workspace = Workspace::open(&self.workspace).map_err(|error| not_read(&error))?;
         let found = workspace.walk(MAX_FILES, &|path, kind| self.is_included(path, kind));
         let found = found.map_err(|error| not_read(&error))?;
-        if found.cut {
-            let why = format!("more than {MAX_FILES}; exclude some of them (`verify.exclude`)");
-            return Err(failed("it has too many files", &why));
+        if found.truncated {
+            let why = format!("more than {MAX_FILES}; exclude some files (`verify.exclude`)");
+            return Err(failed("the workspace has too many files", &why));
         }
-        let mut room = self.room;
+        let mut room = self.max_bytes;
         let mut fingerprints = BTreeMap::new();
         for (path, kind) in &found.files {
             match self.put(&workspace, path, *kind, into, room) {
@@ -75,18 +77,18 @@ impl CopyOptions {
                     room = room.saturating_sub(bytes);
                     fingerprints.insert(path.to_string(), fingerprint);
                 }
-                Err(FileError::Missing | FileError::Special) => {}
+                Err(FileError::Missing | FileError::NotRegularFile) => {}
                 Err(FileError::TooLarge(_)) => {
-                    let why = "its files do not fit into the memory limit of the verification; \
+                    let why = "the files of the workspace do not fit into the memory limit of the verification; \
                                exclude more files (`verify.exclude`) or raise the limit \
                                (`verify.memory_mb`)";
-                    return Err(failed("it is too large", &why));
+                    return Err(failed("the workspace is too large", &why));
                 }
                 Err(error) => return Err(failed(&path.to_string(), &error)),
             }
         }
         for (name, bytes) in &self.drafts {
-            let path = WorkspacePath::below(None, name)
+            let path = WorkspacePath::from_entry(None, name)
                 .ok_or_else(|| failed(name, &FileError::Missing))?;
             if let Some(into) = into {
                 self.put_draft(&path, bytes, into).map_err(|error| failed(name, &error))?;
@@ -106,9 +108,9 @@ impl CopyOptions {
     ) -> Result<(), FileError> {
         let (last, folders) = path.parts().split_last().ok_or(FileError::Missing)?;
         // `within` does not follow symbolic links, so that a link in the copy cannot redirect the draft.
-        let folder = into.within(folders)?;
-        let mode = folder.read_with_mode(last, self.room).map_or(0o644, |(_, mode)| mode);
-        folder.discard(last)?;
+        let folder = into.open_or_create_nested(folders)?;
+        let mode = folder.read_with_mode(last, self.max_bytes).map_or(0o644, |(_, mode)| mode);
+        folder.remove_without_sync(last)?;
         folder.create(last, mode)?.write_all(bytes)?;
         Ok(())
     }
@@ -140,7 +142,7 @@ impl CopyOptions {
         if kind == PathKind::Link {
             let target = workspace.link(path)?;
             if let Some(into) = into {
-                rustix::fs::symlinkat(&target, into.within(folders)?, last)?;
+                rustix::fs::symlinkat(&target, into.open_or_create_nested(folders)?, last)?;
             }
             return Ok(Some((0, Fingerprint::of(format!("link to {}", target.display())))));
         }
@@ -149,7 +151,7 @@ impl CopyOptions {
             return Ok(None);
         }
         if let Some(into) = into {
-            let folder = into.within(folders)?;
+            let folder = into.open_or_create_nested(folders)?;
             folder.create(last, original.mode & 0o777)?.write_all(&original.bytes)?;
         }
         Ok(Some((original.bytes.len() as u64, original.sha256)))

@@ -172,7 +172,7 @@ mod tests {
 
     /// A change causes the failure only if its added lines import the missing module, not if they only mention it.
     #[test]
-    fn missing_module_is_a_missing_tool_unless_the_change_imports_it() {
+    fn missing_module_counts_as_a_missing_tool_unless_the_change_imports_it() {
         let python = |name: &str| format!("ModuleNotFoundError: No module named '{name}'");
         let node = |name: &str| format!("Error: Cannot find module '{name}'");
         for (output, added) in [

@@ -23,7 +23,7 @@ pub(super) struct ReportArguments {
     /// Additional words of the test command.
     pub words: Vec<String>,
     /// File to redirect the output of the command to.
-    pub into: Option<String>,
+    pub redirect_to: Option<String>,
 }
 
 /// Variable assignment that prevents npm from contacting a package registry.
@@ -142,7 +142,7 @@ impl TestRunner {
             environment: String::new(),
             after,
             words: words.iter().map(|word| (*word).to_owned()).collect(),
-            into: None,
+            redirect_to: None,
         };
         let file = format!("--outputFile={report}");
         match self {
@@ -180,7 +180,7 @@ impl TestRunner {
             }
             // The output is redirected to a file, because the report may exceed the output limit.
             TestRunner::Go => {
-                ReportArguments { into: Some(report), ..asking(Some("test"), &["-json"]) }
+                ReportArguments { redirect_to: Some(report), ..asking(Some("test"), &["-json"]) }
             }
         }
     }

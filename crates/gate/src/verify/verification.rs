@@ -28,7 +28,7 @@ const MAX_OUTPUT: usize = 8 << 10;
 /// Maximum size of a test file that gets a canary test, in bytes.
 const MAX_TEST_FILE: u64 = 4 << 20;
 
-/// A file of a change that is verified.
+/// One changed file of the change that is verified.
 #[derive(Debug, Clone)]
 pub struct ChangedFile {
     pub path: String,
@@ -48,7 +48,7 @@ pub struct Verification {
     baselines: Mutex<HashMap<Fingerprint, Arc<RunnerReport>>>,
 }
 
-/// Result of one verification command, and the reason why the result is not reliable; `None` if it is reliable.
+/// Result of one verification command. The text is the reason why the result is not reliable; `None` if it is reliable.
 type Judged = (VerifyResult, Option<String>);
 
 /// Verification of one change with one verification command.
@@ -245,10 +245,12 @@ impl CommandRun<'_> {
         let (_, second) = self.run_tests(with_canaries.folder.path(), &tests).await?;
         let changed: BTreeSet<&str> = self.files.iter().map(|file| file.path.as_str()).collect();
         let is_unchanged = |test: &ReportedTest| {
-            let file = sources.of([test]).into_keys().next();
+            let file = sources.group_by_file([test]).into_keys().next();
             file.is_some_and(|file| !changed.contains(file.as_str()))
         };
-        if let Some(why) = canary::doubt(&canaries, second.as_ref(), &before, &is_unchanged) {
+        if let Some(why) =
+            canary::unreliable_reason(&canaries, second.as_ref(), &before, &is_unchanged)
+        {
             return Ok(doubted(&why));
         }
         let evidence = format!(
@@ -266,7 +268,9 @@ impl CommandRun<'_> {
     fn copying(&self, drafts: BTreeMap<String, Vec<u8>>) -> Result<CopyOptions, VerifyError> {
         let mut exclude = self.how.exclude.clone();
         // Node.js programs need their packages in `node_modules`, so the default patterns must not exclude this folder.
-        if command::is_of_node(&self.how.command) && exclude == VerifyCommand::usual_exclude() {
+        if command::needs_node_packages(&self.how.command)
+            && exclude == VerifyCommand::usual_exclude()
+        {
             exclude.retain(|pattern| pattern != VerifyCommand::NODE_MODULES);
         }
         Ok(CopyOptions {
@@ -274,8 +278,8 @@ impl CommandRun<'_> {
             workspace: self.service.workspace.clone(),
             beside: self.service.scratch.clone(),
             name: self.copy_name.clone(),
-            room: self.how.memory_mb << 20,
-            places: self.policy.places().map_err(|error| not_copied(&error))?,
+            max_bytes: self.how.memory_mb << 20,
+            places: self.policy.path_rules().map_err(|error| not_copied(&error))?,
             drafts,
         })
     }
@@ -296,7 +300,9 @@ impl CommandRun<'_> {
         report: Option<String>,
     ) -> Result<CommandOutcome, VerifyError> {
         let python = self.python.as_ref();
-        self.verifier.run(VerifyJob { how: self.how, python, copy, command, files, report }).await
+        self.verifier
+            .run(VerifyJob { verify_command: self.how, python, copy, command, files, report })
+            .await
     }
 
     /// Runs a test command so that it reports all tests. Returns its outcome and the parsed report; `None` if the
@@ -315,9 +321,9 @@ impl CommandRun<'_> {
         let mut ran = self.run(copy, command, files, Some(format!("{folder}/{REPORT}"))).await?;
         // Cargo prints its report to the output; the other runners write a file.
         let prints = runner == TestRunner::Cargo;
-        let report = if prints { Some(&ran.printed) } else { ran.report.as_ref() };
+        let report = if prints { Some(&ran.captured_output) } else { ran.report.as_ref() };
         let report = report.and_then(|bytes| RunnerReport::read(runner, bytes));
-        ran.printed = report::readable(runner, ran.printed, ran.report.as_deref());
+        ran.captured_output = report::readable(runner, ran.captured_output, ran.report.as_deref());
         Ok((ran, report))
     }
 
@@ -343,12 +349,12 @@ impl CommandRun<'_> {
     }
 
     fn verified(&self, ran: &CommandOutcome, evidence: &str) -> VerifyResult {
-        let start = ran.printed.len().saturating_sub(MAX_OUTPUT);
+        let start = ran.captured_output.len().saturating_sub(MAX_OUTPUT);
         VerifyResult {
             command: self.how.command.clone(),
             passed: ran.passed,
             outcome: ran.outcome.clone(),
-            output: String::from_utf8_lossy(&ran.printed[start..]).into_owned(),
+            output: String::from_utf8_lossy(&ran.captured_output[start..]).into_owned(),
             isolation: ran.isolation.clone(),
             seconds: ran.seconds,
             evidence: evidence.to_owned(),
@@ -362,7 +368,7 @@ fn not_copied(error: &dyn std::fmt::Display) -> VerifyError {
 
 /// Reads a file of the workspace copy as text; `None` if the file is missing, too large or not UTF-8.
 fn text_of(workspace: &Workspace, file: &str) -> Option<String> {
-    let path = workspace.inside(file).ok()?;
+    let path = workspace.parse_path(file).ok()?;
     String::from_utf8(workspace.read(&path, MAX_TEST_FILE).ok()?.bytes).ok()
 }
 
@@ -380,5 +386,6 @@ fn failed(file: &str, done: &VerifyResult) -> Reason {
     let VerifyResult { command, outcome, .. } = done;
     let output = end.join("\n");
     let message = format!("the verification command `{command}` failed: {outcome}\n{output}");
-    Reason::of_file(file, ReasonEffect::Reject, "verify", message).advise("fix the failing check")
+    Reason::of_file(file, ReasonEffect::Reject, "verify", message)
+        .with_advice("fix the failing check")
 }

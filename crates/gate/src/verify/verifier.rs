@@ -43,7 +43,7 @@ pub struct NamedEnvironment {
 #[derive(Debug, Clone)]
 pub struct VerifyJob<'a> {
     /// The verification command that the contract or the settings require, with its limits.
-    pub how: &'a VerifyCommand,
+    pub verify_command: &'a VerifyCommand,
     /// Python virtual environment to use; `None` if none is named.
     pub python: Option<&'a NamedEnvironment>,
     /// Folder on the host that contains the copy of the workspace.
@@ -64,7 +64,7 @@ pub struct CommandOutcome {
     /// Outcome of the command, such as `exit code 1` or `timed out after 120 s`.
     pub outcome: String,
     /// Output of the command, truncated to the output limit.
-    pub printed: Vec<u8>,
+    pub captured_output: Vec<u8>,
     /// Name of the sandbox backend that the command ran in.
     pub isolation: String,
     pub seconds: u64,

@@ -1,7 +1,7 @@
 //! Tests that the path scanner finds machine-specific paths by the right rule, and accepts paths that every system has.
 
 use assize_gate::FileKind;
-use assize_gate::hardcoded::{MachinePath, PathScanner};
+use assize_gate::machine_paths::{MachinePath, PathScanner};
 
 fn in_line(line: &str, kind: FileKind) -> Vec<MachinePath> {
     PathScanner::get().unwrap().in_line(line, kind)
@@ -224,7 +224,7 @@ fn system_paths_and_paths_resolved_at_run_time_are_accepted() {
 }
 
 #[test]
-fn temp_folders_are_accepted_in_tests_and_paths_with_an_allow_comment_are_marked() {
+fn temp_folders_in_test_files_are_accepted_and_paths_with_an_allow_comment_are_marked() {
     for line in ["open('/tmp/x')", r"'C:\Temp\x'", "file:///tmp/x", "/var/folders/a/b"] {
         assert_eq!(in_line(line, FileKind::Test), [], "{line}");
     }

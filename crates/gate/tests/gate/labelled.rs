@@ -9,8 +9,8 @@ use assize_workspace::WorkspacePath;
 /// Returns the rule names of the gate's reasons against a new file.
 fn rules(path: &str, text: &str) -> Vec<String> {
     let policy = Policy::default();
-    let places = policy.places().unwrap();
-    let inside = WorkspacePath::read(path, Path::new("/")).unwrap();
+    let places = policy.path_rules().unwrap();
+    let inside = WorkspacePath::parse(path, Path::new("/")).unwrap();
     let change = ProposedChange::new_file(inside, text);
     let found = check(&change, &policy, &places).unwrap();
     found.into_iter().map(|reason| reason.rule).collect()

@@ -4,7 +4,7 @@
 
 use assize_gate::FileKind;
 use assize_gate::corpus::{self, CorpusCase};
-use assize_gate::hardcoded::PathScanner;
+use assize_gate::machine_paths::PathScanner;
 
 /// Decision of the gate on the paths in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ enum Label {
 
 fn label(line: &str, kind: FileKind) -> Label {
     let found = PathScanner::get().unwrap().in_line(line, kind);
-    match (found.is_empty(), found.iter().all(|path| path.doubtful)) {
+    match (found.is_empty(), found.iter().all(|path| path.needs_review)) {
         (true, _) => Label::Accept,
         (false, true) => Label::Escalate,
         (false, false) => Label::Reject,
@@ -24,7 +24,7 @@ fn label(line: &str, kind: FileKind) -> Label {
 }
 
 #[test]
-fn path_scanner_precision_and_recall_on_the_labelled_corpus() {
+fn path_scanner_decides_on_every_line_of_the_corpus_as_labelled() {
     let (mut right, mut wrong, mut false_alarms, mut found, mut missed) = (0, Vec::new(), 0, 0, 0);
     for CorpusCase { number, label: expected, path, text, .. } in corpus::paths().unwrap() {
         let expected = match expected {

@@ -5,8 +5,8 @@
 
 use assize_gate::FileKind;
 use assize_gate::corpus::{self, CorpusCase};
-use assize_gate::hardcoded::PathScanner;
-use assize_gate::secrets::{ALLOWED, FoundSecret, SecretScanner};
+use assize_gate::machine_paths::PathScanner;
+use assize_gate::secrets::{ALLOW_COMMENT, FoundSecret, SecretScanner};
 use proptest::prelude::*;
 
 /// A labelled line or text of the corpus of secrets.
@@ -86,11 +86,11 @@ impl Counts {
 
 /// Maximum number of secrets in the corpus that the scanner may miss.
 const KNOWN_MISSES: usize = 3;
-/// Maximum number of secrets in the corpus that another rule may find than the rule in their label.
+/// Maximum number of secrets in the corpus that may be found by a rule that is not the rule in their label.
 const BY_ANOTHER_RULE: usize = 18;
 
 #[test]
-fn secret_scanner_precision_and_recall_on_the_labelled_corpus() {
+fn secret_scanner_has_no_false_alarms_and_few_misses_on_the_labelled_corpus() {
     let lines = labelled();
     let mut by_another_rule = 0;
     for line in &lines {
@@ -169,7 +169,8 @@ fn literal_password_is_found_and_references_and_placeholders_are_not() {
     }
 }
 
-/// Scans each multi-line or encoded text of the corpus, and compares the rules that match with the label.
+/// Checks for each multi-line or encoded text of the corpus that the rule in its label finds the secret. If the label
+/// says that the text has no secret, no rule may match.
 #[test]
 fn multi_line_and_encoded_secrets_of_the_corpus_are_found_by_the_labelled_rule() {
     let mut texts = labelled();
@@ -232,8 +233,8 @@ fn token_in_the_name_of_a_file_or_task_is_found() {
 
 /// If the corpus contained keys in a known format, secret scanners would report this repository.
 #[test]
-fn unexpanded_corpus_contains_no_key_in_a_known_format() {
-    for line in corpus::undrawn() {
+fn files_of_the_secrets_corpus_contain_no_key_in_a_known_format() {
+    for line in corpus::unexpanded_lines() {
         let mut found = in_line(line, FileKind::Code);
         let by_place = ["assigned-", "command-line-", "login-", "pgpass"];
         found.retain(|secret| !by_place.iter().any(|place| secret.rule.starts_with(place)));
@@ -254,8 +255,8 @@ fn masked_secret_shows_at_most_four_characters() {
 #[test]
 fn secret_with_an_allow_comment_is_marked_as_allowed() {
     for line in labelled().iter().filter(|line| line.key.is_some()) {
-        let text = line.case.text.replace('\n', &format!(" # {ALLOWED}\n"));
-        let found = in_text(&format!("{text} # {ALLOWED}"), line.kind);
+        let text = line.case.text.replace('\n', &format!(" # {ALLOW_COMMENT}\n"));
+        let found = in_text(&format!("{text} # {ALLOW_COMMENT}"), line.kind);
         assert!(found.iter().all(|secret| secret.allowed), "{}", line.case.text);
     }
 }
@@ -264,7 +265,7 @@ fn secret_with_an_allow_comment_is_marked_as_allowed() {
 /// scanner examines only the first thousand names of a line and limits the number of findings, but it searches the
 /// whole line for known key formats.
 #[test]
-fn key_at_the_end_of_a_line_of_one_megabyte_is_found() {
+fn secret_scanner_finds_a_key_at_the_end_of_a_line_of_one_megabyte() {
     let size = 1 << 20;
     let key = ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
     let far_apart = format!("{}password=", "x1".repeat(500));
@@ -275,9 +276,9 @@ fn key_at_the_end_of_a_line_of_one_megabyte_is_found() {
     }
 }
 
-/// The texts have many lines that start a statement of several lines and never end the statement.
+/// Each text has thousands of unfinished statements: lines that start a statement of several lines which never ends.
 #[test]
-fn key_after_many_unfinished_statements_is_found() {
+fn secret_scanner_finds_a_key_after_many_unfinished_statements() {
     let key = ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
     for piece in [
         "\"a\" +\n",
@@ -323,7 +324,7 @@ proptest! {
     /// A random key may contain a placeholder word by chance. It must still be found, because enough random characters
     /// remain when the word is removed.
     #[test]
-    fn key_that_contains_a_placeholder_word_is_found(
+    fn secret_scanner_finds_a_random_key_that_contains_a_placeholder_word(
         before in "[A-Za-z0-9]{16}", after in "[A-Za-z0-9]{16}", word in 0usize..6
     ) {
         let word = ["xxxx", "fake", "Todo", "Test", "abcd", "1234"][word];

@@ -4,7 +4,7 @@
 //! schema but have no meaning. All output that contains such answers is labelled.
 
 mod prose;
-mod shape;
+mod schema_value;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use crate::adapter::{EncodeOptions, EncodedRequest, ProviderReply};
 use crate::catalog::ModelFacts;
-use crate::dialect::{EncodeOptions, EncodedRequest, ProviderReply};
 use crate::estimate;
-use crate::wire::{SendOptions, Transport};
+use crate::transport::{SendOptions, Transport};
 
 /// Parameters of the rehearsal model.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -54,7 +54,7 @@ pub type PreparedAnswers =
 
 pub(crate) struct RehearsalTransport {
     rehearsal: Rehearsal,
-    script: Option<PreparedAnswers>,
+    prepared_answers: Option<PreparedAnswers>,
     /// Model name. It contains the seed unless the seed is 0, because the answers depend on the seed.
     name: String,
     facts: ModelFacts,
@@ -72,7 +72,7 @@ impl RehearsalTransport {
     pub(crate) fn new(
         rehearsal: Rehearsal,
         price: Option<Price>,
-        script: Option<PreparedAnswers>,
+        prepared_answers: Option<PreparedAnswers>,
     ) -> RehearsalTransport {
         let facts = ModelFacts {
             price: price.or(Some(Price::FREE)),
@@ -86,7 +86,7 @@ impl RehearsalTransport {
             0 => "rehearsal".to_owned(),
             seed => format!("rehearsal-{seed}"),
         };
-        RehearsalTransport { rehearsal, script, name, facts, sent: Mutex::default() }
+        RehearsalTransport { rehearsal, prepared_answers, name, facts, sent: Mutex::default() }
     }
 
     /// Decides pseudo-randomly whether this attempt fails, and returns the simulated fault.
@@ -124,16 +124,16 @@ impl RehearsalTransport {
             )
             .with_hint("simplify the schema, or use a real model with `--provider`")
         };
-        let prepared = self.script.as_ref().and_then(|script| script(request));
+        let prepared = self.prepared_answers.as_ref().and_then(|script| script(request));
         if let Some(prepared) = prepared {
             let PreparedAnswer { text: prepared_text, calls } = prepared?;
             text = prepared_text;
             tool_calls = calls.into_iter().enumerate().map(tool_call).collect();
         } else if let (Some(tool), false) = (request.tools.first(), has_result) {
-            let arguments = shape::fill(&tool.parameters, &mut dice).map_err(unfit)?;
+            let arguments = schema_value::fill(&tool.parameters, &mut dice).map_err(unfit)?;
             tool_calls.push(tool_call((0, (tool.name.clone(), arguments))));
         } else if let Some(schema) = &request.schema {
-            text = shape::fill(&schema.value, &mut dice).map_err(unfit)?.to_string();
+            text = schema_value::fill(&schema.value, &mut dice).map_err(unfit)?.to_string();
         } else {
             text = prose::answer(&request.prompt, &mut dice);
         }

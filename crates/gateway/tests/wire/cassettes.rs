@@ -49,14 +49,18 @@ async fn replayed_responses_are_byte_identical_and_no_request_is_sent() {
         recorded.push(ask(&recorder, request).await);
     }
     drop(recorder);
-    assert_eq!(fake.captured().len(), 4, "three samples of the same question are three calls");
+    assert_eq!(
+        fake.captured_requests().len(),
+        4,
+        "three samples of the same question are three calls"
+    );
 
     let player = replaying(&path);
     for (request, before) in requests.iter().zip(&recorded) {
         let played = ask(&player, request).await;
         assert_eq!(serde_json::to_vec(&played).unwrap(), serde_json::to_vec(before).unwrap());
     }
-    assert_eq!(fake.captured().len(), 4, "the replay sends no request");
+    assert_eq!(fake.captured_requests().len(), 4, "the replay sends no request");
     let totals = player.ledger().totals();
     assert_eq!((totals.calls, totals.replayed_calls), (0, 4), "the replay costs nothing");
     let text = fs::read_to_string(&path).unwrap();
@@ -73,7 +77,7 @@ async fn recording_to_an_existing_cassette_appends_new_requests() {
     let again = gateway(FakeKind::Ollama, &fake, recording(&path));
     assert_eq!(ask(&again, &sample("q", 0)).await.text, "one");
     assert_eq!(ask(&again, &sample("q", 1)).await.text, "two");
-    assert_eq!(fake.captured().len(), 2, "a recorded request is not sent again");
+    assert_eq!(fake.captured_requests().len(), 2, "a recorded request is not sent again");
 }
 
 #[tokio::test]

@@ -38,7 +38,7 @@ async fn timed_out_attempts_are_retried_up_to_the_retry_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deadline_ends_a_call_including_its_retries() {
+async fn deadline_applies_to_a_call_including_its_retries() {
     let retry = RetryPolicy { deadline: Duration::from_secs(200), ..RetryPolicy::default() };
     let gateway =
         Gateway::to_rehearsal(slow(500), GatewayOptions { retry, ..GatewayOptions::default() });
@@ -52,7 +52,7 @@ async fn deadline_ends_a_call_including_its_retries() {
     );
 }
 
-/// Test ledger that cannot record calls during the first hour.
+/// Test ledger that cannot record any call during the first hour, as if its store were unavailable.
 #[derive(Debug)]
 struct UnavailableLedger {
     started: Instant,
@@ -69,12 +69,12 @@ impl BudgetLedger for UnavailableLedger {
         self.inner.reserve(worst).await
     }
 
-    async fn send(&self, _: CallMaximum) -> Result<u64, BudgetError> {
+    async fn record_sent(&self, _: CallMaximum) -> Result<u64, BudgetError> {
         tokio::time::sleep_until(self.started + Self::HOUR).await;
         Ok(0)
     }
 
-    fn held_up(&self) -> Duration {
+    fn unavailable_time(&self) -> Duration {
         self.started.elapsed().min(Self::HOUR)
     }
 
@@ -129,8 +129,8 @@ async fn cancelled_call_ends_before_the_answer_arrives() {
 
 #[tokio::test(start_paused = true)]
 async fn gateway_limits_concurrent_calls() {
-    let pacer = RateLimiter::new(RateLimits { concurrency: 4, ..RateLimits::default() });
-    let options = GatewayOptions { pacer, ..GatewayOptions::default() };
+    let rate_limiter = RateLimiter::new(RateLimits { concurrency: 4, ..RateLimits::default() });
+    let options = GatewayOptions { rate_limiter, ..GatewayOptions::default() };
     let gateway = Arc::new(Gateway::to_rehearsal(slow(10), options));
     let started = Instant::now();
     let mut calls = JoinSet::new();
@@ -153,7 +153,7 @@ async fn concurrent_calls_do_not_exceed_the_budget() {
     let ledger = Arc::new(MemoryBudgetLedger::new(BudgetLimits { cost: Some(cap), tokens: None }));
     let options = GatewayOptions {
         ledger: Arc::clone(&ledger) as Arc<dyn BudgetLedger>,
-        pacer: RateLimiter::new(RateLimits { concurrency: 64, ..RateLimits::default() }),
+        rate_limiter: RateLimiter::new(RateLimits { concurrency: 64, ..RateLimits::default() }),
         price,
         ..GatewayOptions::default()
     };
@@ -180,7 +180,7 @@ async fn concurrent_calls_do_not_exceed_the_budget() {
 }
 
 #[tokio::test]
-async fn cost_limit_with_an_unknown_price_is_rejected_before_sending() {
+async fn call_with_a_cost_limit_and_an_unknown_price_is_not_sent() {
     let fake = assize_testkit::FakeProvider::scripted(assize_testkit::FakeKind::Groq, []);
     let mut endpoint = crate::endpoint(assize_testkit::FakeKind::Groq, &fake);
     endpoint.model = "mystery".to_owned();
@@ -202,11 +202,11 @@ async fn cost_limit_with_an_unknown_price_is_rejected_before_sending() {
         "{:?}",
         error.hint.as_deref()
     );
-    assert!(fake.captured().is_empty());
+    assert!(fake.captured_requests().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn rehearsal_answers_are_deterministic_seeded_and_labelled() {
+async fn rehearsal_answers_depend_on_question_and_seed_only_and_are_marked_as_rehearsal() {
     let ask = |rehearsal: Rehearsal, question: &'static str| async move {
         let gateway = Gateway::to_rehearsal(rehearsal, GatewayOptions::default());
         gateway.generate(&ModelRequest::question(question), CallOptions::default()).await.unwrap()

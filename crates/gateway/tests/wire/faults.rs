@@ -12,7 +12,7 @@ use assize_llm::{
 use assize_testkit::{FakeAnswer, FakeKind, FakeProvider, FakeReply, FakeStop};
 use assize_types::Cancel;
 
-use crate::{HeldClock, endpoint, gateway, observed, pass};
+use crate::{HeldClock, advance_clock, endpoint, gateway, observed};
 
 /// Result of a call, with the waits between attempts and the number of requests that the fake provider received.
 struct Outcome {
@@ -26,7 +26,7 @@ struct Outcome {
 
 /// Calls a fake provider that replies with this script. Waits between attempts take no real time.
 async fn call(kind: FakeKind, script: Vec<FakeReply>, stream: bool) -> Outcome {
-    let _clock = HeldClock::hold();
+    let _clock = HeldClock::stop();
     let fake = FakeProvider::scripted(kind, script);
     let (options, mut waiting) = observed(GatewayOptions::default());
     let gateway = gateway(kind, &fake, options);
@@ -45,7 +45,7 @@ async fn call(kind: FakeKind, script: Vec<FakeReply>, stream: bool) -> Outcome {
             Some((wait, reason)) = waiting.recv() => {
                 waits.push(wait);
                 reasons.push(reason);
-                pass(wait).await;
+                advance_clock(wait).await;
             }
         }
     };
@@ -53,7 +53,7 @@ async fn call(kind: FakeKind, script: Vec<FakeReply>, stream: bool) -> Outcome {
         result,
         waits,
         reasons,
-        requests: fake.captured().len(),
+        requests: fake.captured_requests().len(),
         totals: gateway.ledger().totals(),
         base_url: fake.base_url(),
     }
@@ -194,7 +194,7 @@ async fn client_errors_and_spend_limits_are_not_retried() {
 #[tokio::test]
 async fn interrupted_stream_is_retried_and_the_receiver_is_notified() {
     for kind in crate::KINDS {
-        let _clock = HeldClock::hold();
+        let _clock = HeldClock::stop();
         let fake = FakeProvider::scripted(
             kind,
             [
@@ -223,7 +223,7 @@ async fn interrupted_stream_is_retried_and_the_receiver_is_notified() {
         let response = loop {
             tokio::select! {
                 result = &mut answer => break result.unwrap(),
-                Some((wait, _)) = waiting.recv() => pass(wait).await,
+                Some((wait, _)) = waiting.recv() => advance_clock(wait).await,
             }
         };
         let received = received.lock().unwrap().clone();
@@ -248,7 +248,7 @@ async fn interrupted_stream_is_retried_and_the_receiver_is_notified() {
 
 #[tokio::test]
 async fn silent_server_times_out_and_is_retried() {
-    let _clock = HeldClock::hold();
+    let _clock = HeldClock::stop();
     let fake =
         FakeProvider::scripted(FakeKind::Anthropic, [FakeReply::Hang, FakeReply::text("fine")]);
     let (options, mut waiting) = observed(GatewayOptions::default());
@@ -261,10 +261,10 @@ async fn silent_server_times_out_and_is_retried() {
         tokio::select! {
             biased;
             result = &mut answer => break result.unwrap(),
-            Some((wait, _)) = waiting.recv() => pass(wait).await,
+            Some((wait, _)) = waiting.recv() => advance_clock(wait).await,
             () = arrived(&fake), if !advanced => {
                 advanced = true;
-                pass(Duration::from_secs(121)).await;
+                advance_clock(Duration::from_secs(121)).await;
             }
         }
     };
@@ -274,7 +274,7 @@ async fn silent_server_times_out_and_is_retried() {
 
 #[tokio::test]
 async fn silent_stream_times_out_and_is_retried() {
-    let _clock = HeldClock::hold();
+    let _clock = HeldClock::stop();
     let fake = FakeProvider::scripted(
         FakeKind::OpenAi,
         [FakeReply::SilentAfter(FakeAnswer::text("and then…"), 3), FakeReply::text("fine")],
@@ -294,12 +294,12 @@ async fn silent_stream_times_out_and_is_retried() {
         tokio::select! {
             biased;
             result = &mut answer => break result.unwrap(),
-            Some((wait, _)) = waiting.recv() => pass(wait).await,
+            Some((wait, _)) = waiting.recv() => advance_clock(wait).await,
             Some(()) = received.recv() => {
                 pieces += 1;
                 // After the second piece with text, the fake provider sends no more data.
                 if pieces == 2 {
-                    pass(Duration::from_secs(121)).await;
+                    advance_clock(Duration::from_secs(121)).await;
                 }
             }
         }
@@ -308,14 +308,14 @@ async fn silent_stream_times_out_and_is_retried() {
 }
 
 async fn arrived(fake: &FakeProvider) {
-    while fake.captured().is_empty() {
+    while fake.captured_requests().is_empty() {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
 async fn unreachable_server_is_reported_with_a_hint() {
-    let _clock = HeldClock::hold();
+    let _clock = HeldClock::stop();
     // The address of a port on which no server listens.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let nowhere =
@@ -328,7 +328,7 @@ async fn unreachable_server_is_reported_with_a_hint() {
     let error = loop {
         tokio::select! {
             result = &mut answer => break result.unwrap_err(),
-            Some((wait, _)) = waiting.recv() => pass(wait).await,
+            Some((wait, _)) = waiting.recv() => advance_clock(wait).await,
         }
     };
     assert_eq!(error.kind(), ErrorKind::Unreachable);
@@ -363,12 +363,12 @@ async fn cancelled_call_fails_at_once_with_the_cancellation_reason() {
     assert_eq!(gateway.ledger().totals().lost_calls, 1);
     let call = CallOptions { cancel, ..CallOptions::default() };
     gateway.generate(&request, call).await.unwrap_err();
-    assert_eq!(fake.captured().len(), 1, "nothing is sent after the cancellation");
+    assert_eq!(fake.captured_requests().len(), 1, "nothing is sent after the cancellation");
 }
 
 #[tokio::test]
 async fn remaining_rate_limit_of_a_response_delays_later_calls() {
-    let _clock = HeldClock::hold();
+    let _clock = HeldClock::stop();
     let left = vec![
         ("x-ratelimit-remaining-requests", "0".to_owned()),
         ("x-ratelimit-reset-requests", "20s".to_owned()),
@@ -389,8 +389,8 @@ async fn remaining_rate_limit_of_a_response_delays_later_calls() {
             result = &mut answer => break result.unwrap(),
             Some((wait, _)) = waiting.recv() => {
                 started.store(true, Ordering::Relaxed);
-                assert_eq!((wait.as_secs(), fake.captured().len()), (20, 1));
-                pass(wait).await;
+                assert_eq!((wait.as_secs(), fake.captured_requests().len()), (20, 1));
+                advance_clock(wait).await;
             }
         }
     };

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::{HeldClock, endpoint, pass};
+use crate::{HeldClock, advance_clock, endpoint};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -28,38 +28,38 @@ fn llama_props(n_ctx: u64, total_slots: u64) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn discovery_reads_context_window_and_slots_of_llama_cpp() {
-    let fake =
-        FakeProvider::scripted(FakeKind::OpenAi, []).describing("/props", llama_props(2048, 2));
+async fn server_discovery_reads_context_window_and_slots_of_llama_cpp() {
+    let fake = FakeProvider::scripted(FakeKind::OpenAi, [])
+        .with_description("/props", llama_props(2048, 2));
     let found =
         discover(&HttpClient::new(), &local(FakeKind::OpenAi, &fake, "smollm2"), TIMEOUT).await;
     assert_eq!(found, ServerFacts { context_window: Some(2048), slots: Some(2) });
 }
 
 #[tokio::test]
-async fn discovery_reads_the_context_window_of_a_vllm_model() {
+async fn server_discovery_reads_the_context_window_of_a_vllm_model() {
     let models = json!({"object": "list", "data": [
         {"id": "small", "object": "model", "max_model_len": 2048},
         {"id": "large", "object": "model", "max_model_len": 32768},
     ]});
-    let fake = FakeProvider::scripted(FakeKind::OpenAi, []).describing("/v1/models", models);
+    let fake = FakeProvider::scripted(FakeKind::OpenAi, []).with_description("/v1/models", models);
     let found =
         discover(&HttpClient::new(), &local(FakeKind::OpenAi, &fake, "small"), TIMEOUT).await;
     assert_eq!(found, ServerFacts { context_window: Some(2048), slots: None });
 }
 
 #[tokio::test]
-async fn discovery_reads_the_context_window_of_an_ollama_model_and_assumes_one_slot() {
+async fn server_discovery_reads_the_context_window_of_an_ollama_model_and_assumes_one_slot() {
     let shown = json!({"parameters": "temperature 0.6", "model_info": {
         "general.architecture": "qwen3", "qwen3.context_length": 40960}});
-    let fake = FakeProvider::scripted(FakeKind::Ollama, []).describing("/api/show", shown);
+    let fake = FakeProvider::scripted(FakeKind::Ollama, []).with_description("/api/show", shown);
     let found =
         discover(&HttpClient::new(), &local(FakeKind::Ollama, &fake, "qwen3"), TIMEOUT).await;
     assert_eq!(found, ServerFacts { context_window: Some(40_960), slots: Some(1) });
 }
 
 #[tokio::test]
-async fn discovery_returns_defaults_for_a_server_that_reports_nothing() {
+async fn server_discovery_returns_defaults_for_a_server_that_reports_nothing() {
     let fake = FakeProvider::scripted(FakeKind::OpenAi, []);
     let found =
         discover(&HttpClient::new(), &local(FakeKind::OpenAi, &fake, "mine"), TIMEOUT).await;
@@ -98,7 +98,7 @@ async fn prompt_that_cannot_fit_the_context_window_is_not_sent() {
         assert!(error.to_string().contains("`small` has 2048"), "{error}");
         let hint = error.hint.as_deref().unwrap();
         assert!(hint.contains(&setting) && hint.contains("2048 tokens"), "{hint}");
-        assert!(fake.captured().is_empty());
+        assert!(fake.captured_requests().is_empty());
     }
 }
 
@@ -132,7 +132,7 @@ async fn context_overflow_error_names_the_window_size_and_the_setting() {
 /// The clock is stopped. Time passes only when the test advances it.
 #[tokio::test]
 async fn stream_with_progress_may_exceed_the_deadline_and_a_silent_stream_times_out() {
-    let clock = HeldClock::hold();
+    let clock = HeldClock::stop();
     let fake = FakeProvider::scripted(
         FakeKind::OpenAi,
         [FakeReply::Dripping(FakeAnswer::text("one two three"))],
@@ -163,7 +163,7 @@ async fn stream_with_progress_may_exceed_the_deadline_and_a_silent_stream_times_
     for _ in 0..3 {
         fake.drip();
         pieces.recv().await.unwrap();
-        pass(Duration::from_secs(15)).await;
+        advance_clock(Duration::from_secs(15)).await;
     }
     fake.drip_all();
     let response = answer.await.unwrap().unwrap();
@@ -189,7 +189,7 @@ async fn stream_with_progress_may_exceed_the_deadline_and_a_silent_stream_times_
         gateway.generate(&ModelRequest::question("Hi"), call).await
     });
     pieces.recv().await.unwrap();
-    pass(Duration::from_secs(21)).await;
+    advance_clock(Duration::from_secs(21)).await;
     let error = answer.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     drop(clock);
@@ -198,7 +198,7 @@ async fn stream_with_progress_may_exceed_the_deadline_and_a_silent_stream_times_
 /// Each answer streams reasoning or tool calls without text for longer than the deadline.
 #[tokio::test]
 async fn streamed_reasoning_and_tool_arguments_count_as_progress() {
-    let clock = HeldClock::hold();
+    let clock = HeldClock::stop();
     let reasoned = FakeAnswer { reasoning: "one two three".into(), ..FakeAnswer::text("four") };
     let called = FakeAnswer::calling("add", json!({"left": 17, "right": 25}));
     // `openings` is the number of stream events before the first progress.
@@ -235,7 +235,7 @@ async fn streamed_reasoning_and_tool_arguments_count_as_progress() {
         for _ in 0..3 {
             fake.drip();
             assert_eq!(pieces.recv().await, Some(true), "{kind:?}");
-            pass(Duration::from_secs(15)).await;
+            advance_clock(Duration::from_secs(15)).await;
         }
         fake.drip_all();
         let response = answer.await.unwrap().unwrap();
@@ -246,13 +246,13 @@ async fn streamed_reasoning_and_tool_arguments_count_as_progress() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_a_slot_does_not_count_towards_the_deadline() {
+async fn waiting_for_a_free_rate_limiter_slot_does_not_count_towards_the_deadline() {
     // 40 calls of 30 s run one at a time. The last call waits for nearly 20 minutes, and the deadline is 10 minutes.
-    let pacer = RateLimiter::new(RateLimits { concurrency: 1, ..RateLimits::default() });
+    let rate_limiter = RateLimiter::new(RateLimits { concurrency: 1, ..RateLimits::default() });
     let slow = Rehearsal { latency: Duration::from_secs(30), ..Rehearsal::default() };
     let gateway = Arc::new(Gateway::to_rehearsal(
         slow,
-        GatewayOptions { pacer, ..GatewayOptions::default() },
+        GatewayOptions { rate_limiter, ..GatewayOptions::default() },
     ));
     let started = Instant::now();
     let mut calls = JoinSet::new();

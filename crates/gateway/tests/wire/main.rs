@@ -58,7 +58,7 @@ pub(crate) struct HeldClock {
 }
 
 impl HeldClock {
-    pub(crate) fn hold() -> HeldClock {
+    pub(crate) fn stop() -> HeldClock {
         tokio::time::pause();
         let (release, held) = mpsc::channel::<()>();
         tokio::task::spawn_blocking(move || held.recv());
@@ -73,7 +73,7 @@ impl Drop for HeldClock {
 }
 
 /// Advances the clock by 2 ms more than `time`, because timers fire at whole milliseconds.
-pub(crate) async fn pass(time: Duration) {
+pub(crate) async fn advance_clock(time: Duration) {
     tokio::time::advance(time + Duration::from_millis(2)).await;
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn observed(
     let observer = Arc::new(move |event: &CallEvent| {
         let wait = match event {
             CallEvent::Retry { wait, reason, .. } => (*wait, reason.clone()),
-            CallEvent::Paced { wait } => (*wait, "paced".to_owned()),
+            CallEvent::RateLimited { wait } => (*wait, "paced".to_owned()),
         };
         let _ = send.send(wait);
     });

@@ -280,7 +280,7 @@ async fn ollama_request_sets_a_context_size_that_fits_the_prompt() {
         "{error}"
     );
     assert!(error.hint.as_deref().unwrap().contains("ollama.context_window"));
-    assert!(fake.captured().is_empty(), "a prompt that Ollama would truncate is not sent");
+    assert!(fake.captured_requests().is_empty(), "a prompt that Ollama would truncate is not sent");
 }
 
 #[tokio::test]
@@ -298,8 +298,11 @@ async fn temperature_is_not_sent_to_models_that_reject_it() {
             gateway.generate(&ModelRequest::question("Hi"), CallOptions::default()).await.unwrap();
         assert_eq!(response.attempts, 1);
     }
-    let sent: Vec<bool> =
-        fake.captured().iter().map(|request| request.body.get("temperature").is_some()).collect();
+    let sent: Vec<bool> = fake
+        .captured_requests()
+        .iter()
+        .map(|request| request.body.get("temperature").is_some())
+        .collect();
     assert_eq!(sent, [true, false, false]);
 }
 
@@ -318,7 +321,7 @@ async fn concurrent_calls_omit_a_parameter_that_the_model_rejects() {
         FakeProvider::scripted(FakeKind::Anthropic, [FakeReply::Status(400, vec![], range.into())]);
     let gateway = crate::gateway(FakeKind::Anthropic, &fake, GatewayOptions::default());
     gateway.generate(&request, CallOptions::default()).await.unwrap_err();
-    assert_eq!(fake.captured().len(), 1);
+    assert_eq!(fake.captured_requests().len(), 1);
 }
 
 #[tokio::test]
@@ -340,7 +343,7 @@ async fn answer_without_token_usage_counts_with_its_maximum_cost() {
 }
 
 #[tokio::test]
-async fn tool_call_arguments_that_are_not_an_object_can_be_sent_back() {
+async fn transcript_with_tool_call_arguments_that_are_not_an_object_is_accepted() {
     for kind in KINDS {
         let (call_id, name) = ("c1".to_owned(), "read".to_owned());
         for arguments in [json!("{\"path\": \"cut o"), Value::Null, json!([1])] {
@@ -433,8 +436,11 @@ async fn schema_is_sent_in_the_prompt_if_the_server_rejects_the_schema_parameter
         let answer = gateway.generate_json(ask, CallOptions::default()).await.unwrap();
         assert_eq!(answer.provenance, Provenance::Parsed, "the server did not enforce the schema");
     }
-    let native: Vec<bool> =
-        fake.captured().iter().map(|sent| sent.body.get("response_format").is_some()).collect();
+    let native: Vec<bool> = fake
+        .captured_requests()
+        .iter()
+        .map(|sent| sent.body.get("response_format").is_some())
+        .collect();
     assert_eq!(native, [true, false, false]);
 }
 

@@ -18,7 +18,7 @@ use crate::order::{Lines, Log};
 #[error("{0}")]
 pub(crate) struct Broken(pub(crate) String);
 
-pub(crate) fn print(text: &str) -> Fingerprint {
+pub(crate) fn test_fingerprint(text: &str) -> Fingerprint {
     let mut bytes = [1; 32];
     bytes[..8].copy_from_slice(&(text.len() as u64).to_le_bytes());
     for (index, byte) in text.bytes().enumerate() {
@@ -36,7 +36,7 @@ where
     Graph::builder("one").node("only", body).start("only").edge("only", END).compile().unwrap()
 }
 
-fn asking_graph(question: &'static str, calls: &Arc<AtomicU64>) -> Graph<Log> {
+fn single_effect_graph(question: &'static str, calls: &Arc<AtomicU64>) -> Graph<Log> {
     let calls = calls.clone();
     single_node(move |context| {
         let calls = calls.clone();
@@ -47,7 +47,7 @@ fn asking_graph(question: &'static str, calls: &Arc<AtomicU64>) -> Graph<Log> {
             };
             let tell = |answer: &String| vec![GraphEvent::new("answered", json!(answer))];
             context.emit(GraphEvent::new("asking", json!(question)));
-            let answer = context.effect("ask", || print(question), call, tell).await?;
+            let answer = context.effect("ask", || test_fingerprint(question), call, tell).await?;
             context.emit(GraphEvent::new("done", json!(null)));
             Ok(vec![answer])
         }
@@ -64,7 +64,7 @@ async fn resumed_effect_is_neither_executed_nor_reported_again() {
     let calls = Arc::new(AtomicU64::new(0));
     for _ in 0..3 {
         let options = RunOptions::with_journal(journal.clone());
-        let log = asking_graph("why", &calls).run(Log::default(), options).await.unwrap();
+        let log = single_effect_graph("why", &calls).run(Log::default(), options).await.unwrap();
         assert_eq!(log.0, ["answer to why"]);
     }
     assert_eq!(calls.load(Ordering::Relaxed), 1);
@@ -91,7 +91,7 @@ async fn events_emitted_before_an_effect_are_written_before_its_call() {
                 if seen.len() == 1 { Err(Broken("connection lost".to_owned())) } else { Ok(1) }
             };
             let tell = |_: &i32| vec![GraphEvent::new("answered", json!(null))];
-            context.effect("ask", || print("x"), call, tell).await?;
+            context.effect("ask", || test_fingerprint("x"), call, tell).await?;
             Ok(vec![])
         }
     });
@@ -107,7 +107,7 @@ async fn changed_request_is_rejected_on_resume_and_executed_in_a_fork() {
     let journal = Arc::new(MemoryJournal::new());
     let calls = Arc::new(AtomicU64::new(0));
     let run = |question, journal: Arc<dyn Journal>| {
-        let graph = asking_graph(question, &calls);
+        let graph = single_effect_graph(question, &calls);
         async move { graph.run(Log::default(), RunOptions::with_journal(journal)).await }
     };
     run("why", journal.clone()).await.unwrap();
@@ -172,15 +172,24 @@ async fn resumed_run_retries_fatal_failures_and_replays_handled_failures() {
                     std::future::ready(result)
                 };
                 let none = |_: &String| vec![];
-                let first =
-                    context.effect("first", || print("1"), async { call("first").await }, none);
+                let first = context.effect(
+                    "first",
+                    || test_fingerprint("1"),
+                    async { call("first").await },
+                    none,
+                );
                 let first = match first.await {
                     Ok(value) => value,
-                    Err(EffectError::Failed(failed)) => context.go_on(failed).await?.0,
+                    Err(EffectError::Failed(failed)) => context.record_failure(failed).await?.0,
                     Err(stop) => return Err(stop.into()),
                 };
                 let second = context
-                    .effect("second", || print("2"), async { call("second").await }, none)
+                    .effect(
+                        "second",
+                        || test_fingerprint("2"),
+                        async { call("second").await },
+                        none,
+                    )
                     .await?;
                 Ok(vec![first, second])
             }
@@ -199,7 +208,7 @@ async fn resumed_run_retries_fatal_failures_and_replays_handled_failures() {
 async fn duplicate_and_invalid_effect_keys_are_rejected() {
     let ask = |context: Context<Log>, key: &'static str| async move {
         let call = async { Ok::<_, Broken>(1) };
-        context.effect(key, || print("x"), call, |_| vec![]).await
+        context.effect(key, || test_fingerprint("x"), call, |_| vec![]).await
     };
     let twice = single_node(move |context| async move {
         ask(context.clone(), "same").await?;
@@ -245,7 +254,7 @@ impl Journal for RacedJournal {
 async fn effect_returns_the_outcome_that_another_process_recorded_first() {
     let graph = single_node(|context| async move {
         let call = async { Ok::<_, Broken>("ours".to_owned()) };
-        Ok(vec![context.effect("ask", || print("x"), call, |_| vec![]).await?])
+        Ok(vec![context.effect("ask", || test_fingerprint("x"), call, |_| vec![]).await?])
     });
     let options = RunOptions::with_journal(Arc::new(RacedJournal));
     assert_eq!(graph.run(Log::default(), options).await.unwrap().0, ["theirs"]);
@@ -265,23 +274,23 @@ async fn observer_receives_the_started_recorded_and_replayed_stages_of_effects()
         };
         let mut options = RunOptions::with_journal(journal.clone());
         options.observer = Some(Arc::new(observer));
-        asking_graph("why", &calls).run(Log::default(), options).await.unwrap();
+        single_effect_graph("why", &calls).run(Log::default(), options).await.unwrap();
     }
     use EffectStage::{Recorded, Replayed, Started};
     assert_eq!(*stages.lock().unwrap(), [Started, Recorded, Replayed]);
 }
 
 #[tokio::test]
-async fn journal_record_of_another_type_fails_the_run() {
+async fn journal_record_that_does_not_decode_into_the_expected_type_fails_the_run() {
     let journal = Arc::new(MemoryJournal::new());
     let number = single_node(|context| async move {
         let call = async { Ok::<_, Broken>(1) };
-        context.effect("ask", || print("x"), call, |_| vec![]).await?;
+        context.effect("ask", || test_fingerprint("x"), call, |_| vec![]).await?;
         Ok(vec![])
     });
     let text = single_node(|context| async move {
         let call = async { Ok::<_, Broken>(String::new()) };
-        Ok(vec![context.effect("ask", || print("x"), call, |_| vec![]).await?])
+        Ok(vec![context.effect("ask", || test_fingerprint("x"), call, |_| vec![]).await?])
     });
     let options = || RunOptions::with_journal(journal.clone());
     number.run(Log::default(), options()).await.unwrap();

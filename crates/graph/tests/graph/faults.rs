@@ -9,11 +9,11 @@ use assize_graph::{
 };
 use assize_types::Cancel;
 
-use crate::effects::{Broken, print};
+use crate::effects::{Broken, test_fingerprint};
 use crate::order::Log;
 
 #[tokio::test]
-async fn cancelled_run_reports_its_reason() {
+async fn cancelled_run_reports_the_reason_of_its_cancellation() {
     let cancel = Cancel::new();
     let options = RunOptions { cancel: cancel.clone(), ..RunOptions::default() };
     let hangs = |_: Context<Log>| std::future::pending();
@@ -62,7 +62,7 @@ async fn running_effects_are_recorded_when_another_branch_fails() {
                         tokio::time::sleep(Duration::from_secs(30)).await;
                         Ok::<_, Broken>(call.to_owned())
                     };
-                    context.effect(call, || print(call), work, |_| vec![]).await?;
+                    context.effect(call, || test_fingerprint(call), work, |_| vec![]).await?;
                 }
                 Ok(vec![])
             }
@@ -116,7 +116,7 @@ async fn failure_in_a_subgraph_names_the_inner_and_the_outer_node() {
 }
 
 #[tokio::test]
-async fn subgraph_visits_have_distinct_event_keys() {
+async fn repeated_executions_of_a_subgraph_have_distinct_event_keys() {
     // Both graphs have a node `open`. Each of these two nodes is visited twice in a loop.
     let journal = Arc::new(MemoryJournal::new());
     let emit = |context: &Context<Log>, graph: &str| {

@@ -146,7 +146,7 @@ fn fan(count: u64, at_once: usize, running: Running) -> Graph<Log> {
         .start("open")
         .fan_out("open", ["work"], "join", move |_| {
             let branch = |item: u64| Branch::new("work", format!("b{item}"), item);
-            FanOut::from((0..count).map(branch).collect::<Vec<_>>()).at_once(at_once)
+            FanOut::from((0..count).map(branch).collect::<Vec<_>>()).max_concurrency(at_once)
         })
         .edge("work", "again")
         .edge("again", "join")
@@ -247,7 +247,7 @@ async fn subgraph_runs_as_a_node_of_another_graph() {
 }
 
 #[tokio::test]
-async fn endless_loop_fails_at_the_step_limit() {
+async fn graph_with_an_endless_loop_fails_at_the_step_limit() {
     let graph = Graph::builder("loop")
         .node("again", writes_name("again"))
         .start("again")

@@ -14,10 +14,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::effects::{Broken, print};
+use crate::effects::{Broken, test_fingerprint};
 use crate::order::{Lines, Log, one_each};
 
-/// Random structure from which a graph is built.
+/// Random building block of a test graph. Building blocks can be nested.
 #[derive(Debug, Clone)]
 enum Piece {
     /// A node with `effects` effects, which run concurrently if `together` is true, else in sequence.
@@ -34,12 +34,12 @@ enum Piece {
         at_once: u8,
         piece: Box<Piece>,
     },
-    /// A loop that runs `times` times.
+    /// A loop whose body `piece` is executed `times` times.
     Loop {
         times: u8,
         piece: Box<Piece>,
     },
-    /// A subgraph that contains this piece.
+    /// A node that runs a subgraph, which is built from this building block.
     Inner(Box<Piece>),
 }
 
@@ -63,7 +63,11 @@ fn piece() -> impl Strategy<Value = Piece> {
 }
 
 fn mix(text: &str, more: u64) -> u64 {
-    print(text).seed().wrapping_add(more).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+    test_fingerprint(text)
+        .seed()
+        .wrapping_add(more)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .rotate_left(29)
         ^ text.bytes().fold(more, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()))
 }
 
@@ -82,7 +86,7 @@ fn name(number: usize) -> &'static str {
     NAMES[number]
 }
 
-/// Builds a graph from a [`Piece`].
+/// Builds a test graph from a [`Piece`].
 struct Assembler {
     graph: Option<GraphBuilder<Log>>,
     nodes: usize,
@@ -103,7 +107,8 @@ impl Assembler {
         node
     }
 
-    /// Adds a piece to the graph. Returns the first node of the piece, and its last node, which has no exit yet.
+    /// Adds the nodes of a building block to the graph. Returns its first node, and its last node, which has no exit
+    /// yet.
     fn add(&mut self, piece: &Piece) -> (&'static str, &'static str) {
         match piece {
             Piece::Step { effects, together } => {
@@ -149,7 +154,7 @@ impl Assembler {
                                 Branch::new(first, label, item)
                             };
                             let branches: Vec<_> = (0..branches).map(branch).collect();
-                            FanOut::from(branches).at_once(at_once)
+                            FanOut::from(branches).max_concurrency(at_once)
                         })
                         .edge(last, join)
                 });
@@ -217,9 +222,9 @@ async fn work(
                 }
             };
             let tell = |value: &u64| vec![GraphEvent::new("after", json!([node, visit, value]))];
-            match context.effect(&key, || print(seen), call, tell).await {
+            match context.effect(&key, || test_fingerprint(seen), call, tell).await {
                 Ok(value) => Ok::<String, NodeError>(value.to_string()),
-                Err(EffectError::Failed(failed)) => Ok(context.go_on(failed).await?.0),
+                Err(EffectError::Failed(failed)) => Ok(context.record_failure(failed).await?.0),
                 Err(stop) => Err(stop.into()),
             }
         }
@@ -238,8 +243,8 @@ async fn work(
     Ok(vec![format!("{node}:{visit}:{:?}:{results:?}:{}", context.item(), mix(&seen, 0))])
 }
 
-/// Simulated process that runs the graph and is killed at kill point number `kill_at`. It is also the journal of the
-/// run, which forwards to `journal`.
+/// Simulated process that runs the graph. It is killed when it reaches the kill point with the number `kill_at`. The
+/// process is also the journal of the run, and forwards all calls to `journal`.
 #[derive(Debug)]
 struct Process {
     journal: Arc<MemoryJournal>,
@@ -251,7 +256,7 @@ struct Process {
 }
 
 impl Process {
-    /// Point at which the process may be killed. This function never returns after the process was killed.
+    /// Point at which the simulated process may be killed. Once the process is killed, this function never returns.
     async fn kill_point(&self) {
         if self.kill_points.fetch_add(1, Ordering::Relaxed) >= self.kill_at {
             self.killed.cancel("killed");
@@ -280,8 +285,8 @@ impl Journal for Process {
     }
 }
 
-/// Runs the graph in a process that is killed at kill point number `kill_at`. Returns the final state, or `None` if the
-/// process was killed.
+/// Runs the graph in a simulated process, which is killed at the kill point with the number `kill_at`. Returns the
+/// final state, or `None` if the process was killed.
 async fn run_process(
     piece: &Piece,
     journal: &Arc<MemoryJournal>,

@@ -12,7 +12,8 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use super::{die_with_the_keeper, users};
 use crate::sys;
 
-/// Number of the emulator's file descriptor for the channel. The descriptors that the host has sent follow it.
+/// Number of the emulator's file descriptor for the channel to the host. The next numbers are the descriptors that the
+/// host has sent.
 const FIRST_FD: u32 = 3;
 
 /// Maximum number of threads of the emulator, which needs several threads to read from disks and for its own work.
@@ -22,17 +23,18 @@ const MAX_THREADS: u64 = 128;
 /// space.
 const SINGLE_HEAP: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
 
-/// Maximum number of file descriptors that the host may send.
+/// Maximum number of file descriptors that the host may send for the emulator.
 pub(super) const MOST: usize = 16;
 
 /// The only device that the emulator may open for writing.
 const KVM: &str = "/dev/kvm";
 
-/// Lowest number for temporary copies of file descriptors, above all final numbers.
+/// Lowest number for temporary copies of file descriptors. It is above all numbers that the emulator's descriptors
+/// finally have.
 const TEMPORARY_FD: i32 = 64;
 
 /// Replaces this process with the emulator, which runs without capabilities. Returns only on failure.
-pub(super) fn become_it(
+pub(super) fn exec_emulator(
     emulator: &Emulator,
     with_other_user: bool,
     handed: &[OwnedFd],

@@ -23,8 +23,8 @@ use crate::serve;
 use crate::sys::{self, Pid};
 pub(crate) use users::PROGRAM;
 
-/// Namespaces that the jail is created with. The cgroup namespace is created later, because its root is the cgroups
-/// that the process is in at that time.
+/// Namespaces in which the jail's init process is created. The cgroup namespace is created later, when the process is
+/// in its final cgroups, because these become the root of the namespace.
 const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
@@ -32,7 +32,7 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS;
 
-/// Error of one setup step.
+/// Error of one step in setting up a jail or a microVM.
 #[derive(Debug)]
 pub(crate) struct StepError {
     /// Description of the failed step, such as `cannot mount the layers`.
@@ -60,8 +60,8 @@ impl<T, E: Into<io::Error>> AtStep<T> for Result<T, E> {
     }
 }
 
-/// Runs the keeper: reads the jail's setup from standard input, builds the jail and supervises it. The channel
-/// between host and guest agent is standard output.
+/// Runs the keeper, the supervisor process of a jail: reads the jail's setup from standard input, builds the jail and
+/// supervises it. The channel between host and guest agent is standard output.
 pub(crate) fn keep() -> Result<(), String> {
     // Signals to the terminal or process group of assize must not reach the keeper.
     let _ = rustix::process::setsid();
@@ -163,7 +163,8 @@ fn pipe() -> Result<(fs::File, fs::File), StepError> {
     Ok((read.into(), write.into()))
 }
 
-/// Cgroups of the jail, opened by the keeper, which has the permission to enter them.
+/// Cgroups of the jail. The supervisor process opens them before it starts the jail, because the jail has no permission
+/// to open them.
 struct OpenGroups {
     v1: Vec<fs::File>,
     v2: Option<fs::File>,
@@ -210,7 +211,7 @@ fn run_inside(
         std::process::exit(1);
     };
     if let Some(emulator) = &setup.emulator {
-        let error = emulator::become_it(emulator, setup.users.is_some(), handed);
+        let error = emulator::exec_emulator(emulator, setup.users.is_some(), handed);
         let message = format!("cannot start `{}`: {error}", emulator.argv[0]);
         let _ = rustix::io::write(rustix::stdio::stderr(), message.as_bytes());
         std::process::exit(1);
@@ -252,12 +253,12 @@ fn keep_only(code: root::CodeFiles) -> io::Result<root::CodeFiles> {
 
 /// Drops the capabilities of the guest agent in a container, except those that it needs to run programs as another user
 /// and to kill them.
-pub(crate) fn drop_rights_of_container() -> Result<(), String> {
-    Ok(users::drop_rights(true)?)
+pub(crate) fn drop_container_capabilities() -> Result<(), String> {
+    Ok(users::drop_capabilities(true)?)
 }
 
 impl Jail {
-    /// Waits until the jail ends. Kills it when the host closes the keeper's standard input.
+    /// Waits until the jail ends. Kills the jail if the host closes the standard input of this supervisor process.
     fn watch(&self, mut host_is_there: bool) {
         let process = rustix::process::Pid::from_raw(self.pid)
             .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());

@@ -21,8 +21,8 @@ use crate::sys;
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const DEVICE: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
 
-/// Folders at one of which the new root is mounted while it is built. Any folder works, because the old root is
-/// unmounted later.
+/// Candidate mount points for the new root while it is built; the first one that works is used. Any folder is suitable,
+/// because the old root is unmounted later.
 const MOUNT_POINTS: [&str; 3] = ["/tmp", "/mnt", "/usr"];
 
 /// Folder of the [`CODE`] files.
@@ -44,7 +44,7 @@ pub(crate) type CodeFiles = Vec<(&'static str, OwnedFd)>;
 pub(crate) fn enter(setup: &JailSetup) -> Result<JailRoot, StepError> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .step("make mounts private")?;
-    sys::hide_groups().step("create a cgroup namespace")?;
+    sys::create_cgroup_namespace().step("create a cgroup namespace")?;
     // Mounts are cloned before the user is switched, because the keeper's user may read folders that the guest agent's
     // user may not read.
     let pieces = clone_mounts(&setup.pieces)?;
@@ -254,5 +254,5 @@ fn change_root(setup: &JailSetup) -> Result<(), StepError> {
     rustix::process::chdir("/").step("enter the new root")?;
     rustix::system::sethostname(setup.host_name.as_bytes()).step("set the host name")?;
     sys::loopback_up().step("bring up the loopback interface")?;
-    users::drop_rights(setup.users.is_some())
+    users::drop_capabilities(setup.users.is_some())
 }

@@ -11,10 +11,11 @@ use crate::sys::Pid;
 /// User id of programs inside the sandbox. The guest agent has the same user id if the jail maps only one user.
 pub(crate) const PROGRAM: u32 = 1000;
 
-/// Group id, inside the jail, of the host group that the emulator stays in for access to a device.
+/// Group id inside the jail of the host group that gives the emulator access to a device.
 pub(crate) const KEPT: u32 = 1001;
 
-/// Maps the users and groups of the jail to users and groups of the host. The keeper calls this outside the jail.
+/// Maps the users and groups of the jail to users and groups of the host. The supervisor process outside the jail calls
+/// this function.
 pub(crate) fn map(pid: Pid, users: Option<JailUsers>, kept: Option<u32>) -> Result<(), StepError> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let (user_map, group_map) = match users {
@@ -55,9 +56,9 @@ pub(crate) fn become_program(with_group: bool) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Drops all capabilities. If programs run as another user, the capabilities to run programs as that user and to kill
-/// them remain; in a jail, they are limited to its user namespace.
-pub(crate) fn drop_rights(with_other_user: bool) -> Result<(), StepError> {
+/// Drops all capabilities of this process. If programs run as another user, the capabilities to run programs as that
+/// user and to kill these programs remain; in a jail, the capabilities are limited to its user namespace.
+pub(crate) fn drop_capabilities(with_other_user: bool) -> Result<(), StepError> {
     let kept = if with_other_user {
         CapabilitySet::KILL | CapabilitySet::SETUID | CapabilitySet::SETGID
     } else {

@@ -111,8 +111,9 @@ const SOCKET_TYPES: i32 = SOCK_STREAM | SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXE
 /// `ioctl` requests on bridges and VLANs, which make the host's kernel load a module.
 const LOADS_MODULES: [u32; 6] = [0x8940, 0x8941, 0x89a0, 0x89a1, 0x8982, 0x8983];
 
-/// Allows only memory mappings that the memory watch sees: private mappings and mappings of files. A page of a shared
-/// anonymous mapping can stay in memory although no process maps it (`MADV_DONTNEED`, or all but one page unmapped).
+/// Allows only memory mappings that the memory watch (the guest agent's own check of the memory limit) can count:
+/// private mappings and mappings of files. Not allowed are shared anonymous mappings, because their pages can stay in
+/// memory although no process maps them (`MADV_DONTNEED`, or all but one page unmapped).
 fn visible_mappings() -> SyscallAction {
     let without = |flag: i32| ArgumentCheck::Without(3, flag.cast_unsigned());
     let ordinary_pages = || without(MAP_HUGETLB);
@@ -122,8 +123,8 @@ fn visible_mappings() -> SyscallAction {
     ])
 }
 
-/// Returns the system calls that are allowed for some arguments only. With `all_in_sight`, calls that allocate memory
-/// outside the view of the memory watch are denied.
+/// Returns the system calls that are allowed only with certain arguments. With `all_in_sight`, calls are denied that
+/// allocate memory which the guest agent's check of the memory limit cannot count.
 pub(super) fn conditional(all_in_sight: bool) -> Vec<(c_long, SyscallAction)> {
     use ArgumentCheck::{Is, IsNot, UpperIs, Without};
     let number = |number: i32| number.cast_unsigned();
@@ -138,7 +139,10 @@ pub(super) fn conditional(all_in_sight: bool) -> Vec<(c_long, SyscallAction)> {
             sockets.push(vec![Is(0, number(family)), plain, Is(2, number(protocol))]);
         }
     }
-    #[expect(clippy::cast_possible_truncation, reason = "the kernel reads only 32 bits")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the kernel reads only 32 bits of the request"
+    )]
     let typing = [TIOCSTI, TIOCLINUX, TIOCSETD].map(|request| IsNot(1, request as u32));
     let loading = LOADS_MODULES.map(|request| IsNot(1, request));
     let core = RLIMIT_CORE;

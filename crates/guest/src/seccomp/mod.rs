@@ -43,25 +43,26 @@ enum ArgumentCheck {
 pub(crate) struct SeccompFilter(Vec<sock_filter>);
 
 impl SeccompFilter {
-    /// Assembles the filter. With `all_in_sight`, programs can allocate only memory that the memory watch sees.
+    /// Assembles the filter. With `all_in_sight`, programs can allocate only memory that the guest agent can count when
+    /// it checks the memory limit itself.
     pub(crate) fn new(all_in_sight: bool) -> Result<SeccompFilter, String> {
         let architecture = match std::env::consts::ARCH {
             "x86_64" => 0xc000_003e,
             "aarch64" => 0xc000_00b7,
             other => return Err(format!("unsupported CPU architecture `{other}`")),
         };
-        Ok(SeccompFilter(assemble(architecture, &verdicts(all_in_sight))))
+        Ok(SeccompFilter(assemble(architecture, &action_ranges(all_in_sight))))
     }
 
     /// Installs the filter on this process, irrevocably.
     pub(crate) fn apply(&self) -> std::io::Result<()> {
-        sys::lay_on_filter(&self.0)
+        sys::install_seccomp_filter(&self.0)
     }
 }
 
 /// Returns the actions for ranges of system call numbers, sorted by the first number of each range. The first range
 /// begins at 0.
-fn verdicts(all_in_sight: bool) -> Vec<(u32, SyscallAction)> {
+fn action_ranges(all_in_sight: bool) -> Vec<(u32, SyscallAction)> {
     let plain = ALLOWED.iter().copied().chain([ALLOWED_OLD]).flatten();
     let plain = plain.map(|call| (*call, SyscallAction::Allowed));
     let mut calls: Vec<(u32, SyscallAction)> = plain
@@ -131,7 +132,8 @@ fn assemble(architecture: u32, spans: &[(u32, SyscallAction)]) -> Vec<sock_filte
     program
 }
 
-/// Appends a search tree that jumps to the block of the span that contains the call number.
+/// Appends a binary search tree for the system call number. The tree jumps to the block of instructions for the range
+/// that contains the number.
 fn push_tree(
     spans: &[(u32, SyscallAction)],
     block_of: &dyn Fn(&SyscallAction) -> usize,
@@ -230,14 +232,14 @@ mod tests {
     }
 
     fn call(number: c_long, arguments: [u64; 6]) -> u32 {
-        run(&assemble(HERE, &verdicts(false)), HERE, u32::try_from(number).unwrap(), arguments)
+        run(&assemble(HERE, &action_ranges(false)), HERE, u32::try_from(number).unwrap(), arguments)
     }
 
     const REFUSED: u32 = ERROR | libc::EPERM.cast_unsigned();
 
     #[test]
     fn filter_applies_the_listed_action_to_every_system_call() {
-        let program = assemble(HERE, &verdicts(false));
+        let program = assemble(HERE, &action_ranges(false));
         let plain: Vec<u32> = ALLOWED
             .iter()
             .copied()
@@ -303,7 +305,7 @@ mod tests {
 
     #[test]
     fn filter_jump_offsets_fit_into_one_byte() {
-        let spans = verdicts(true);
+        let spans = action_ranges(true);
         assert!(spans.len() / 2 * 2 <= usize::from(u8::MAX), "{} spans", spans.len());
     }
 }

@@ -1,20 +1,20 @@
-//! Converts a parsed JSON value to match a schema where only one conversion is possible. Examples are a number in
-//! quotes and the key `Risk-Adjusted Return` instead of `risk_adjusted_return`. Every change is recorded as a [`Fix`].
-//! Values are never added, clamped or removed.
+//! Converts a parsed JSON value so that it matches a schema, where only one conversion is possible. Examples are a
+//! number in quotes, and the key `Risk-Adjusted Return` instead of `risk_adjusted_return`. Every change is recorded as
+//! a [`Fix`]. Values are never added, clamped or removed.
 
 use serde_json::{Map, Value};
 
 use super::Fix;
 
-/// Maximum depth to which a value is converted. It ends the recursion for a schema that refers to itself.
+/// Maximum depth to which a nested value is converted. It ends the recursion if a schema refers to itself.
 const MAX_DEPTH: usize = 64;
 
 /// Converts `value` in place to match `schema`, and adds the changes to `fixes`.
 pub(crate) fn conform(value: &mut Value, schema: &Value, fixes: &mut Vec<Fix>) {
-    fit(value, schema, schema, fixes, 0);
+    convert(value, schema, schema, fixes, 0);
 }
 
-fn fit(value: &mut Value, schema: &Value, root: &Value, fixes: &mut Vec<Fix>, depth: usize) {
+fn convert(value: &mut Value, schema: &Value, root: &Value, fixes: &mut Vec<Fix>, depth: usize) {
     if depth > MAX_DEPTH {
         return;
     }
@@ -27,14 +27,14 @@ fn fit(value: &mut Value, schema: &Value, root: &Value, fixes: &mut Vec<Fix>, de
             respell_keys(members, properties, fixes);
             for (name, sub) in properties {
                 if let Some(member) = members.get_mut(name) {
-                    fit(member, sub, root, fixes, depth + 1);
+                    convert(member, sub, root, fixes, depth + 1);
                 }
             }
         }
         Value::Array(items) => {
             if let Some(sub) = schema.get("items") {
                 for item in items {
-                    fit(item, sub, root, fixes, depth + 1);
+                    convert(item, sub, root, fixes, depth + 1);
                 }
             }
         }
@@ -48,7 +48,8 @@ fn fit(value: &mut Value, schema: &Value, root: &Value, fixes: &mut Vec<Fix>, de
     }
 }
 
-/// Resolves local references (`$ref`). Reduces the schema of an optional field to its only alternative besides `null`.
+/// Resolves local references (`$ref`) in a schema. If a schema has exactly one alternative besides `null`, as for an
+/// optional field, returns that alternative.
 fn resolve<'s>(schema: &'s Value, root: &'s Value) -> &'s Value {
     let mut schema = schema;
     for _ in 0..8 {
@@ -110,7 +111,8 @@ fn retype(value: &Value, schema: &Value, exact: bool) -> Option<Value> {
     }
 }
 
-/// Converts a number to an integer. Returns `None` if the number is not integral or not exactly representable.
+/// Converts a number to an integer. Returns `None` if the number has a fraction or is too large to be converted
+/// exactly.
 fn whole(number: &serde_json::Number) -> Option<Value> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.is_i64() || number.is_u64() {
@@ -120,8 +122,8 @@ fn whole(number: &serde_json::Number) -> Option<Value> {
     (float.fract() == 0.0 && float.abs() <= EXACT).then(|| Value::from(float as i64))
 }
 
-/// Renames each key that differs from a missing property only in case or punctuation, if exactly one key matches that
-/// property.
+/// Renames keys to properties that are missing. A key is renamed only if it differs from the property in nothing but
+/// case and punctuation, and no other key matches the property.
 fn respell_keys(
     members: &mut Map<String, Value>,
     properties: &Map<String, Value>,
@@ -129,10 +131,10 @@ fn respell_keys(
 ) {
     let missing: Vec<&String> = properties.keys().filter(|k| !members.contains_key(*k)).collect();
     for property in missing {
-        let plain = plain_key(property);
+        let plain = normalized_key(property);
         let mut alike: Vec<String> = members
             .keys()
-            .filter(|key| !properties.contains_key(*key) && plain_key(key) == plain)
+            .filter(|key| !properties.contains_key(*key) && normalized_key(key) == plain)
             .cloned()
             .collect();
         if alike.len() == 1
@@ -145,7 +147,7 @@ fn respell_keys(
 }
 
 /// Normalizes a key for comparison: keeps only letters and digits, in lower case.
-pub(crate) fn plain_key(key: &str) -> String {
+pub(crate) fn normalized_key(key: &str) -> String {
     key.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 

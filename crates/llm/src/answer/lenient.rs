@@ -11,7 +11,7 @@ use super::Fix;
 /// Maximum nesting depth of a JSON value. It limits the recursion of the parser; no expected answer is nested deeper.
 const MAX_DEPTH: usize = 96;
 
-/// Why a JSON value cannot be parsed. The second request sends this message to the model.
+/// Why a JSON value cannot be parsed. The model receives this message when its answer is requested a second time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JsonFault {
     #[error("the JSON is cut off")]
@@ -35,11 +35,11 @@ pub(crate) struct LenientParser<'t, 'f> {
     text: &'t str,
     at: usize,
     fixes: Vec<Fix>,
-    /// Whether the parser has read a key and its colon, and the key is quoted or a property of the schema. If so, the
-    /// text is meant as JSON. Otherwise its brace may be part of a sentence.
-    meant: bool,
+    /// Whether the text is meant as JSON: the parser has read a key and its colon, and the key is quoted or a property
+    /// of the schema. If this is false, the opening brace may be part of a sentence.
+    meant_as_json: bool,
     /// Function that returns whether a name is a property of the schema.
-    is_ours: &'f dyn Fn(&str) -> bool,
+    is_schema_property: &'f dyn Fn(&str) -> bool,
     objects: usize,
     fuel: &'f mut usize,
 }
@@ -48,8 +48,8 @@ pub(crate) struct LenientParser<'t, 'f> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BrokenJson {
     pub(crate) fault: JsonFault,
-    /// Whether the text was meant as JSON. If not, its brace is probably part of a sentence.
-    pub(crate) meant: bool,
+    /// Whether the text was meant as JSON. If this is false, the opening brace is probably part of a sentence.
+    pub(crate) meant_as_json: bool,
 }
 
 /// Parses one JSON value at the start of `text`. Returns the value, the fixes, and the length of the parsed text in
@@ -59,12 +59,19 @@ pub(crate) fn read(
     is_ours: &dyn Fn(&str) -> bool,
     fuel: &mut usize,
 ) -> Result<(Value, Vec<Fix>, usize), BrokenJson> {
-    let mut reader =
-        LenientParser { text, at: 0, fixes: Vec::new(), meant: false, is_ours, objects: 0, fuel };
+    let mut reader = LenientParser {
+        text,
+        at: 0,
+        fixes: Vec::new(),
+        meant_as_json: false,
+        is_schema_property: is_ours,
+        objects: 0,
+        fuel,
+    };
     let value = reader.space().and_then(|()| reader.value(0));
     match value {
         Ok(value) => Ok((value, reader.fixes, reader.at)),
-        Err(fault) => Err(BrokenJson { fault, meant: reader.meant }),
+        Err(fault) => Err(BrokenJson { fault, meant_as_json: reader.meant_as_json }),
     }
 }
 
@@ -169,7 +176,7 @@ impl<'t> LenientParser<'t, '_> {
             if !self.eat(":") {
                 return self.unexpected();
             }
-            self.meant |= quoted || (self.is_ours)(&key);
+            self.meant_as_json |= quoted || (self.is_schema_property)(&key);
             self.space()?;
             let value = self.value(depth + 1)?;
             match members.get(&key) {

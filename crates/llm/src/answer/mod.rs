@@ -144,7 +144,8 @@ impl fmt::Display for Fix {
     }
 }
 
-/// Function of the caller that searches an answer for the value if the answer does not match the schema.
+/// Function of the caller that searches the text of an answer for the value. It is used if the answer does not match
+/// the schema.
 pub type Extract<'a, T> = &'a (dyn Fn(&str) -> Option<T> + Send + Sync);
 
 /// A request for a typed answer, with the optional extraction function and default value of the caller.
@@ -163,12 +164,13 @@ impl<'a, T: JsonSchema> JsonRequest<'a, T> {
     }
 
     /// Uses an existing reader for the request's schema, because creating a reader is expensive.
-    pub fn read_by(mut self, reader: &'a AnswerReader) -> Self {
+    pub fn with_reader(mut self, reader: &'a AnswerReader) -> Self {
         self.reader = Some(reader);
         self
     }
 
-    /// Sets a function that searches the text of the answers for the value if no answer can be parsed.
+    /// Sets a function that searches the text of the model's answers for the value. It is used if no answer can be
+    /// parsed.
     pub fn extract(mut self, extract: Extract<'a, T>) -> Self {
         self.extract = Some(extract);
         self
@@ -254,10 +256,10 @@ pub trait ModelExt: Model {
         let read = |response: &ModelResponse| {
             let (value, fixes) = read_response(reader, response)?;
             let typed = serde_json::from_value(value)
-                .map_err(|error| AnswerParseError::DoesNotFit(error.to_string()))?;
+                .map_err(|error| AnswerParseError::SchemaMismatch(error.to_string()))?;
             Ok((typed, fixes))
         };
-        let error = match ask_up_to_twice(self, &request, call, &read).await {
+        let error = match generate_up_to_twice(self, &request, call, &read).await {
             Ok(answer) => return Ok(answer),
             Err(AnswerError::Model(error)) => return Err(error.into()),
             Err(error) if error.model_error().is_some_and(|error| error.kind().is_final()) => {
@@ -290,7 +292,7 @@ pub async fn generate_value<M: Model + ?Sized>(
 ) -> Result<TypedAnswer<Value>, AnswerError> {
     let schema = request.schema.as_ref().ok_or(AnswerError::Schema)?;
     let reader = AnswerReader::new(schema).ok_or(AnswerError::Schema)?;
-    ask_up_to_twice(model, request, call, &|response| read_response(&reader, response)).await
+    generate_up_to_twice(model, request, call, &|response| read_response(&reader, response)).await
 }
 
 type ReadFn<'r, T> =
@@ -301,12 +303,12 @@ fn read_response(
     response: &ModelResponse,
 ) -> Result<(Value, Vec<Fix>), AnswerParseError> {
     match response.stop {
-        StopReason::MaxTokens => reader.read_cut(&response.text),
+        StopReason::MaxTokens => reader.read_truncated(&response.text),
         _ => reader.read(&response.text),
     }
 }
 
-async fn ask_up_to_twice<M: Model + ?Sized, T>(
+async fn generate_up_to_twice<M: Model + ?Sized, T>(
     model: &M,
     request: &ModelRequest,
     call: CallOptions<'_>,
@@ -327,7 +329,7 @@ async fn ask_up_to_twice<M: Model + ?Sized, T>(
         }
         Err(reason) => reason,
     };
-    let again = ask_again(request, &first, &reason);
+    let again = second_request(request, &first, &reason);
     let second = match model.generate(&again, call).await {
         Ok(second) => second,
         Err(error) => {
@@ -351,8 +353,9 @@ async fn ask_up_to_twice<M: Model + ?Sized, T>(
     }
 }
 
-/// Returns the second request: the first request, extended by the model's first answer and the error in that answer.
-fn ask_again(
+/// Returns the second request: the first request, extended by the model's first answer and by the error that made it
+/// unusable.
+fn second_request(
     request: &ModelRequest,
     first: &ModelResponse,
     reason: &AnswerParseError,

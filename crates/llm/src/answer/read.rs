@@ -6,7 +6,7 @@ use assize_types::text::{is_invisible, shorten};
 use jsonschema::Validator;
 use serde_json::Value;
 
-use super::conform::{conform, plain_key};
+use super::conform::{conform, normalized_key};
 use super::lenient::{self, BrokenJson, JsonFault};
 use super::{Fix, Schema};
 
@@ -19,7 +19,7 @@ const MAX_ANSWER: usize = 4 << 20;
 /// Maximum length of a validation error, in characters.
 const MAX_REASON: usize = 300;
 
-/// Why an answer could not be parsed. The second request sends this message to the model.
+/// Why an answer could not be parsed. The model receives this message when its answer is requested a second time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerParseError {
     #[error("the answer is empty")]
@@ -29,7 +29,7 @@ pub enum AnswerParseError {
     #[error("{0}")]
     Broken(String),
     #[error("{0}")]
-    DoesNotFit(String),
+    SchemaMismatch(String),
     #[error("there are {0} different JSON objects that fit; give exactly one")]
     Ambiguous(usize),
 }
@@ -43,7 +43,7 @@ pub struct AnswerReader {
     properties: HashSet<String>,
 }
 
-/// A JSON value in the answer's text that matches the schema.
+/// A JSON value that matches the schema, found in the text of an answer.
 struct Found {
     value: Value,
     fixes: Vec<Fix>,
@@ -55,7 +55,7 @@ struct Found {
 #[derive(Default)]
 struct Thinking {
     open: bool,
-    /// Byte offset after the last closing tag; 0 if there was none.
+    /// Byte offset after the last closing tag of thinking; 0 if there was none.
     end: usize,
 }
 
@@ -76,9 +76,9 @@ impl AnswerReader {
         self.find(text).map(|found| (found.value, found.fixes))
     }
 
-    /// Like [`read`](Self::read), for an answer that was cut off. A value is accepted only if no text follows it,
-    /// because the missing end of the answer might contain its correction.
-    pub fn read_cut(&self, text: &str) -> Result<(Value, Vec<Fix>), AnswerParseError> {
+    /// Like [`read`](Self::read), but for an answer that was cut off. A value is accepted only if no text follows it,
+    /// because the missing end of the answer might correct the value.
+    pub fn read_truncated(&self, text: &str) -> Result<(Value, Vec<Fix>), AnswerParseError> {
         let found = self.find(text)?;
         if found.is_last {
             return Ok((found.value, found.fixes));
@@ -97,7 +97,7 @@ impl AnswerReader {
                 "the answer has more than {MAX_ANSWER} bytes"
             )));
         }
-        let is_ours = |name: &str| self.properties.contains(&plain_key(name));
+        let is_ours = |name: &str| self.properties.contains(&normalized_key(name));
         let mut fuel = text.len().saturating_mul(FUEL_PER_BYTE).saturating_add(1000);
         let mut found: Vec<Found> = Vec::new();
         let mut best_reason = AnswerParseError::NoJson;
@@ -126,7 +126,7 @@ impl AnswerReader {
                                 None => found.push(Found { value, fixes, is_last }),
                             }
                         }
-                        Err(reason) => best_reason = best_reason.or(reason),
+                        Err(reason) => best_reason = best_reason.more_informative(reason),
                     }
                 }
                 Err(BrokenJson { fault: JsonFault::OutOfFuel, .. }) => {
@@ -134,16 +134,17 @@ impl AnswerReader {
                 }
                 // Malformed text that was meant as JSON is skipped completely. All values found before it are
                 // discarded, because they are uncertain.
-                Err(BrokenJson { fault, meant: true }) => {
+                Err(BrokenJson { fault, meant_as_json: true }) => {
                     let reason = AnswerParseError::Broken(fault.to_string());
                     let Some(length) = closed(&text[start..]) else { return Err(reason) };
-                    best_reason = best_reason.or(reason);
+                    best_reason = best_reason.more_informative(reason);
                     broken = true;
                     found.clear();
                     at = start + length;
                 }
                 Err(BrokenJson { fault, .. }) => {
-                    best_reason = best_reason.or(AnswerParseError::Broken(fault.to_string()));
+                    best_reason =
+                        best_reason.more_informative(AnswerParseError::Broken(fault.to_string()));
                     at = start + 1;
                     if fault == JsonFault::TooDeep {
                         break;
@@ -183,17 +184,17 @@ impl AnswerReader {
         });
         match misfit {
             None => Ok((value, fixes)),
-            Some(reason) => Err(AnswerParseError::DoesNotFit(reason)),
+            Some(reason) => Err(AnswerParseError::SchemaMismatch(reason)),
         }
     }
 }
 
 impl AnswerParseError {
-    /// Returns the more informative of two errors: a schema mismatch ranks above malformed JSON, which ranks above
-    /// other errors. Returns `self` if both rank equally.
-    fn or(self, other: AnswerParseError) -> AnswerParseError {
+    /// Returns the more informative of two errors. A schema mismatch ranks above malformed JSON, and malformed JSON
+    /// ranks above other errors. If both errors rank equally, returns `self`.
+    fn more_informative(self, other: AnswerParseError) -> AnswerParseError {
         let rank = |reason: &AnswerParseError| match reason {
-            AnswerParseError::DoesNotFit(_) => 2,
+            AnswerParseError::SchemaMismatch(_) => 2,
             AnswerParseError::Broken(_) => 1,
             _ => 0,
         };
@@ -226,7 +227,7 @@ fn property_names(schema: &Value, names: &mut HashSet<String>) {
     match schema {
         Value::Object(keywords) => {
             if let Some(Value::Object(properties)) = keywords.get("properties") {
-                names.extend(properties.keys().map(|name| plain_key(name)));
+                names.extend(properties.keys().map(|name| normalized_key(name)));
             }
             keywords.values().for_each(|sub| property_names(sub, names));
         }

@@ -62,7 +62,10 @@ fn fuzz_reader(text: &str) {
         let impact = value["impact"].as_u64().unwrap();
         assert!((1..=10).contains(&impact));
         // No value is invented: the digits of the number occur in the text.
-        assert!(text.contains(&impact.to_string()), "{impact} is not in the answer {text:?}");
+        assert!(
+            text.contains(&impact.to_string()),
+            "the parsed number {impact} is not in the answer {text:?}"
+        );
     }
 }
 
@@ -232,7 +235,7 @@ async fn extractor_and_default_are_used_last_and_are_flagged() {
 }
 
 #[tokio::test]
-async fn refused_request_is_not_repeated() {
+async fn request_that_the_model_declined_is_not_repeated() {
     let (outcome, asked) =
         ask(vec![reply_with("I cannot help with that.", StopReason::Refused)]).await;
     assert!(matches!(outcome, Err(AnswerError::Refused { .. })));
@@ -240,7 +243,7 @@ async fn refused_request_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn json_before_the_end_of_a_cut_off_answer_is_ignored() {
+async fn cut_off_answer_with_text_after_the_json_is_requested_again() {
     let draft = format!("Let me try {GOOD}. No wait, that is wrong, recomput");
     let (outcome, asked) = ask(vec![reply_with(&draft, StopReason::MaxTokens), reply(GOOD)]).await;
     assert_eq!((outcome.unwrap().provenance, asked.len()), (Provenance::Reasked(vec![]), 2));
@@ -251,7 +254,7 @@ async fn json_before_the_end_of_a_cut_off_answer_is_ignored() {
 }
 
 #[tokio::test]
-async fn cut_off_answer_is_requested_again_with_shorter_texts() {
+async fn second_request_after_a_cut_off_answer_asks_for_shorter_texts() {
     let cut = r#"{"impact": 8, "reasoning": "so"#;
     let (outcome, asked) =
         ask(vec![reply_with(cut, StopReason::MaxTokens), reply_with(cut, StopReason::MaxTokens)])

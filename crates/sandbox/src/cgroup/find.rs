@@ -11,11 +11,11 @@ use super::{JailCgroup, PREFIX, mount, mounts, own_folder, write};
 /// Parent cgroups below which this process creates the cgroups of jails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CgroupParents {
-    /// cgroup v1: one folder for each controller that is available.
+    /// cgroup v1: the folder of the parent cgroup for each controller; `None` for a controller that is not available.
     V1 { memory: Option<PathBuf>, pids: Option<PathBuf>, cpu: Option<PathBuf> },
-    /// cgroup v2: one folder, and the controllers enabled below it.
+    /// cgroup v2: the folder of the parent cgroup, and the names of the controllers that it enables for its subgroups.
     V2 { folder: PathBuf, kinds: Vec<String> },
-    /// No cgroups can be created, for this reason.
+    /// This process cannot create cgroups. The text is the reason, for users.
     None(String),
 }
 
@@ -41,7 +41,7 @@ impl CgroupParents {
         if let CgroupParents::V2 { folder, kinds } = &mut groups {
             enable(folder, kinds);
             if !has(kinds, "memory") && own_folder(&mounts, &own, None).as_ref() == Some(folder) {
-                step_down(folder, kinds);
+                move_to_subgroup(folder, kinds);
             }
             if !has(kinds, "memory") {
                 return CgroupParents::None(OTHERS.to_owned());
@@ -88,9 +88,9 @@ impl CgroupParents {
     }
 }
 
-/// Finds the best parent for v2 cgroups among `own`, the cgroup of this process, and its ancestors. The best parent has
-/// the most enabled controllers; among equals, it is the nearest. If no cgroup has enabled controllers, it is the
-/// nearest cgroup that could enable them. `own` is the last choice, because this process would have to leave it.
+/// Selects the parent cgroup below which v2 cgroups are created. Candidates are the ancestors of `own` (the cgroup of
+/// this process), nearest first, and then `own` itself, which is the last choice because this process would have to
+/// leave it. The candidate with the most enabled controllers is selected, and among equals the first.
 fn best(own: &Path, root: &Path, may: impl Fn(&Path) -> bool) -> Option<CgroupParents> {
     let above = own.ancestors().skip(1).take_while(|folder| folder.starts_with(root));
     let mut best: Option<(usize, CgroupParents)> = None;
@@ -127,7 +127,7 @@ fn enable(folder: &Path, kinds: &mut Vec<String>) {
 
 /// Moves this process to a subgroup, so that its former cgroup can enable controllers. Moves the process back if
 /// enabling the controllers still fails.
-fn step_down(folder: &Path, kinds: &mut Vec<String>) {
+fn move_to_subgroup(folder: &Path, kinds: &mut Vec<String>) {
     let below = folder.join(OWN);
     // The subgroup may exist already, with another assize process in it.
     let _ = fs::create_dir(&below);
@@ -149,7 +149,7 @@ fn has(kinds: &[String], kind: &str) -> bool {
     kinds.iter().any(|each| each == kind)
 }
 
-/// Whether this process may create a subgroup of this cgroup and move its processes into the subgroup.
+/// Whether this process may create subgroups of a cgroup and move processes into these subgroups.
 fn may_make_groups(folder: &Path) -> bool {
     use rustix::fs::{Access, access};
     access(folder, Access::WRITE_OK).is_ok()

@@ -52,8 +52,8 @@ fn place_of_groups(line: &str) -> Option<PathBuf> {
     back.starts_with("cgroup").then(|| front.split(' ').nth(4).map(PathBuf::from)).flatten()
 }
 
-/// Returns the folder of the cgroup that a process is in, by the text `own` of its file `/proc/PID/cgroup`: the cgroup
-/// of the v1 controller `kind`, or the v2 cgroup if `kind` is `None`.
+/// Returns the folder of the cgroup of a process: its cgroup of the v1 controller `kind`, or its v2 cgroup if `kind` is
+/// `None`. `own` is the text of the file `/proc/PID/cgroup` of the process.
 fn own_folder(mounts: &str, own: &str, kind: Option<&str>) -> Option<PathBuf> {
     let path = own.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
@@ -69,7 +69,8 @@ fn own_folder(mounts: &str, own: &str, kind: Option<&str>) -> Option<PathBuf> {
     })
 }
 
-/// Memory cgroups of this process, from the innermost up to the visible root.
+/// The memory cgroup of this process, followed by the ancestors of this cgroup up to the root of the visible cgroup
+/// tree.
 pub(crate) fn own_memory() -> Vec<MemoryCgroup> {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     own_memory_in(&mounts(), &own)
@@ -93,8 +94,8 @@ fn own_memory_in(mounts: &str, own: &str) -> Vec<MemoryCgroup> {
     groups.collect()
 }
 
-/// Returns the root and the mount point in a line of `mountinfo`, if the line describes the mount of the v1 controller
-/// `kind`, or of cgroup v2 if `kind` is `None`.
+/// Reads a line of `mountinfo`. Returns the mounted cgroup (a path in the cgroup tree) and the mount point, if the line
+/// describes the mount of the v1 controller `kind`, or of cgroup v2 if `kind` is `None`.
 fn mount<'a>(line: &'a str, kind: Option<&str>) -> Option<(&'a str, &'a str)> {
     let (front, back) = line.split_once(" - ")?;
     let mut front = front.split(' ').skip(3);
@@ -113,13 +114,13 @@ fn mount<'a>(line: &'a str, kind: Option<&str>) -> Option<(&'a str, &'a str)> {
 pub(crate) struct JailCgroup {
     v1: Vec<PathBuf>,
     v2: Option<PathBuf>,
-    /// Cgroup that accounts the memory of the jail.
+    /// Cgroup that measures the memory use of the jail; `None` without a memory controller.
     memory: Option<MemoryCgroup>,
     /// Number of times that the programs of the jail were killed because they thrashed.
     kills: Arc<AtomicU64>,
 }
 
-/// Memory accounting of one cgroup.
+/// Cgroup whose memory use can be read: its folder, in cgroup v1 or v2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MemoryCgroup {
     V1(PathBuf),
@@ -127,7 +128,8 @@ pub(crate) enum MemoryCgroup {
 }
 
 impl MemoryCgroup {
-    /// Returns the memory cgroup of another process, if the cgroup is readable and its path contains `word`.
+    /// Returns the memory cgroup of another process, if this cgroup is readable and its path contains `word`, such as
+    /// the id of a container.
     pub(crate) fn of_process(pid: i64, word: &str) -> Option<MemoryCgroup> {
         let theirs = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -151,7 +153,8 @@ impl MemoryCgroup {
         }
     }
 
-    /// Limits TCP buffers, which cgroup v1 accounts separately and engines do not limit. Errors are ignored.
+    /// Limits the memory of TCP buffers, which cgroup v1 counts separately from other memory and which container
+    /// engines do not limit. Errors are ignored.
     pub(crate) fn limit_connections(&self, limits: &SandboxLimits) {
         if let MemoryCgroup::V1(folder) = self {
             let _ = write(folder, "memory.kmem.tcp.limit_in_bytes", limits.memory / 4);
@@ -241,15 +244,15 @@ impl JailCgroup {
         Ok(())
     }
 
-    /// Adds these cgroups to the setup of a jail.
-    pub(crate) fn furnish(&self, setup: &mut JailSetup) {
+    /// Adds these cgroups to the setup of a jail, so that the processes of the jail are moved into them.
+    pub(crate) fn add_to_setup(&self, setup: &mut JailSetup) {
         let text = |folder: &PathBuf| folder.display().to_string();
         setup.groups_v1 = self.v1.iter().map(text).collect();
         setup.group_v2 = self.v2.as_ref().map(text);
     }
 
     /// Changes the CPU quota, if there is a CPU controller.
-    pub(crate) fn share(&self, limits: &SandboxLimits) {
+    pub(crate) fn set_cpu_quota(&self, limits: &SandboxLimits) {
         let quota = quota(limits);
         for folder in &self.v1 {
             // The write succeeds only in the folder of the CPU controller.
@@ -272,7 +275,7 @@ impl JailCgroup {
         Some(ThrashWatchdog { folder, limit: limits.memory, guest, kills }.watch())
     }
 
-    pub(crate) fn account(&self) -> ResourceUsage {
+    pub(crate) fn usage(&self) -> ResourceUsage {
         let mut account = self.memory.as_ref().and_then(MemoryCgroup::read).unwrap_or_default();
         account.out_of_memory += self.kills.load(Ordering::Relaxed);
         account
@@ -349,8 +352,8 @@ mod tests {
         assert_eq!(v1[..3], expected);
     }
 
-    /// Creates a cgroup v2 tree as systemd does, with the cgroup of a user's terminal. Returns its folder and the line
-    /// of `mountinfo` that describes it.
+    /// Creates folders that look like a cgroup v2 tree of systemd, with the cgroup of a user's terminal. Returns the
+    /// root folder of the tree and the line of `mountinfo` that describes its mount.
     pub(super) fn unified() -> (tempfile::TempDir, String) {
         let root = tempfile::tempdir().unwrap();
         let service = "user.slice/user-1000.slice/user@1000.service";
@@ -383,10 +386,10 @@ mod tests {
         assert_eq!((read("memory.max"), read("memory.swap.max")), ("268435456".into(), "0".into()));
         assert_eq!((read("pids.max"), read("cpu.max")), ("129".into(), "50000 100000".into()));
         let mut setup = JailSetup::default();
-        group.furnish(&mut setup);
+        group.add_to_setup(&mut setup);
         assert_eq!((setup.groups_v1.len(), setup.group_v2.is_some()), (0, true));
         fs::write(folder.join("memory.peak"), "12345\n").unwrap();
         fs::write(folder.join("memory.events"), "low 0\noom 3\noom_kill 2\n").unwrap();
-        assert_eq!(group.account(), ResourceUsage { peak_memory: Some(12345), out_of_memory: 2 });
+        assert_eq!(group.usage(), ResourceUsage { peak_memory: Some(12345), out_of_memory: 2 });
     }
 }

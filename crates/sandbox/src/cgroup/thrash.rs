@@ -26,14 +26,14 @@ const CONSECUTIVE: u32 = 4;
 /// A cgroup thrashes only while its page cache is below this fraction (1/64) of its memory limit.
 const CACHE_FRACTION: u64 = 64;
 
-/// Smallest page size of any supported CPU.
+/// Page size in bytes, with which numbers of pages are converted to bytes: the smallest of all supported CPUs.
 const PAGE: u64 = 4096;
 
-/// Maximum number of times that the process list is read. Several reads are necessary, because a process may start
-/// other processes just before it is killed.
+/// Maximum number of times that the process list of a cgroup is read to kill its programs. Several reads are necessary,
+/// because a process may start other processes just before it is killed.
 const ROUNDS: u32 = 100;
 
-/// Watchdog of one cgroup.
+/// Watchdog that kills the programs of one cgroup when they thrash.
 #[derive(Debug, Clone)]
 pub(crate) struct ThrashWatchdog {
     pub(crate) folder: PathBuf,
@@ -109,7 +109,7 @@ struct Sample {
     at_limit: u64,
     /// Bytes of page cache that the kernel could evict.
     cache: u64,
-    /// Minimum number of bytes of files that were evicted from the page cache and read again.
+    /// Number of bytes of files that were evicted from the page cache and read again (a lower bound).
     refaulted: u64,
 }
 

@@ -7,7 +7,8 @@ use super::SandboxFactory;
 use crate::{Enforcement, SandboxSpec};
 
 impl SandboxFactory {
-    /// Returns the configured limits, with the number of CPUs capped to that of this machine.
+    /// Returns the configured limits. The number of CPUs is reduced to the number of CPUs of this machine if it is
+    /// larger.
     pub fn limits(&self) -> SandboxLimits {
         let sandbox = &self.settings.sandbox;
         let cpus = sandbox.cpus.min(self.max_cpus());
@@ -62,14 +63,14 @@ impl SandboxFactory {
     /// Returns the spec of a sandbox with the configured limits.
     pub fn spec(&self, image: Option<String>) -> Result<SandboxSpec, Failure> {
         let limits = self.limits();
-        if let Some(complaint) = limits.complaint() {
+        if let Some(complaint) = limits.validation_error() {
             return Err(Failure::new(FailureKind::Usage, complaint));
         }
         Ok(SandboxSpec { image, limits, ..SandboxSpec::default() })
     }
 
     /// Returns one message for each limit that was set by a flag but is enforced only as best effort.
-    pub fn loose(&self, enforcement: &Enforcement) -> Vec<String> {
+    pub fn best_effort_warnings(&self, enforcement: &Enforcement) -> Vec<String> {
         let mut loose = Vec::new();
         let (memory, cpus) =
             (self.settings.sandbox.memory.source(), self.settings.sandbox.cpus.source());

@@ -27,18 +27,19 @@ pub use shared::{SharedBackend, SharedBackends};
 pub struct SelectedBackend {
     pub backend: Arc<dyn Backend>,
     pub why: String,
-    /// Warning for users, set if `auto` has selected a backend with weaker isolation than microVMs for debates.
-    pub weaker: Option<String>,
+    /// Warning for users that debates run with weaker isolation than a microVM, because the isolation setting is `auto`
+    /// and no microVM is available; `None` if there is nothing to warn about.
+    pub weaker_isolation_warning: Option<String>,
 }
 
-/// Reason that is shown to users if `auto` selects the jail.
+/// Reason that is shown to users if the isolation setting `auto` selects the jail.
 const AUTO: &str = "auto: the jail needs no daemon and is the fastest here";
 
-/// Reason that is shown to users if `auto` selects microVMs for debates.
+/// Reason that is shown to users if the isolation setting `auto` selects microVMs for debates.
 const AUTO_DEBATE: &str =
     "auto: a microVM is the strongest isolation, and a debate needs little CPU time";
 
-/// Order in which `auto` tries the backends for debates.
+/// Order in which the isolation setting `auto` tries the backends for debates.
 const DEBATES: [Isolation; 3] = [Isolation::Microvm, Isolation::Jail, Isolation::Docker];
 
 /// Creates backends, managers and sandboxes of this process according to the settings.
@@ -69,7 +70,7 @@ impl SandboxFactory {
         let mut chosen = self.choose_of((&DEBATES, AUTO_DEBATE), &[], spec).await?;
         if *self.settings.sandbox.isolation == RequestedIsolation::Auto {
             let used = chosen.backend.isolation();
-            chosen.weaker = weaker_isolation(used, &chosen.why);
+            chosen.weaker_isolation_warning = weaker_isolation(used, &chosen.why);
         }
         Ok(chosen)
     }
@@ -80,7 +81,7 @@ impl SandboxFactory {
         languages: &[Language],
         spec: &SandboxSpec,
     ) -> Result<SelectedBackend, Failure> {
-        self.settings.refuse_withheld()?;
+        self.settings.reject_untrusted_values()?;
         let wanted = *self.settings.sandbox.isolation;
         let requested = format!("requested: {wanted}");
         let (isolation, why) = match wanted {
@@ -103,27 +104,28 @@ impl SandboxFactory {
             self.check_interpreter_setting(languages)?;
         }
         let backend = self.backend_for(languages, isolation)?;
-        let how = backend.settle().await?;
+        let how = backend.test_host().await?;
         let why = how.into_iter().fold(why, |why, how| format!("{why}; {how}"));
-        Ok(SelectedBackend { backend, why, weaker: None })
+        Ok(SelectedBackend { backend, why, weaker_isolation_warning: None })
     }
 
-    /// Creates a sandbox of the requested backend. Returns its manager, the sandbox, and why the backend was selected.
+    /// Creates a sandbox with the requested backend. Returns the manager of the backend, the sandbox, and the reason
+    /// why the backend was selected.
     ///
     /// Like [`SandboxFactory::choose`] followed by [`SandboxManager::make`], but `auto` does not first test whether a
     /// jail is available, because the test would take as long as creating the sandbox.
-    pub async fn make(
+    pub async fn create_sandbox(
         &self,
         languages: &[Language],
         spec: &SandboxSpec,
     ) -> Result<(SandboxManager, Sandbox, String), Failure> {
-        self.settings.refuse_withheld()?;
+        self.settings.reject_untrusted_values()?;
         let chosen = match *self.settings.sandbox.isolation {
             RequestedIsolation::Auto => {
                 self.check_interpreter_setting(languages)?;
                 let backend = self.backend_for(languages, Isolation::Jail)?;
                 let manager = self.manager(backend).await?;
-                match manager.make(spec.clone()).await {
+                match manager.create(spec.clone()).await {
                     Ok(sandbox) => return Ok((manager, sandbox, AUTO.to_owned())),
                     Err(SandboxError::Unavailable { .. }) => self.choose(languages).await?,
                     Err(error) => return Err(error.into()),
@@ -134,12 +136,12 @@ impl SandboxFactory {
             }
         };
         let manager = self.manager(chosen.backend).await?;
-        let sandbox = manager.make(spec.clone()).await?;
+        let sandbox = manager.create(spec.clone()).await?;
         Ok((manager, sandbox, chosen.why))
     }
 
-    /// Returns the first available backend of `order`, and the reason for the selection: `why`, or the errors of the
-    /// backends that precede it.
+    /// Returns the first available backend of `order`, and the reason for the selection. The reason is `why` for the
+    /// first backend of `order`; for a later backend, it contains the errors of the backends before it.
     async fn first_available(
         &self,
         order: &[Isolation],
@@ -162,12 +164,12 @@ impl SandboxFactory {
                 }
             }
         }
-        Err(first.unwrap_or_else(|| SandboxError::Name("nothing".to_owned())))
+        Err(first.unwrap_or_else(|| SandboxError::InvalidName("nothing".to_owned())))
     }
 
     /// Returns the available backends among those that the settings allow.
     pub async fn available(&self) -> Result<Vec<Isolation>, Failure> {
-        self.settings.refuse_withheld()?;
+        self.settings.reject_untrusted_values()?;
         let wanted = *self.settings.sandbox.isolation;
         let allowed = Isolation::ALL.into_iter().filter(|isolation| match wanted {
             RequestedIsolation::Auto => true,
@@ -198,11 +200,11 @@ impl SandboxFactory {
         let backend = self.backend_for(&[], isolation)?;
         backend.check(spec)?;
         match isolation {
-            Isolation::Jail => self.attempt(backend, SandboxSpec::default()).await.map(drop),
+            Isolation::Jail => self.test_backend(backend, SandboxSpec::default()).await.map(drop),
             Isolation::Docker => self.docker().is_ready().await,
             Isolation::Microvm => {
                 self.microvm().is_ready()?;
-                self.attempt(backend, spec.clone()).await.map(drop)
+                self.test_backend(backend, spec.clone()).await.map(drop)
             }
         }
     }
@@ -233,8 +235,8 @@ impl SandboxFactory {
     pub fn microvm(&self) -> Microvm {
         Microvm::new(microvm::MicrovmOptions {
             cache: self.environment.cache_folder.clone(),
-            search: self.environment.environment.get("PATH").map(Into::into),
-            say: Some(self.environment.say),
+            search: self.environment.variables.get("PATH").map(Into::into),
+            notify_user: Some(self.environment.show_message),
             ..microvm::MicrovmOptions::default()
         })
     }
@@ -246,7 +248,7 @@ impl SandboxFactory {
             Some(host) => hosts.push(host.strip_prefix("unix://").unwrap_or(host).to_owned()),
             None => {
                 hosts.push("/var/run/docker.sock".to_owned());
-                if let Some(folder) = self.environment.environment.get("XDG_RUNTIME_DIR") {
+                if let Some(folder) = self.environment.variables.get("XDG_RUNTIME_DIR") {
                     hosts.extend(
                         ["docker.sock", "podman/podman.sock"]
                             .map(|name| format!("{folder}/{name}")),
@@ -258,7 +260,8 @@ impl SandboxFactory {
         Docker::new(hosts)
     }
 
-    /// Checks the configured interpreter if exactly one language is requested. Fails if it cannot be used.
+    /// Checks the configured interpreter if exactly one language is requested. Fails if this interpreter cannot be
+    /// used.
     fn check_interpreter_setting(&self, languages: &[Language]) -> Result<(), Failure> {
         let [language] = languages else { return Ok(()) };
         let (key, value) = self.interpreter_setting(*language);
@@ -283,11 +286,12 @@ impl SandboxFactory {
         }
     }
 
-    /// Finds the interpreter of a language on this machine, by the settings or in PATH.
+    /// Finds the interpreter of a language on this machine: at the configured path, or in `PATH` if no path is
+    /// configured.
     pub fn interpreter(&self, language: Language) -> Result<Interpreter, String> {
         let (_, value) = self.interpreter_setting(language);
         let named = value.as_ref().map(|path| self.environment.working_folder.join(path));
-        let search = self.environment.environment.get("PATH").map(AsRef::as_ref);
+        let search = self.environment.variables.get("PATH").map(AsRef::as_ref);
         Interpreter::find(language, named.as_deref(), search)
     }
 
@@ -296,12 +300,12 @@ impl SandboxFactory {
         self.environment.state_folder.join("sandboxes")
     }
 
-    /// Opens a manager for a backend; this also cleans up after processes that died.
+    /// Opens a sandbox manager for a backend, and removes the sandboxes that processes left behind when they died.
     pub async fn manager(&self, backend: Arc<dyn Backend>) -> Result<SandboxManager, Failure> {
         self.open(backend).await.map_err(|error| {
             let failure = Failure::from(error);
             failure.hint(
-                "this folder contains assize's sandbox registry; set XDG_STATE_HOME to use another folder",
+                "assize keeps its sandbox registry in the state folder; set XDG_STATE_HOME to use another state folder",
             )
         })
     }
@@ -315,7 +319,8 @@ impl SandboxFactory {
         SandboxManager::open(self.folder(), backend, &others).await
     }
 
-    /// Starts a warm pool with at most `most` idle sandboxes; also returns the selected backend with the reason.
+    /// Starts a warm pool with at most `most` idle sandboxes. Also returns the name of the selected backend and the
+    /// reason why it was selected.
     pub async fn pool(
         &self,
         language: Language,
@@ -337,14 +342,14 @@ impl SandboxFactory {
     }
 
     /// Tests a backend: starts a sandbox and runs `/bin/true` in it. Returns the duration of the test.
-    pub async fn attempt(
+    pub async fn test_backend(
         &self,
         backend: Arc<dyn Backend>,
         spec: SandboxSpec,
     ) -> Result<Duration, SandboxError> {
         let begun = Instant::now();
         let manager = self.open(backend).await?;
-        let sandbox = manager.make(spec).await?;
+        let sandbox = manager.create(spec).await?;
         let finished = sandbox.exec(ProgramCommand::new("/bin/true")).await?.finish().await;
         let took = begun.elapsed();
         sandbox.end().await;
@@ -353,14 +358,14 @@ impl SandboxFactory {
             Ok(took)
         } else {
             let status = outcome.status();
-            Err(SandboxError::Broke(format!("`/bin/true` ended with exit status {status}")))
+            Err(SandboxError::SandboxFailed(format!("`/bin/true` ended with exit status {status}")))
         }
     }
 }
 
 /// Returns a warning for users that debates ran with weaker isolation than a microVM; `None` for a microVM.
 ///
-/// The report, the JSON flags, the web page and the command line all show this sentence.
+/// The report, the field `flags` of the JSON output, the web page and the command line all show this warning.
 fn weaker_isolation(used: Isolation, why: &str) -> Option<String> {
     let weaker = match used {
         Isolation::Microvm => return None,
@@ -374,17 +379,17 @@ fn weaker_isolation(used: Isolation, why: &str) -> Option<String> {
     ))
 }
 
-/// Warm pool of a run.
+/// Warm pool from which a run takes its sandboxes.
 #[derive(Debug)]
 pub struct RunPool {
     pub pool: Arc<SandboxPool>,
-    /// Whether the pool belongs to this run alone.
+    /// Whether the pool belongs to this run alone and is not shared with other runs.
     own: bool,
 }
 
 impl RunPool {
-    /// Opens the shared pool, or a pool of at most `most` sandboxes for this run. Also returns the name of the selected
-    /// backend with the reason.
+    /// Opens the shared pool, or, if there is none, a pool of at most `most` sandboxes for this run. Also returns the
+    /// name of the selected backend and the reason why it was selected.
     pub async fn open(
         sandboxes: &SandboxFactory,
         language: Language,

@@ -70,7 +70,8 @@ impl SharedBackend {
 }
 
 impl SharedBackends {
-    /// Creates shared backends whose pools follow the settings and have at most `most` idle sandboxes each.
+    /// Creates shared backends. Their warm pools have the configured size and idle timeout, but at most `most` idle
+    /// sandboxes each.
     pub fn new(sandboxes: &SandboxFactory, most: usize) -> Result<SharedBackends, Failure> {
         let options = PoolOptions {
             size: most.min(*sandboxes.settings.sandbox.pool),
@@ -84,7 +85,7 @@ impl SharedBackends {
     /// Returns the backend that the settings request. The backend is selected on first use.
     pub async fn get(&self, sandboxes: &SandboxFactory) -> Result<Arc<SharedBackend>, Failure> {
         let settings = &sandboxes.settings;
-        settings.refuse_withheld()?;
+        settings.reject_untrusted_values()?;
         let wanted = settings.sandbox.isolation.to_string();
         let InterpreterSettings { python, bash, node } = &settings.interpreters;
         let made_of = [python, bash, node, &settings.docker.host].map(|value| (**value).clone());
@@ -119,7 +120,8 @@ impl SharedBackends {
         Ok((self.pools.for_run(&backend.manager, spec), backend.description()))
     }
 
-    /// Takes a sandbox for one request. Also returns why its backend was selected.
+    /// Takes a sandbox from a warm pool, or creates one, for one request. Also returns the reason why its backend was
+    /// selected.
     pub async fn take(
         &self,
         sandboxes: &SandboxFactory,

@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::StreamReader;
 
-use crate::words::DiagnosticOutput;
+use crate::diagnostics::DiagnosticOutput;
 
 /// Connection to the guest agent's standard input and output; its stderr is collected in `words`.
 pub(crate) fn connection(

@@ -15,8 +15,9 @@ use crate::cgroup;
 use crate::rootfs::GUEST;
 use crate::spec::SandboxSpec;
 
-/// Label with the name of the process that created a container, by which cleanup finds it.
-pub(super) const MAKER: &str = "assize.maker";
+/// Container label whose value is the name of the process that created the container. The cleanup after the death of
+/// that process finds the container by this label.
+pub(super) const CREATOR_LABEL: &str = "assize.maker";
 
 /// User and group id of the guest agent: root, but with no other capabilities than [`CAPABILITIES`]. Programs run as
 /// another user, without capabilities.
@@ -45,7 +46,7 @@ pub(super) fn body(
         .iter()
         .map(|(name, value)| (format!("assize.label.{name}"), value.clone()))
         .collect();
-    labels.insert(MAKER.to_owned(), identity.maker.clone());
+    labels.insert(CREATOR_LABEL.to_owned(), identity.creator.clone());
     labels.insert("assize.id".to_owned(), identity.id.clone());
     ContainerCreateBody {
         image: Some(image.name.clone()),
@@ -116,7 +117,7 @@ fn host_config(client: &EngineClient, spec: &SandboxSpec, image: &DockerImage) -
 fn disk_options(client: &EngineClient, limits: &SandboxLimits) -> String {
     let options = format!("rw,exec,nosuid,nodev,size={},mode=1777", limits.disk);
     // Podman does not support `nr_inodes`.
-    if client.is_podman() { options } else { format!("{options},nr_inodes={}", limits.files()) }
+    if client.is_podman() { options } else { format!("{options},nr_inodes={}", limits.max_files()) }
 }
 
 fn layer(layer: &crate::spec::SandboxLayer) -> Mount {

@@ -9,8 +9,8 @@ use bollard::query_parameters::{
     CommitContainerOptionsBuilder, CreateContainerOptionsBuilder, UploadToContainerOptionsBuilder,
 };
 
-use super::cell;
 use super::engine::EngineClient;
+use super::handle;
 use crate::error::SandboxError;
 use crate::rootfs;
 
@@ -34,7 +34,7 @@ pub(super) async fn derive(
         .map_err(|error| SandboxError::failed("packing the guest agent for the image", error))?;
     let container = format!("assize-image-{:016x}", fastrand::u64(..));
     let committed = async {
-        let api = client.patient();
+        let api = client.with_image_timeout();
         let labels = HashMap::from([(KIND, kind), (FROM, from), (GUEST, rootfs::digest())]);
         let body = ContainerCreateBody {
             image: Some(from.to_owned()),
@@ -63,7 +63,7 @@ pub(super) async fn derive(
         api.commit_container(options, ContainerConfig::default()).await
     };
     let committed: Result<_, Error> = committed.await;
-    cell::remove(&client.api, &container).await;
+    handle::remove(&client.api, &container).await;
     committed
         .map(drop)
         .map_err(|error| client.explain("adding the guest agent to the image", &error))

@@ -67,8 +67,12 @@ impl ContainerEngine {
                 }
             }
         }
-        let none =
-            || SandboxError::failed("connecting to the container engine", "no socket configured");
+        let none = || {
+            SandboxError::failed(
+                "connecting to the container engine",
+                "no engine socket is configured",
+            )
+        };
         Err(first.unwrap_or_else(none))
     }
 }
@@ -94,7 +98,7 @@ impl EngineClient {
     }
 
     /// Returns an API client whose timeout is long enough for transfers of whole images.
-    pub(crate) fn patient(&self) -> bollard::Docker {
+    pub(crate) fn with_image_timeout(&self) -> bollard::Docker {
         self.api.clone().with_timeout(IMAGE_TIMEOUT)
     }
 
@@ -262,7 +266,7 @@ fn innermost(error: &Error) -> String {
     if let Error::DockerResponseServerError { message, .. } = error {
         return message.trim().to_owned();
     }
-    assize_types::Failure::innermost(error)
+    assize_types::Failure::root_cause_message(error)
 }
 
 #[cfg(test)]

@@ -37,11 +37,12 @@ const UNNAMED: &str = "<none>:<none>";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DockerImage {
     pub(super) name: String,
-    /// Paths of the volumes that the image declares. The engine would create a disk for each volume.
+    /// Paths of the volumes that the image declares. At each path, a tiny read-only tmpfs is mounted, because without
+    /// it the engine would create a disk without a size limit at that path.
     pub(super) volumes: Vec<String>,
 }
 
-/// Description, for users, of an image in the engine that assize created.
+/// Information for users about an image that assize created in the container engine.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct DockerImageInfo {
     pub name: String,
@@ -78,7 +79,8 @@ fn is_name(text: &str) -> bool {
 }
 
 impl Docker {
-    /// Returns the image for a sandbox, and derives the image first if necessary.
+    /// Returns the image for a sandbox: the base image, or the image that is derived from the user's image `named`.
+    /// Creates the image first if it does not exist.
     pub(super) async fn image(
         &self,
         client: &EngineClient,
@@ -141,8 +143,8 @@ impl Docker {
         Ok(image)
     }
 
-    /// Returns the name of the image from which default sandboxes can be created. The inner error is the reason why
-    /// there is no image.
+    /// Returns the name of an existing image from which sandboxes can be created if their spec names no image. The
+    /// inner error is the reason why no image exists.
     pub(super) async fn find_base(
         &self,
         client: &EngineClient,
@@ -174,7 +176,7 @@ impl Docker {
             .changes(vec![format!("LABEL {KIND}=rootfs")])
             .build();
         let body = body_try_stream(ReaderStream::with_capacity(file, 256 * 1024));
-        let patient = client.patient();
+        let patient = client.with_image_timeout();
         let mut steps = patient.create_image(Some(options), Some(body), None);
         while let Some(step) = steps.next().await {
             step.map_err(|error| client.explain(WHAT, &error))?;

@@ -5,10 +5,10 @@
 //! guest agent exits, and the engine removes the container.
 
 mod attached;
-mod cell;
 mod container;
 mod derive;
 mod engine;
+mod handle;
 mod image;
 
 use std::collections::HashMap;
@@ -30,18 +30,18 @@ use tokio_util::task::TaskTracker;
 
 use crate::backend::{Backend, Enforcement, SandboxHandle, SandboxIdentity, StartedSandbox};
 use crate::channel::Channel;
+use crate::diagnostics::DiagnosticOutput;
 use crate::error::SandboxError;
 use crate::sandbox::environment;
 use crate::spec::SandboxSpec;
-use crate::words::DiagnosticOutput;
-use cell::DockerHandle;
 use engine::{ContainerEngine, EngineClient, EngineFault};
+use handle::DockerHandle;
 pub use image::DockerImageInfo;
 
 /// Time in which the guest agent must reply to `Hello` after its container has started.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Time limit of [`Docker::probe`].
+/// Time limit for querying the properties of the container engine ([`Docker::probe`]).
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Age after which a container that was created but never started counts as abandoned and is removed.
@@ -55,7 +55,7 @@ pub struct Docker {
     deriving: tokio::sync::Mutex<()>,
     /// Whether the memory cgroups of containers are readable. It is set when the first container starts.
     cgroup_readable: OnceLock<bool>,
-    /// Containers that are being started.
+    /// Background tasks that create and start containers.
     launching: TaskTracker,
 }
 
@@ -156,7 +156,7 @@ async fn launch(
     let mut made = api.create_container(Some(options.clone()), body.clone()).await;
     if made.as_ref().is_err_and(|error| EngineFault::of(error) == EngineFault::Conflict) {
         // The container exists already: an earlier attempt created it, but the engine's response was lost.
-        cell::remove(&api, &name).await;
+        handle::remove(&api, &name).await;
         made = api.create_container(Some(options), body).await;
     }
     let id = made?.id;
@@ -170,7 +170,7 @@ async fn launch(
     match run.await {
         Ok(attached) => Ok(Launched { id, attached }),
         Err(error) => {
-            cell::remove(&api, &id).await;
+            handle::remove(&api, &id).await;
             Err(error)
         }
     }
@@ -200,7 +200,7 @@ impl Backend for Docker {
         let hello = Hello { version: VERSION, limits, env: environment(&[]), machine: None };
         let channel = Channel::over(connection, &hello);
         let (made, welcome) = tokio::join!(
-            cell::look_at(&client.api, &launched.id),
+            handle::inspect(&client.api, &launched.id),
             tokio::time::timeout(WELCOME_TIMEOUT, channel.welcome()),
         );
         // The inspection fails if the container has already ended. The diagnostic output below contains the reason.
@@ -227,14 +227,14 @@ impl Backend for Docker {
             });
         }
         let why = match welcome {
-            Ok(Ok(_)) => return Ok(StartedSandbox { channel, cell: Box::new(cell) }),
+            Ok(Ok(_)) => return Ok(StartedSandbox { channel, handle: Box::new(cell) }),
             Ok(Err(gone)) => gone.0,
             Err(_) => "the guest agent does not respond".to_owned(),
         };
         cell.end().await;
         let output =
-            cell.last_words().await.map(|output| format!(": {output}")).unwrap_or_default();
-        Err(SandboxError::Broke(format!("{why}{output}")))
+            cell.diagnostic_output().await.map(|output| format!(": {output}")).unwrap_or_default();
+        Err(SandboxError::SandboxFailed(format!("{why}{output}")))
     }
 
     fn enforcement(&self) -> Enforcement {
@@ -253,16 +253,19 @@ impl Backend for Docker {
                 false => "tmpfs size".to_owned(),
             },
             output: "guest agent".to_owned(),
-            wall: "guest agent, then the host".to_owned(),
+            wall: "the guest agent kills the program; if it does not, the host ends the sandbox"
+                .to_owned(),
             network: "empty network namespace".to_owned(),
-            system_calls: "seccomp: the engine's filter, then the guest agent's".to_owned(),
+            system_calls: "seccomp filters of the container engine and of the guest agent"
+                .to_owned(),
             files: "read-only image, and Landlock if the kernel and the engine allow it".to_owned(),
         }
     }
 
     async fn clean_up(&self, maker: &str) -> Result<(), SandboxError> {
         let client = self.engine.client().await?;
-        let theirs = HashMap::from([("label", vec![format!("{}={maker}", container::MAKER)])]);
+        let theirs =
+            HashMap::from([("label", vec![format!("{}={maker}", container::CREATOR_LABEL)])]);
         let old = SystemTime::now() - ABANDONED_AFTER;
         let old = old.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let created = |label: &str| {
@@ -273,7 +276,7 @@ impl Backend for Docker {
         };
         // Containers for deriving images are removed only if they are older than `ABANDONED_AFTER`, because another
         // process may still use them. Deriving an image takes far less time.
-        let (never_run, never_begun) = (created(derive::KIND), created(container::MAKER));
+        let (never_run, never_begun) = (created(derive::KIND), created(container::CREATOR_LABEL));
         let (all, old) = (i64::MAX, old.cast_signed());
         for (filters, latest) in [(theirs, all), (never_run, old), (never_begun, old)] {
             let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
@@ -281,7 +284,7 @@ impl Backend for Docker {
             let mut found = client.retry("listing containers", list).await?;
             found.retain(|container| container.created.is_some_and(|created| created < latest));
             for id in found.into_iter().filter_map(|container| container.id) {
-                cell::remove(&client.api, &id).await;
+                handle::remove(&client.api, &id).await;
             }
         }
         Ok(())

@@ -20,26 +20,27 @@ use crate::cgroup::JailCgroup;
 use crate::error::SandboxError;
 use crate::guest::GuestFile;
 
-/// First user id for jails. Every jail has its own pair of users, who own no files, so that limits per user apply to
-/// one jail only.
+/// First user id for jails. Every jail has its own two users, one for the guest agent and one for programs, so that
+/// limits per user apply to one jail only. These users own no files.
 const FIRST_USER: u32 = 2_000_000_000;
 
-/// Number of pairs of users from [`FIRST_USER`] on.
+/// Number of pairs of user ids from which jails get their two users. The first pair begins at [`FIRST_USER`].
 const PAIRS: u32 = 50_000_000;
 
-/// Pair of users that all jails share in a container, which usually has only 65,536 user ids.
+/// The two users that all jails share if assize runs in a container, which usually has only 65,536 user ids.
 const FEW_USERS: JailUsers = JailUsers { guest: 65_532, program: 65_533 };
 
-/// Time limit for reading the stderr of a keeper that has ended.
+/// Time limit for reading the stderr of a keeper (the supervisor process of a jail) that has ended.
 const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Time limit for building a jail, long enough for slow machines.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Maximum number of file descriptors in one message.
+/// Maximum number of file descriptors that are sent with one message over a Unix socket.
 const MAX_DESCRIPTORS: usize = 16;
 
-/// A keeper process, and the cgroups of its jail. The keeper removes the cgroups when the jail ends.
+/// A keeper (the supervisor process of a jail), and the cgroups of the jail. The keeper removes the cgroups when the
+/// jail ends.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     group: JailCgroup,
@@ -48,7 +49,8 @@ pub(crate) struct Keeper {
 
 #[derive(Debug)]
 struct Process {
-    /// Control connection to the keeper. The keeper ends the jail when the connection is closed.
+    /// Control connection to the keeper, the supervisor process of the jail. The keeper ends the jail when this
+    /// connection is closed.
     control: Option<UnixStream>,
     child: Child,
 }
@@ -58,14 +60,15 @@ struct Process {
 pub(crate) struct BuiltJail {
     /// Process id, on the host, of the first process in the jail.
     pub(crate) pid: u32,
-    /// Whether the jail has a `/proc`.
+    /// Whether `/proc` is mounted in the jail.
     pub(crate) proc: bool,
     /// Landlock ABI version of the kernel; 0 if it has no Landlock.
     pub(crate) landlock: u32,
 }
 
 impl Keeper {
-    /// Starts a keeper process. The guest agent in its jail will use `channel` to communicate with the host.
+    /// Starts a keeper, the supervisor process of a jail. The guest agent in the jail will communicate with the host
+    /// through `channel`.
     pub(crate) fn start(group: JailCgroup, channel: OwnedFd) -> Result<Keeper, SandboxError> {
         let started = (|| {
             let guest = GuestFile::get()?;
@@ -122,7 +125,8 @@ impl Keeper {
         }
     }
 
-    /// Sends the jail setup and file descriptors to the keeper, and returns its reply.
+    /// Sends the jail setup and file descriptors to the keeper (the supervisor process of the jail), and returns its
+    /// reply.
     async fn send_setup(
         &self,
         setup: &JailSetup,
@@ -162,7 +166,8 @@ impl Keeper {
         }
     }
 
-    /// Stderr of the keeper and of the guest agent or emulator in the jail, if any.
+    /// Stderr of the keeper (the supervisor process of the jail) and of the guest agent or QEMU in the jail; `None` if
+    /// it is empty.
     pub(crate) async fn last_words(&self) -> Option<String> {
         let mut process = self.process.lock().await;
         let mut bytes = Vec::new();
@@ -199,9 +204,9 @@ pub(crate) fn send_with(
 /// Which dedicated host users are available for jails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DedicatedUsers {
-    /// Each jail has its own pair of users.
+    /// Each jail has its own two users: one for the guest agent and one for programs.
     Many,
-    /// All jails share one pair of users.
+    /// All jails share the same two users: one for the guest agent and one for programs.
     Few,
     /// No dedicated users are available: jails run as the user of this process.
     None,
@@ -230,7 +235,7 @@ impl DedicatedUsers {
         }
     }
 
-    /// Returns the users of the jail with this id.
+    /// Returns the dedicated users of the jail with this id; `None` if the jail runs as the user of this process.
     pub(crate) fn of(self, id: &str) -> Option<JailUsers> {
         match self {
             DedicatedUsers::Many => {
@@ -246,7 +251,8 @@ impl DedicatedUsers {
     }
 }
 
-/// Returns a hint for users if the kernel refuses to build a jail with this error number.
+/// Returns a hint that tells users how to allow jails, after the kernel refused to build a jail with the error number
+/// `errno`.
 fn hint(errno: i32) -> Option<String> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let is_set = |path, value: &str| read(path).trim() == value;

@@ -43,7 +43,8 @@ pub struct Jail {
     /// Parent cgroups of the cgroups of jails, found on first use.
     groups: OnceLock<CgroupParents>,
     users: DedicatedUsers,
-    /// Whether the kernel refused to mount `/proc` in the last jail. Without `/proc`, memory is not watched.
+    /// Whether the kernel refused to mount `/proc` in the last jail. Without `/proc`, the total memory use of the
+    /// processes in a jail is not checked.
     without_proc: AtomicBool,
     /// Landlock ABI version in the last jail; 0 if the kernel has no Landlock.
     landlock: AtomicU32,
@@ -69,17 +70,17 @@ impl Jail {
         let mut setup = JailSetup {
             writable: ["/tmp", WORKSPACE, "/dev/shm"].map(str::to_owned).into(),
             disk_bytes: spec.limits.disk,
-            disk_files: spec.limits.files(),
+            disk_files: spec.limits.max_files(),
             users: self.users.of(id),
             host_name: "sandbox".to_owned(),
             ..JailSetup::default()
         };
-        group.furnish(&mut setup);
+        group.add_to_setup(&mut setup);
         add_system(&mut setup);
-        for piece in self.interpreters.iter().flat_map(|interpreter| &interpreter.pieces) {
+        for piece in self.interpreters.iter().flat_map(|interpreter| &interpreter.mounts) {
             let piece = piece.display().to_string();
             if !setup.pieces.iter().any(|each| each.to == piece) {
-                setup.piece(&piece, &piece, false);
+                setup.add_mount(&piece, &piece, false);
             }
         }
         for (at, to) in self.interpreters.iter().flat_map(|interpreter| &interpreter.links) {
@@ -97,7 +98,7 @@ impl Jail {
             }
         }
         for layer in &spec.layers {
-            setup.piece(&layer.from.display().to_string(), &layer.at, false);
+            setup.add_mount(&layer.from.display().to_string(), &layer.at, false);
         }
         let watched = !Controllers::of(self.groups()).memory;
         for device in DEVICES {
@@ -150,12 +151,12 @@ pub(crate) fn add_system(setup: &mut JailSetup) {
         // On most systems, `/bin` and similar folders are symbolic links into `/usr`.
         match std::fs::read_link(folder) {
             Ok(to) => setup.link(folder, &to.display().to_string()),
-            Err(_) => setup.piece(folder, folder, true),
+            Err(_) => setup.add_mount(folder, folder, true),
         }
     }
     // The dynamic loader reads `ld.so.cache`; programs with alternatives, such as `awk`, are links into `alternatives`.
     for path in ["/etc/ld.so.cache", "/etc/alternatives"] {
-        setup.piece(path, path, true);
+        setup.add_mount(path, path, true);
     }
 }
 
@@ -198,7 +199,7 @@ impl Backend for Jail {
     fn check(&self, spec: &SandboxSpec) -> Result<(), SandboxError> {
         let Some(image) = &spec.image else { return Ok(()) };
         let reason = format!("a jail uses the files of this machine, not the image `{image}`");
-        let hint = Some("use `--isolation docker` for images");
+        let hint = Some("use `--isolation docker` to run programs in an image");
         Err(SandboxError::Unsupported { isolation: Isolation::Jail, reason, hint })
     }
 
@@ -229,7 +230,7 @@ impl Backend for Jail {
         self.landlock.store(landlock, Ordering::Relaxed);
         self.without_proc.store(!proc, Ordering::Relaxed);
         let watch = keeper.group().watch(pid, &spec.limits);
-        Ok(StartedSandbox { channel, cell: Box::new(JailCell { keeper, _watch: watch }) })
+        Ok(StartedSandbox { channel, handle: Box::new(JailCell { keeper, _watch: watch }) })
     }
 
     fn interpreter(&self, language: Language) -> Result<String, SandboxError> {
@@ -240,7 +241,7 @@ impl Backend for Jail {
             .ok_or(SandboxError::NoInterpreter(language, Isolation::Jail))
     }
 
-    fn fixes_wall(&self) -> bool {
+    fn has_fixed_time_limit(&self) -> bool {
         // Without a CPU controller, the CPU time of programs is limited by a fixed limit of the guest agent, which
         // programs inherit.
         !Controllers::of(self.groups()).cpu
@@ -263,7 +264,7 @@ impl Backend for Jail {
                     "a limit for each process, and a check of their total every 25 ms, which excludes \
                      kernel memory",
                 ),
-                true => or(controllers.memory, "each process is limited to twice the limit"),
+                true => or(controllers.memory, "each process may use up to twice the memory limit"),
             },
             cpu: or(
                 controllers.cpu,
@@ -276,7 +277,8 @@ impl Backend for Jail {
             },
             disk: "tmpfs size".to_owned(),
             output: "guest agent".to_owned(),
-            wall: "guest agent, then the host".to_owned(),
+            wall: "the guest agent kills the program; if it does not, the host ends the sandbox"
+                .to_owned(),
             network: "empty network namespace".to_owned(),
             system_calls: "seccomp allowlist".to_owned(),
             files: match self.landlock.load(Ordering::Relaxed) {
@@ -303,15 +305,15 @@ struct JailCell {
 
 #[async_trait]
 impl SandboxHandle for JailCell {
-    async fn account(&self) -> ResourceUsage {
-        self.keeper.group().account()
+    async fn usage(&self) -> ResourceUsage {
+        self.keeper.group().usage()
     }
 
     async fn end(&self) {
         self.keeper.end().await;
     }
 
-    async fn last_words(&self) -> Option<String> {
+    async fn diagnostic_output(&self) -> Option<String> {
         self.keeper.last_words().await
     }
 }
@@ -338,12 +340,12 @@ mod tests {
         let groups = OnceLock::from(CgroupParents::V2 { folder: root.clone(), kinds: Vec::new() });
         let jail = Jail { groups, ..Jail::new(Vec::new()) };
         let maker = format!("test{}", std::process::id());
-        let identity = SandboxIdentity { maker: maker.clone(), id: "1".to_owned() };
+        let identity = SandboxIdentity { creator: maker.clone(), id: "1".to_owned() };
         let started = jail.start(&identity, &SandboxSpec::default()).await.unwrap();
         let group = root.join(format!("assize-{maker}-1"));
         let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
         assert_eq!(members.lines().count(), 1, "{members}");
-        started.cell.end().await;
+        started.handle.end().await;
         assert!(!group.exists());
     }
 }

@@ -29,7 +29,7 @@ impl Accelerator {
         self.into()
     }
 
-    /// Id of the host group that may open the KVM device; `None` if every user may open it.
+    /// Id of the host group that may open the KVM device; `None` if every user may open it or if KVM is not used.
     pub(super) fn group(self) -> Option<u32> {
         let found = std::fs::metadata(DEVICE).ok().filter(|_| self == Accelerator::Kvm)?;
         (found.mode() & 0o006 != 0o006).then_some(found.gid())

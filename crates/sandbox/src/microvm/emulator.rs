@@ -17,13 +17,13 @@ use tokio::net::UnixStream;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::accelerator::Accelerator;
-use super::monitor;
+use super::qmp;
 use crate::backend::SandboxIdentity;
 use crate::cgroup::CgroupParents;
+use crate::diagnostics::DiagnosticOutput;
 use crate::error::SandboxError;
 use crate::jail::add_system;
 use crate::jail::keeper::{self, DedicatedUsers, Keeper};
-use crate::words::DiagnosticOutput;
 
 /// Program name of QEMU.
 pub(super) const PROGRAM: &str = "qemu-system-x86_64";
@@ -57,7 +57,7 @@ const STARTUP_CPU_MILLIS: u32 = 4000;
 
 /// Command line of the guest kernel. The microVM ends instead of rebooting; calibrations and self-tests are skipped;
 /// mitigations of CPU vulnerabilities are off, because the guest does not need protection from itself.
-pub(super) const KERNEL_WORDS: &str = "reboot=t panic=-1 quiet console=hvc0 no_timer_check tsc=reliable mitigations=off \
+pub(super) const KERNEL_COMMAND_LINE: &str = "reboot=t panic=-1 quiet console=hvc0 no_timer_check tsc=reliable mitigations=off \
                             cryptomgr.notests random.trust_cpu=on";
 
 /// The installed QEMU.
@@ -85,7 +85,7 @@ impl Qemu {
         Ok(Qemu { program, stamp })
     }
 
-    /// Whether the installed file is unchanged since it was found.
+    /// Whether the installed QEMU is still the same file as when it was found.
     pub(super) fn is_the_same(&self) -> bool {
         stamp(&self.program).is_some_and(|stamp| stamp == self.stamp)
     }
@@ -113,12 +113,12 @@ pub(super) enum BootSource<'a> {
     /// Boots a kernel. The memory file is mapped as shared, so that its contents can be saved.
     Kernel { kernel: &'a File, initrd: &'a File, ticks: u64 },
     /// Restores a snapshot. The memory file is mapped copy-on-write.
-    Frozen { state: &'a File },
+    Snapshot { state: &'a File },
 }
 
 /// Returns the QEMU arguments that define the virtual hardware. A snapshot can be restored only with the same
 /// arguments.
-pub(super) fn shape(accelerator: Accelerator, megabytes: u64) -> Vec<String> {
+pub(super) fn hardware_arguments(accelerator: Accelerator, megabytes: u64) -> Vec<String> {
     let (accelerator, processor) = match accelerator {
         Accelerator::Kvm => ("kvm".to_owned(), "host"),
         // This CPU model suffices for most programs and has no instructions that are slow to emulate.
@@ -168,7 +168,7 @@ pub(super) fn shape(accelerator: Accelerator, megabytes: u64) -> Vec<String> {
 
 impl LaunchPlan<'_> {
     fn arguments(&self, name: &str) -> Vec<String> {
-        let mut arguments = shape(self.accelerator, self.megabytes);
+        let mut arguments = hardware_arguments(self.accelerator, self.megabytes);
         // The name `assize-…` of the microVM is visible in process listings.
         arguments.extend(["-name".to_owned(), format!("assize-{name}")]);
         let share = if matches!(self.from, BootSource::Kernel { .. }) { "on" } else { "off" };
@@ -188,10 +188,10 @@ impl LaunchPlan<'_> {
                 vec![
                     ("-kernel", format!("/proc/self/fd/{KERNEL}")),
                     ("-initrd", format!("/proc/self/fd/{INITRD}")),
-                    ("-append", format!("{KERNEL_WORDS}{ticks} rdinit=/init -- init")),
+                    ("-append", format!("{KERNEL_COMMAND_LINE}{ticks} rdinit=/init -- init")),
                 ]
             }
-            BootSource::Frozen { .. } => vec![("-incoming", "defer".to_owned())],
+            BootSource::Snapshot { .. } => vec![("-incoming", "defer".to_owned())],
         };
         arguments.extend(more.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
         arguments
@@ -216,7 +216,7 @@ pub(super) struct Console {
 }
 
 /// Returns the console output of a microVM, or if there is none, the stderr of QEMU.
-pub(super) async fn last_words(keeper: &Keeper, console: &Console) -> Option<String> {
+pub(super) async fn diagnostic_output(keeper: &Keeper, console: &Console) -> Option<String> {
     match console.output.get() {
         Some(output) => Some(output),
         None => keeper.last_words().await,
@@ -224,15 +224,15 @@ pub(super) async fn last_words(keeper: &Keeper, console: &Console) -> Option<Str
 }
 
 /// Ends a microVM that failed, and returns the reason with the diagnostic output.
-pub(super) async fn end_with_words(keeper: &Keeper, console: &Console, why: &str) -> String {
+pub(super) async fn end_with_diagnostics(keeper: &Keeper, console: &Console, why: &str) -> String {
     keeper.end().await;
-    match last_words(keeper, console).await {
+    match diagnostic_output(keeper, console).await {
         Some(output) => format!("{why}: {output}"),
         None => why.to_owned(),
     }
 }
 
-/// Starts QEMU in a jail that contains only its own files.
+/// Starts QEMU in a jail that contains no other files than those of QEMU.
 pub(super) async fn start(
     qemu: &Qemu,
     groups: &CgroupParents,
@@ -270,8 +270,8 @@ pub(super) async fn start(
         }),
         ..JailSetup::default()
     };
-    group.furnish(&mut setup);
-    furnish(&mut setup, qemu, plan.accelerator);
+    group.add_to_setup(&mut setup);
+    add_qemu_files(&mut setup, qemu, plan.accelerator);
     let keeper = Keeper::start(group, theirs)?;
     let mut monitor = keeper::from_std(monitor)?;
     let mut descriptors = vec![
@@ -285,9 +285,9 @@ pub(super) async fn start(
         BootSource::Kernel { kernel, initrd, .. } => {
             descriptors.extend([kernel.as_fd(), initrd.as_fd()])
         }
-        BootSource::Frozen { state } => {
+        BootSource::Snapshot { state } => {
             descriptors.push(state.as_fd());
-            monitor::restore(&mut monitor, STATE).await.map_err(failed)?;
+            qmp::restore(&mut monitor, STATE).await.map_err(failed)?;
         }
     }
     let built = keeper.build(Isolation::Microvm, &setup, &descriptors).await?;
@@ -326,15 +326,15 @@ async fn read_console(mut console: UnixStream, output: DiagnosticOutput) {
 }
 
 /// Adds QEMU's program, the files that it reads, and its devices to a jail.
-fn furnish(setup: &mut JailSetup, qemu: &Qemu, accelerator: Accelerator) {
+fn add_qemu_files(setup: &mut JailSetup, qemu: &Qemu, accelerator: Accelerator) {
     add_system(setup);
-    setup.piece("/nix/store", "/nix/store", true);
+    setup.add_mount("/nix/store", "/nix/store", true);
     // If QEMU is installed outside of `/usr` and `/nix`, its other folders are next to the folder of the program.
     let own = qemu.program.parent().and_then(Path::parent);
     let own = own.filter(|own| !own.starts_with("/usr") && !own.starts_with("/nix"));
     if let Some(own) = own.filter(|own| own.parent().is_some()) {
         let own = own.display().to_string();
-        setup.piece(&own, &own, false);
+        setup.add_mount(&own, &own, false);
     }
     for device in ["/dev/null", "/dev/urandom"] {
         setup.device(device, device);

@@ -25,7 +25,7 @@ use crate::spec::LAYERS;
 /// Version of the image layout; raised when an older image would not work with the guest agent.
 const LAYOUT: u32 = 1;
 
-/// Maximum age of a root file system archive that is reused.
+/// Maximum age at which the archive of a root file system is reused. An older archive is built again.
 const FRESH: Duration = Duration::from_secs(24 * 3600);
 
 /// First bytes of compressed archives: gzip, xz and zstd.
@@ -91,7 +91,7 @@ impl VmImageError {
     }
 }
 
-/// Files to build an image from; a part that is not named comes from Debian packages.
+/// Files from which an image is built. A file that is not given (`None`) is replaced by files from Debian packages.
 #[derive(Debug, Clone, Default)]
 pub struct VmImageSources {
     pub kernel: Option<PathBuf>,
@@ -170,7 +170,8 @@ pub(super) fn info(folder: &Path) -> Option<VmImageInfo> {
     serde_json::from_slice(&fs::read(folder.join(ABOUT)).ok()?).ok()
 }
 
-/// Builds an image in a folder; reports steps to `progress`. `archive` caches the root file system from packages.
+/// Builds an image in a folder and reports each step to `progress`. `archive` is the path of the cached root file
+/// system that was built from Debian packages.
 pub(super) async fn build(
     folder: &Path,
     archive: &Path,
@@ -318,6 +319,6 @@ fn digest(folder: &Path) -> io::Result<(String, u64)> {
 impl From<VmImageError> for Failure {
     fn from(error: VmImageError) -> Failure {
         let hint = error.hint();
-        Failure::from_error(FailureKind::Environment, &error).maybe_hint(hint.as_deref())
+        Failure::from_error(FailureKind::Environment, &error).with_optional_hint(hint.as_deref())
     }
 }

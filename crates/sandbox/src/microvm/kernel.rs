@@ -119,14 +119,14 @@ fn is_kernel(bytes: &[u8]) -> bool {
     bytes.get(0x202..0x206) == Some(BZIMAGE) || plain
 }
 
-/// Returns the kernel's name of a module by the name of its file, or `None` if the file is not a module.
+/// Returns the name that the kernel uses for a module, given the name of the file; `None` if the file is not a module.
 fn module_name(name: &str) -> Option<String> {
     let (module, rest) = name.split_once(".ko")?;
     let plain = rest.is_empty() || PACKED.iter().any(|(ending, ..)| rest == format!(".{ending}"));
     plain.then(|| module.replace('-', "_"))
 }
 
-/// Returns the needed modules that were not found and must be built into the kernel.
+/// Returns the needed modules that were not found. They are assumed to be built into the kernel.
 pub(super) fn missing(kernel: &Kernel) -> Vec<&'static str> {
     let there = |name: &str| kernel.modules.iter().any(|(file, _)| *file == format!("{name}.ko"));
     NEEDED.into_iter().filter(|name| !there(name)).collect()

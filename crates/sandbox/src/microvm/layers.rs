@@ -1,5 +1,5 @@
-//! Disk with the layers of a sandbox. Every snapshot has a layer disk attached; a microVM mounts it if `Hello` requests
-//! it.
+//! Disk with the layers of a sandbox. Every microVM has a layer disk. The guest agent mounts the disk only if the host
+//! requests it in its first message, `Hello`.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -8,13 +8,14 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
+use super::builder::lock_folder;
 use super::squashfs;
-use super::workshop::hold;
 use crate::error::SandboxError;
 use crate::rootfs;
 use crate::spec::{LAYERS, SandboxLayer};
 
-/// Size of every layer disk in bytes, independent of its contents.
+/// Size of every layer disk in bytes. All layer disks have the same size, because a snapshot can be restored only with
+/// disks of the same size.
 pub(super) const SIZE: u64 = 16 << 30;
 
 /// Time after which an unused layer disk is removed; it is created again when it is needed.
@@ -29,8 +30,8 @@ pub(super) async fn disk(
         return Ok(None);
     }
     let disks = folder.join("layers");
-    let place = place(&disks, layers);
-    let lock = if place.exists() { None } else { hold(folder).await };
+    let place = disk_path(&disks, layers);
+    let lock = if place.exists() { None } else { lock_folder(folder).await };
     let layers = layers.to_vec();
     let made = tokio::task::spawn_blocking(move || {
         if !place.exists() {
@@ -49,7 +50,7 @@ pub(super) async fn disk(
 }
 
 /// Returns the path of the disk with these layers, independent of their order.
-fn place(folder: &Path, layers: &[SandboxLayer]) -> PathBuf {
+fn disk_path(folder: &Path, layers: &[SandboxLayer]) -> PathBuf {
     let mut known: Vec<String> =
         layers.iter().map(|layer| format!("{} {}", layer.at, layer.digest)).collect();
     known.sort();

@@ -6,18 +6,18 @@
 //! a jail (see `emulator.rs`).
 
 mod accelerator;
+mod builder;
 mod cpio;
+mod create_snapshot;
 mod emulator;
-mod frozen;
 mod image;
 mod kernel;
 mod layers;
-mod monitor;
 mod origin;
+mod qmp;
 mod restore;
 mod snapshot;
 mod squashfs;
-mod workshop;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -33,10 +33,10 @@ use crate::backend::{Backend, Enforcement, SandboxIdentity, StartedSandbox};
 use crate::cgroup::{self, CgroupParents};
 use crate::error::SandboxError;
 use crate::spec::SandboxSpec;
+use builder::{MicrovmBuilder, VmConfig, lock_folder, megabytes};
 use image::VmImage;
 use restore::RestoreError;
 use snapshot::Snapshot;
-use workshop::{MicrovmBuilder, VmConfig, hold, megabytes};
 
 /// Options of the microVM backend.
 #[derive(Debug, Clone, Default)]
@@ -49,7 +49,7 @@ pub struct MicrovmOptions {
     /// Program that the kernel starts instead of the guest agent, for tests with a hostile guest.
     pub first_process: Option<Vec<u8>>,
     /// Callback that shows the user a message that explains a delay.
-    pub say: Option<fn(&str)>,
+    pub notify_user: Option<fn(&str)>,
 }
 
 /// Maximum number of idle sandboxes in a warm pool of emulated microVMs.
@@ -58,13 +58,13 @@ const EMULATED_POOL: usize = 2;
 /// The microVM backend.
 #[derive(Debug)]
 pub struct Microvm {
-    workshop: Arc<MicrovmBuilder>,
+    builder: Arc<MicrovmBuilder>,
 }
 
 impl Microvm {
     /// Creates a backend, which looks for QEMU and the image on first use.
     pub fn new(options: MicrovmOptions) -> Microvm {
-        Microvm { workshop: Arc::new(MicrovmBuilder::new(options)) }
+        Microvm { builder: Arc::new(MicrovmBuilder::new(options)) }
     }
 
     /// Checks that QEMU, the image and `sqfstar` are installed.
@@ -72,9 +72,9 @@ impl Microvm {
     /// # Errors
     /// When one of them is missing. The error has a hint for users.
     pub fn is_ready(&self) -> Result<(), SandboxError> {
-        VmImage::open(&self.workshop.image_folder())?;
-        self.workshop.qemu()?;
-        let search = self.workshop.options.search.iter().flat_map(std::env::split_paths);
+        VmImage::open(&self.builder.image_folder())?;
+        self.builder.qemu()?;
+        let search = self.builder.options.search.iter().flat_map(std::env::split_paths);
         if search.into_iter().any(|folder| folder.join(squashfs::TOOL).exists()) {
             return Ok(());
         }
@@ -87,7 +87,7 @@ impl Microvm {
 
     /// Returns whether microVMs use KVM or emulation; `None` before the first microVM.
     pub fn accelerator(&self) -> Option<&AcceleratorChoice> {
-        self.workshop.decided()
+        self.builder.selected_accelerator()
     }
 
     /// Whether microVMs are emulated. Also true if the accelerator is not selected yet.
@@ -101,25 +101,25 @@ impl Microvm {
         sources: VmImageSources,
         progress: &mut (dyn FnMut(&str) + Send),
     ) -> Result<VmImageInfo, VmImageError> {
-        let folder = self.workshop.folder();
+        let folder = self.builder.folder();
         std::fs::create_dir_all(&folder)
             .map_err(|error| VmImageError::File(folder.clone(), error))?;
-        let archive = self.workshop.options.cache.join("rootfs.tar");
-        let _held = hold(&folder).await;
-        let image = self.workshop.image_folder();
+        let archive = self.builder.options.cache.join("rootfs.tar");
+        let _held = lock_folder(&folder).await;
+        let image = self.builder.image_folder();
         let info = image::build(&image, &archive, sources, progress).await?;
-        self.workshop.clear().await;
+        self.builder.clear().await;
         Ok(info)
     }
 
     /// Returns the description of the image, if the image is built.
     pub fn image(&self) -> Option<VmImageInfo> {
-        self.workshop.image()
+        self.builder.image()
     }
 
     /// Removes the image, its snapshots and the layer disks. Returns `false` if there was no image.
     pub fn remove_image(&self) -> Result<bool, VmImageError> {
-        let (folder, was_there) = (self.workshop.folder(), self.image().is_some());
+        let (folder, was_there) = (self.builder.folder(), self.image().is_some());
         match std::fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(VmImageError::File(folder, error))
@@ -130,13 +130,13 @@ impl Microvm {
 
     /// Returns the configuration and the snapshot of microVMs with this memory size. If the caller drops this future, a
     /// new snapshot is still created in the background, because the next sandbox needs it.
-    async fn frozen(
+    async fn config_and_snapshot(
         &self,
         identity: &SandboxIdentity,
         megabytes: u64,
     ) -> Result<(VmConfig, Arc<Snapshot>), SandboxError> {
-        let (workshop, identity) = (Arc::clone(&self.workshop), identity.clone());
-        tokio::spawn(async move { workshop.frozen(&identity, megabytes).await })
+        let (workshop, identity) = (Arc::clone(&self.builder), identity.clone());
+        tokio::spawn(async move { workshop.config_and_snapshot(&identity, megabytes).await })
             .await
             .unwrap_or_else(|error| Err(SandboxError::failed("creating a snapshot", error)))
     }
@@ -154,11 +154,13 @@ impl Backend for Microvm {
             Err(SandboxError::Unsupported { isolation, reason, hint: Some(hint) })
         };
         if let Some(image) = &spec.image {
-            let reason = format!("microVMs use one image for all sandboxes, not `{image}`");
-            return unsupported(reason, "use `--isolation docker` for images");
+            let reason = format!(
+                "all microVMs use the image of `assize image build microvm`, not `{image}`"
+            );
+            return unsupported(reason, "use `--isolation docker` to run programs in an image");
         }
         if spec.limits.cpu_millis > 1000 {
-            let reason = "a microVM has one CPU".to_owned();
+            let reason = "a microVM has only one CPU".to_owned();
             let hint = "for more CPUs use `--isolation jail` or `--isolation docker`";
             return unsupported(reason, hint);
         }
@@ -172,30 +174,30 @@ impl Backend for Microvm {
     ) -> Result<StartedSandbox, SandboxError> {
         self.check(spec)?;
         let megabytes = megabytes(&spec.limits);
-        let (make, snapshot) = self.frozen(identity, megabytes).await?;
-        let reason = match self.workshop.restore(&make, &snapshot, identity, spec).await {
+        let (make, snapshot) = self.config_and_snapshot(identity, megabytes).await?;
+        let reason = match self.builder.restore(&make, &snapshot, identity, spec).await {
             // The snapshot is intact but unusable: it depends on a property that its origin does not record.
             Err(RestoreError::Snapshot(reason)) => reason,
             started => return Ok(started?),
         };
         tracing::info!(%reason, megabytes, "no usable snapshot, creating one");
-        self.workshop.forget(&make, &snapshot).await;
-        let (make, snapshot) = self.frozen(identity, megabytes).await?;
-        Ok(self.workshop.restore(&make, &snapshot, identity, spec).await?)
+        self.builder.forget(&make, &snapshot).await;
+        let (make, snapshot) = self.config_and_snapshot(identity, megabytes).await?;
+        Ok(self.builder.restore(&make, &snapshot, identity, spec).await?)
     }
 
-    async fn settle(&self) -> Result<Option<String>, SandboxError> {
+    async fn test_host(&self) -> Result<Option<String>, SandboxError> {
         let identity = SandboxIdentity {
-            maker: format!("settle-{:08x}", fastrand::u32(..)),
+            creator: format!("settle-{:08x}", fastrand::u32(..)),
             id: "1".to_owned(),
         };
-        let parts = self.workshop.parts().await?;
+        let parts = self.builder.parts().await?;
         let size = megabytes(&SandboxLimits::default());
-        let decided = self.workshop.decide(&parts, &identity, size).await;
+        let decided = self.builder.select_accelerator(&parts, &identity, size).await;
         Ok(Some(decided.to_string()))
     }
 
-    fn waiting_interpreters(&self) -> usize {
+    fn max_prepared_interpreters(&self) -> usize {
         // In an emulated microVM, the code that QEMU has translated for the interpreter stays in memory.
         if self.is_emulated() { 1 } else { usize::MAX }
     }
@@ -211,7 +213,7 @@ impl Backend for Microvm {
 
     fn enforcement(&self) -> Enforcement {
         const GROUP: &str = "cgroup v2 of the guest kernel";
-        let outside = match self.workshop.groups() {
+        let outside = match self.builder.groups() {
             CgroupParents::None(_) => "",
             _ => ", and a host cgroup around the microVM",
         };
@@ -221,7 +223,8 @@ impl Backend for Microvm {
             processes: GROUP.to_owned(),
             disk: "tmpfs size".to_owned(),
             output: "guest agent".to_owned(),
-            wall: "guest agent, then the host".to_owned(),
+            wall: "the guest agent kills the program; if it does not, the host ends the sandbox"
+                .to_owned(),
             network: "the microVM has no network card".to_owned(),
             system_calls:
                 "separate guest kernel, with seccomp and Landlock in it; QEMU runs under its own \

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::accelerator::{self, Accelerator};
+use super::builder::VmConfig;
 use super::emulator;
-use super::workshop::VmConfig;
 use crate::rootfs;
 
 /// Software and hardware properties that a snapshot was created with.
@@ -39,10 +39,11 @@ impl SnapshotOrigin {
     /// Returns the origin of a snapshot that is created now, with this program as its first process.
     pub(super) fn new(make: &VmConfig, first_process: &[u8]) -> SnapshotOrigin {
         let mut hash = Sha256::new();
-        for word in emulator::shape(make.accelerator, make.megabytes) {
+        for word in emulator::hardware_arguments(make.accelerator, make.megabytes) {
             hash.update(Sha256::digest(word));
         }
-        for part in [emulator::KERNEL_WORDS.as_bytes(), rootfs::digest().as_bytes(), first_process]
+        for part in
+            [emulator::KERNEL_COMMAND_LINE.as_bytes(), rootfs::digest().as_bytes(), first_process]
         {
             hash.update(Sha256::digest(part));
         }

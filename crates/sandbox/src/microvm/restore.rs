@@ -7,10 +7,10 @@ use assize_config::SandboxLimits;
 use assize_protocol::{GuestLimits, Hello, MicroVmSettings, VERSION};
 use async_trait::async_trait;
 
+use super::builder::{MicrovmBuilder, VmConfig};
 use super::emulator::{self, BootSource, Console, LaunchPlan};
 use super::snapshot::{Snapshot, SnapshotError};
-use super::workshop::{MicrovmBuilder, VmConfig};
-use super::{layers, monitor};
+use super::{layers, qmp};
 use crate::backend::{ResourceUsage, SandboxHandle, SandboxIdentity, StartedSandbox};
 use crate::channel::Channel;
 use crate::error::SandboxError;
@@ -18,13 +18,14 @@ use crate::jail::keeper::Keeper;
 use crate::sandbox::environment;
 use crate::spec::{LAYERS, SandboxSpec};
 
-/// Time limit for restoring a snapshot, and also for the guest agent's reply to `Hello` after that.
+/// Time limit for restoring a snapshot. The same limit applies to the guest agent's reply to `Hello` afterwards.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// CPU share of QEMU and the guest kernel in thousandths of a CPU, in addition to the CPU share of the programs.
 const OWN_CPU_MILLIS: u32 = 250;
 
-/// Number of random bytes that each restored microVM receives.
+/// Number of random bytes that each restored microVM receives, so that its random numbers differ from those of other
+/// microVMs.
 const ENTROPY: usize = 64;
 
 /// Reason why a microVM could not be restored.
@@ -62,13 +63,13 @@ impl MicrovmBuilder {
             memory: &snapshot.memory,
             root: &make.parts.image.root,
             layers: disk.as_ref().unwrap_or(&make.parts.no_layers),
-            from: BootSource::Frozen { state: &snapshot.state().map_err(SnapshotError::Memory)? },
+            from: BootSource::Snapshot { state: &snapshot.state().map_err(SnapshotError::Memory)? },
         };
         let emulator::RunningVm { keeper, channel, mut monitor, console } =
             emulator::start(&make.parts.qemu, self.groups(), self.users, identity, &plan).await?;
-        if let Err(source) = monitor::wait_until_restored(&mut monitor, RESTORE_TIMEOUT).await {
+        if let Err(source) = qmp::wait_until_restored(&mut monitor, RESTORE_TIMEOUT).await {
             keeper.end().await;
-            let words = emulator::last_words(&keeper, &console).await;
+            let words = emulator::diagnostic_output(&keeper, &console).await;
             return Err(SnapshotError::Restore { source, words }.into());
         }
         let up = async {
@@ -82,14 +83,17 @@ impl MicrovmBuilder {
                 // The guest kernel enforces the CPU limit. This limit on the host is for a microVM whose kernel does
                 // not enforce it.
                 let cpu_millis = spec.limits.cpu_millis + OWN_CPU_MILLIS;
-                keeper.group().share(&SandboxLimits { cpu_millis, ..spec.limits.clone() });
+                keeper.group().set_cpu_quota(&SandboxLimits { cpu_millis, ..spec.limits.clone() });
                 let cell = MicrovmCell { keeper, console };
-                return Ok(StartedSandbox { channel, cell: Box::new(cell) });
+                return Ok(StartedSandbox { channel, handle: Box::new(cell) });
             }
             Ok(Err(why)) => why,
             Err(_) => "the guest agent does not respond".to_owned(),
         };
-        Err(SandboxError::Broke(emulator::end_with_words(&keeper, &console, &why).await).into())
+        Err(SandboxError::SandboxFailed(
+            emulator::end_with_diagnostics(&keeper, &console, &why).await,
+        )
+        .into())
     }
 }
 
@@ -110,7 +114,7 @@ fn hello(spec: &SandboxSpec) -> std::io::Result<Hello> {
             processes: u64::from(limits.processes),
             cpu_millis: limits.cpu_millis,
             disk_bytes: limits.disk,
-            disk_files: limits.files(),
+            disk_files: limits.max_files(),
             layers: (!spec.layers.is_empty()).then(|| LAYERS.to_owned()),
         }),
     })
@@ -125,17 +129,17 @@ struct MicrovmCell {
 
 #[async_trait]
 impl SandboxHandle for MicrovmCell {
-    async fn account(&self) -> ResourceUsage {
+    async fn usage(&self) -> ResourceUsage {
         // The guest agent measures memory use and reports it when a program ends. This cgroup counts only kills of
         // QEMU.
-        ResourceUsage { peak_memory: None, ..self.keeper.group().account() }
+        ResourceUsage { peak_memory: None, ..self.keeper.group().usage() }
     }
 
     async fn end(&self) {
         self.keeper.end().await;
     }
 
-    async fn last_words(&self) -> Option<String> {
-        emulator::last_words(&self.keeper, &self.console).await
+    async fn diagnostic_output(&self) -> Option<String> {
+        emulator::diagnostic_output(&self.keeper, &self.console).await
     }
 }

@@ -1,4 +1,5 @@
-//! Snapshot (memory and device state) of a microVM that waits for `Hello`. Every microVM sandbox is restored from one.
+//! Snapshot (memory and device state) of a microVM whose guest agent waits for the host's first message, `Hello`. Every
+//! microVM sandbox is restored from a snapshot.
 //!
 //! In this process, the memory of a snapshot is a sealed file, which all microVMs map copy-on-write. On disk, a
 //! snapshot is stored with checksums and its origin. A snapshot that cannot be restored is discarded; [`SnapshotError`]
@@ -13,14 +14,15 @@ use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::monitor::QmpError;
 use super::origin::{OriginPart, SnapshotOrigin};
+use super::qmp::QmpError;
 use crate::memfd::{data_file, read_only, seal};
 
 /// Chunk size in bytes for copying memory; chunks of zeros are skipped.
 const CHUNK: usize = 64 * 1024;
 
-/// Tolerated difference between two measurements of the CPU's TSC frequency, in thousandths.
+/// Tolerated difference between two measurements of the frequency of the CPU's time-stamp counter (TSC), in thousandths
+/// of the frequency.
 const TOLERANCE: u64 = 1;
 
 const ABOUT: &str = "snapshot.json";
@@ -38,7 +40,7 @@ pub(super) struct Snapshot {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct About {
     origin: SnapshotOrigin,
-    /// TSC frequency of the CPU in kHz.
+    /// Frequency of the CPU's time-stamp counter (TSC) in kHz on the machine that created the snapshot.
     ticks: u64,
     memory: Contents,
     state: Contents,
@@ -98,7 +100,8 @@ impl Snapshot {
         read_only(&self.state)
     }
 
-    /// Loads a snapshot from disk, if it has this origin and TSC frequency.
+    /// Loads a snapshot from disk. Fails if the snapshot is damaged, or was created with another origin (software and
+    /// hardware) or another TSC frequency.
     pub(super) fn load(
         folder: &Path,
         origin: &SnapshotOrigin,
@@ -184,8 +187,8 @@ impl Contents {
     }
 }
 
-/// Returns the reason why a folder contains no snapshot: the difference between this origin and the origin of the most
-/// similar snapshot in another folder.
+/// Returns the reason why there is no snapshot for this origin: the properties in which the origin of the most similar
+/// snapshot on disk differs, or [`SnapshotError::Missing`] if there is no similar snapshot.
 fn other_origin(folder: &Path, origin: &SnapshotOrigin) -> SnapshotError {
     let beside = folder.parent().map(fs::read_dir).and_then(Result::ok);
     let others = beside.into_iter().flatten().flatten();
@@ -197,7 +200,7 @@ fn other_origin(folder: &Path, origin: &SnapshotOrigin) -> SnapshotError {
     differences.map_or(SnapshotError::Missing, SnapshotError::Origin)
 }
 
-/// Copies all non-zero chunks. Returns the checksum of the chunks and their offsets.
+/// Copies all chunks of a memory file that are not zero. Returns the checksum of these chunks and their offsets.
 fn copy(from: &File, to: &File) -> io::Result<u32> {
     let length = from.metadata()?.len();
     let mut sum = crc32fast::Hasher::new();

@@ -30,10 +30,10 @@ pub(super) async fn keep_filled(shared: Arc<Shared>, stop: CancellationToken) {
             tracing::warn!(id = sandbox.id(), "replacing an idle sandbox that died");
             sandbox.end().await;
         }
-        let lacks = shared.lacks();
+        let lacks = shared.needs_refill();
         if lacks && shared.has_memory() {
             // Wait first, to leave the CPU to the request that just took a sandbox.
-            let start = shared.lane().used + YIELD;
+            let start = shared.state().used + YIELD;
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep_until(start.into()) => {}
@@ -62,14 +62,14 @@ pub(super) async fn keep_filled(shared: Arc<Shared>, stop: CancellationToken) {
             () = memory_poll => {}
             () = changed => {}
             () = death(&shared) => {}
-            () = idle => shrink(&shared, &stop).await,
+            () = idle => end_idle_sandboxes(&shared, &stop).await,
         }
     }
 }
 
 /// Waits until one of the idle sandboxes dies.
 async fn death(shared: &Shared) {
-    let watched: Vec<_> = shared.lane().idle.iter().map(|one| Box::pin(one.gone())).collect();
+    let watched: Vec<_> = shared.state().idle.iter().map(|one| Box::pin(one.ended())).collect();
     if watched.is_empty() {
         return std::future::pending().await;
     }
@@ -93,9 +93,9 @@ async fn refill(shared: &Shared) {
 }
 
 async fn make_idle(shared: &Shared) -> Result<Sandbox, SandboxError> {
-    let sandbox = shared.maker.make(shared.spec.clone()).await?;
+    let sandbox = shared.creator.create(shared.spec.clone()).await?;
     let prepared = {
-        let lane = shared.lane();
+        let lane = shared.state();
         lane.without_interpreter || lane.idle.len() >= shared.interpreters()
     };
     if prepared { Ok(sandbox) } else { prepare(shared, sandbox).await }
@@ -106,7 +106,7 @@ async fn prepare(shared: &Shared, sandbox: Sandbox) -> Result<Sandbox, SandboxEr
         Ok(()) => Ok(sandbox),
         // Without Python, an idle sandbox still saves the time to start a sandbox.
         Err(SandboxError::NoInterpreter(..)) => {
-            shared.lane().without_interpreter = true;
+            shared.state().without_interpreter = true;
             Ok(sandbox)
         }
         Err(error) => {
@@ -117,7 +117,7 @@ async fn prepare(shared: &Shared, sandbox: Sandbox) -> Result<Sandbox, SandboxEr
 }
 
 fn add(shared: &Shared, made: Result<Sandbox, SandboxError>, to_the_front: bool) {
-    let mut lane = shared.lane();
+    let mut lane = shared.state();
     lane.compare_clocks();
     match made {
         Ok(sandbox) => {
@@ -131,7 +131,7 @@ fn add(shared: &Shared, made: Result<Sandbox, SandboxError>, to_the_front: bool)
         }
         Err(error) => {
             tracing::warn!(%error, "cannot refill the warm pool");
-            lane.trouble = Some(error);
+            lane.refill_error = Some(error);
         }
     }
     drop(lane);
@@ -139,19 +139,19 @@ fn add(shared: &Shared, made: Result<Sandbox, SandboxError>, to_the_front: bool)
 }
 
 /// Ends all idle sandboxes and waits for the next request, unless a request has just arrived.
-async fn shrink(shared: &Shared, stop: &CancellationToken) {
+async fn end_idle_sandboxes(shared: &Shared, stop: &CancellationToken) {
     let idle = {
-        let mut lane = shared.lane();
-        if lane.stays || lane.used.elapsed() < shared.options.idle {
+        let mut lane = shared.state();
+        if lane.idle_timeout_disabled || lane.used.elapsed() < shared.options.idle {
             return;
         }
-        lane.wanted = false;
+        lane.should_fill = false;
         std::mem::take(&mut lane.idle)
     };
     for sandbox in idle {
         sandbox.end().await;
     }
-    let wanted_again = until(&shared.changed, || shared.lane().wanted.then_some(()));
+    let wanted_again = until(&shared.changed, || shared.state().should_fill.then_some(()));
     tokio::select! {
         () = stop.cancelled() => {}
         () = wanted_again => {}

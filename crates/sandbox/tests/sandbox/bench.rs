@@ -92,7 +92,7 @@ impl Bench {
             spec.limits.cpu_millis = 1000;
             spec.limits.wall *= EMULATION_SLOWDOWN;
         }
-        self.manager.make(spec).await.unwrap()
+        self.manager.create(spec).await.unwrap()
     }
 
     /// Runs Python code in a new sandbox.

@@ -34,7 +34,7 @@ async fn docker() -> Option<Arc<Docker>> {
 
 fn identity(name: &str) -> SandboxIdentity {
     let id = format!("{name}-{:08x}", fastrand::u32(..));
-    SandboxIdentity { maker: format!("test-{}", std::process::id()), id }
+    SandboxIdentity { creator: format!("test-{}", std::process::id()), id }
 }
 
 async fn start(docker: &Arc<Docker>, name: &str, spec: SandboxSpec) -> Sandbox {
@@ -66,7 +66,7 @@ async fn cancelled_start_leaves_no_container() {
     let Some(docker) = docker().await else { return };
     let maker = format!("given-up-{:08x}", fastrand::u32(..));
     for (id, millis) in [5, 20, 40, 60, 100, 150].into_iter().enumerate() {
-        let identity = SandboxIdentity { maker: maker.clone(), id: id.to_string() };
+        let identity = SandboxIdentity { creator: maker.clone(), id: id.to_string() };
         let backend: Arc<dyn Backend> = docker.clone();
         let started = Sandbox::start(backend, &identity, SandboxSpec::default());
         let _ = tokio::time::timeout(Duration::from_millis(millis), started).await;
@@ -102,22 +102,22 @@ async fn sandbox_image_is_derived_from_a_user_image_only_once() {
 async fn clean_up_removes_leftover_containers() {
     let Some(docker) = docker().await else { return };
     let maker = format!("left-{:08x}", fastrand::u32(..));
-    let identity = SandboxIdentity { maker: maker.clone(), id: "one".to_owned() };
+    let identity = SandboxIdentity { creator: maker.clone(), id: "one".to_owned() };
     let backend: Arc<dyn Backend> = docker.clone();
     let sandbox = Sandbox::start(backend, &identity, SandboxSpec::default()).await.unwrap();
     assert_ne!(containers(&maker), "");
     docker.clean_up(&maker).await.unwrap();
     assert_eq!(containers(&maker), "");
     let error = sandbox.list("/tmp").await.unwrap_err();
-    assert!(matches!(error, SandboxError::Broke(_)), "{error}");
+    assert!(matches!(error, SandboxError::SandboxFailed(_)), "{error}");
 }
 
 /// Not a test: the process that `container_is_removed_when_its_process_is_killed` starts and kills.
 #[tokio::test]
 async fn helper_process_that_a_test_kills() {
-    let Ok(maker) = std::env::var(KILLED) else { return };
+    let Ok(creator) = std::env::var(KILLED) else { return };
     let backend: Arc<dyn Backend> = Arc::new(Docker::new(Vec::new()));
-    let identity = SandboxIdentity { maker, id: "one".to_owned() };
+    let identity = SandboxIdentity { creator, id: "one".to_owned() };
     let sandbox = Sandbox::start(backend, &identity, SandboxSpec::default()).await.unwrap();
     let stubborn = "import signal, subprocess\nfor s in range(1, 32):\n  try: signal.signal(s, signal.SIG_IGN)\n  \
                     except OSError: pass\nsubprocess.run(['sleep', '1000'])";

@@ -38,7 +38,7 @@ async fn sandbox_name_is_unique_within_its_run() {
         let mut wider = SandboxSpec::default();
         wider.limits.memory *= 2;
         let error = bench.manager.create_if_not_exists(&one, wider).await.unwrap_err();
-        assert!(matches!(error, SandboxError::Different(_)));
+        assert!(matches!(error, SandboxError::NameConflict(_)));
         bench.manager.close().await;
     })
     .await;
@@ -115,7 +115,7 @@ async fn sandbox_ends_after_its_time_to_live() {
             SandboxSpec { time_to_live: Some(Duration::from_secs(1)), ..SandboxSpec::default() };
         let sandbox = bench.manager.create_if_not_exists(&key(None, "short"), spec).await.unwrap();
         let running = sandbox.exec(ProgramCommand::new("/bin/sleep").args(["1000"])).await.unwrap();
-        assert!(matches!(running.finish().await, Err(SandboxError::Broke(_))));
+        assert!(matches!(running.finish().await, Err(SandboxError::SandboxFailed(_))));
         bench.manager.until_empty().await;
         assert!(bench.manager.list(&BTreeMap::new()).unwrap().is_empty());
     })
@@ -155,7 +155,7 @@ async fn sandbox_of_another_process_is_usable() {
         running.signal(15).await.unwrap();
         assert_eq!(running.finish().await.unwrap().outcome.signal, Some(15));
         let wait =
-            ProgramCommand::new("/bin/sleep").args(["1000"]).wall(Duration::from_millis(100));
+            ProgramCommand::new("/bin/sleep").args(["1000"]).time_limit(Duration::from_millis(100));
         assert!(sandbox.exec(wait).await.unwrap().finish().await.unwrap().outcome.timed_out);
         assert!(bench.manager.delete(&key).await.unwrap());
         assert!(other.list(&BTreeMap::new()).unwrap().is_empty());

@@ -91,7 +91,7 @@ async fn start_as(
 ) -> Result<Sandbox, SandboxError> {
     let backend: Arc<dyn Backend> = microvms.clone();
     let identity =
-        SandboxIdentity { maker: maker.to_owned(), id: format!("{:08x}", fastrand::u32(..)) };
+        SandboxIdentity { creator: maker.to_owned(), id: format!("{:08x}", fastrand::u32(..)) };
     Sandbox::start(backend, &identity, spec).await
 }
 
@@ -333,7 +333,7 @@ async fn unusable_snapshot_is_replaced_and_the_reason_is_logged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn snapshot_is_restored_with_a_cold_page_cache() {
+async fn microvm_snapshot_is_restored_when_the_page_cache_is_empty() {
     if !is_available() {
         return;
     }
@@ -348,7 +348,7 @@ async fn snapshot_is_restored_with_a_cold_page_cache() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn microvm_starts_on_a_full_disk() {
+async fn microvm_starts_even_if_the_cache_disk_is_full() {
     if !is_available() {
         return;
     }
@@ -583,12 +583,13 @@ fn first_process(name: &str, definitions: &[String]) -> Vec<u8> {
     fs::read(program).unwrap()
 }
 
-/// Tests about cgroups and namespaces. All tests together take minutes in an emulated microVM.
+/// Name filters that select the jail tests about cgroups and namespaces. All jail tests together would take minutes in
+/// an emulated microVM.
 const SOME: &str = "jail::memory_ jail::processes_ jail::shared_memory jail::timeout_kills_daemons jail::guest_agent \
                     jail::network_";
 
-/// Runs the jail tests as an unprivileged user with a delegated cgroup v2, such as systemd delegates to users. They run
-/// in a microVM, because the host may have only cgroups v1.
+/// Runs the jail tests as an unprivileged user with a delegated cgroup v2, as systemd delegates one to each user. The
+/// tests run in a microVM, because the host may have only cgroups v1.
 #[tokio::test(flavor = "multi_thread")]
 async fn jail_tests_pass_inside_a_microvm() {
     if !is_available() {
@@ -615,7 +616,7 @@ async fn jail_tests_pass_inside_a_microvm() {
     let running = sandbox.exec(ProgramCommand::new("tests")).await.unwrap();
     #[expect(clippy::print_stderr, reason = "shows progress, because the test takes minutes")]
     let print = |_, bytes: &[u8]| eprint!("{}", String::from_utf8_lossy(bytes));
-    let done = running.finish_telling(print).await.unwrap();
+    let done = running.finish_with(print).await.unwrap();
     let output = text(&done.stdout);
     assert_eq!(done.outcome.exit_code, Some(0), "{output}");
     assert!(
@@ -647,7 +648,7 @@ async fn hostile_guest_does_not_affect_other_microvms() {
     for (attack, expected) in [(101, "Kernel panic"), (102, "the guest agent sent"), (103, "lost")]
     {
         let error = start_as(&maker, &microvms, spec_for(attack)).await.unwrap_err();
-        assert!(matches!(error, SandboxError::Broke(_)), "{attack}: {error}");
+        assert!(matches!(error, SandboxError::SandboxFailed(_)), "{attack}: {error}");
         assert!(error.to_string().contains(expected), "{attack}: {error}");
         echo(&start(&good).await.unwrap()).await;
     }
@@ -688,7 +689,7 @@ async fn kvm_is_used_only_after_a_successful_boot() {
     let modified =
         || fs::metadata(cache.path().join("microvm/kvm.json")).unwrap().modified().unwrap();
     let written = modified();
-    assert_eq!(tried().settle().await.unwrap(), Some(found.to_string()));
+    assert_eq!(tried().test_host().await.unwrap(), Some(found.to_string()));
     assert_eq!(modified(), written);
     let never = microvms(cache.path(), |options| options.kvm = KvmMode::Never);
     start(&never).await.unwrap();

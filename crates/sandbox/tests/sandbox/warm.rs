@@ -19,7 +19,7 @@ fn with_processes(processes: u32) -> SandboxSpec {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_and_runs_of_one_shape_share_a_pool() {
+async fn requests_and_runs_with_the_same_sandbox_shape_share_a_pool() {
     run(Isolation::Jail, |bench: Bench| async move {
         let manager: Arc<SandboxManager> = Arc::new(bench.manager);
         let pools = pools(2);
@@ -73,7 +73,7 @@ async fn least_recently_used_pool_is_closed_and_its_counters_remain() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn started_pool_stays_full_even_if_a_request_opened_it() {
+async fn started_pool_has_no_idle_timeout_even_if_a_request_opened_it() {
     run(Isolation::Jail, |bench: Bench| async move {
         let manager: Arc<SandboxManager> = Arc::new(bench.manager);
         let idle = Duration::from_millis(200);

@@ -34,7 +34,8 @@ def hear():
 def call(number, key, request): send(8, number, {'key': key, 'request': request})
 ";
 
-/// Fake host, which returns the request of each call. The end of a call's key selects special behaviour.
+/// Fake host, which answers each call with the request of the call. The end of the journal key of a call selects
+/// special behaviour.
 #[derive(Default)]
 struct Host {
     calls: Mutex<Vec<String>>,
@@ -70,11 +71,11 @@ impl HostCallHandler for Host {
 
 fn limits() -> HostCallLimits {
     HostCallLimits {
-        keys: "m3/".to_owned(),
-        most_calls: 20,
-        at_once: 4,
-        largest: 700_000,
-        most_events: 10,
+        key_prefix: "m3/".to_owned(),
+        max_calls: 20,
+        max_concurrent_calls: 4,
+        max_call_bytes: 700_000,
+        max_events: 10,
         kill_after: KILL_AFTER,
     }
 }
@@ -87,7 +88,12 @@ async fn work(
     sandbox.write("/tmp/work.py", format!("{CALLS}{code}").as_bytes()).await.unwrap();
     let command = ProgramCommand::new("python3").args(["/tmp/work.py"]);
     sandbox
-        .work(command, limits(), Arc::clone(host) as Arc<dyn HostCallHandler>, &Cancel::new())
+        .run_with_host_calls(
+            command,
+            limits(),
+            Arc::clone(host) as Arc<dyn HostCallHandler>,
+            &Cancel::new(),
+        )
         .await
 }
 
@@ -154,7 +160,7 @@ async fn protocol_violation_ends_the_program_with_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn program_that_does_not_read_answers_times_out() {
+async fn program_that_does_not_read_host_answers_times_out() {
     run(Isolation::Jail, |bench: Bench| async move {
         let sandbox = bench.with(|limits| limits.wall = std::time::Duration::from_secs(2)).await;
         let host = Arc::new(Host::default());
@@ -183,7 +189,8 @@ async fn cancelled_program_is_notified() {
             }
             cancel.cancel("cancelled by the user");
         };
-        let (done, ()) = tokio::join!(sandbox.work(command, limits(), answers, &cancel), stop);
+        let (done, ()) =
+            tokio::join!(sandbox.run_with_host_calls(command, limits(), answers, &cancel), stop);
         assert_eq!(text(&done.unwrap().stdout), "7 b'cancelled by the user'\n");
     })
     .await;
@@ -213,7 +220,8 @@ async fn cancelled_program_that_does_not_end_is_killed() {
             host.begun.notified().await;
             cancel.cancel("stop");
         };
-        let (done, ()) = tokio::join!(sandbox.work(command, work, answers, &cancel), stop);
+        let (done, ()) =
+            tokio::join!(sandbox.run_with_host_calls(command, work, answers, &cancel), stop);
         let error = done.unwrap_err();
         assert!(matches!(error, SandboxError::IgnoredCancellation(_)), "{error}");
         // Only the program was killed; its sandbox still works.
@@ -223,7 +231,7 @@ async fn cancelled_program_that_does_not_end_is_killed() {
 }
 
 /// Returns the process ids of the process with this command-line argument and of its ancestors inside the jail, such as
-/// the guest agent. The keeper, which is a child of this process, is not included.
+/// the guest agent. The keeper (the supervisor process of the jail) is a child of this process and not included.
 fn process_and_guest_agent(word: &str) -> Vec<String> {
     let processes = || std::fs::read_dir("/proc").unwrap().flatten();
     let found = processes().find(|entry| {
@@ -261,7 +269,8 @@ async fn sandbox_whose_guest_agent_does_not_report_a_kill_is_ended() {
             assert!(stopped.unwrap().success());
             cancel.cancel("stop");
         };
-        let (done, ()) = tokio::join!(sandbox.work(command, work, answers, &cancel), stop);
+        let (done, ()) =
+            tokio::join!(sandbox.run_with_host_calls(command, work, answers, &cancel), stop);
         let error = done.unwrap_err().to_string();
         assert!(error.contains("the guest agent did not end a cancelled program"), "{error}");
         let gone = sandbox.exec(ProgramCommand::new("true")).await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use assize_draft::audit::{self, LogCheck};
 use assize_draft::{
     Diff, DraftError, DraftOptions, DraftService, DraftStep, Force, OpenDraft, Submission,
-    SubmissionStage, SubmissionView, SweepResult, desk, keep, policy, verifier,
+    SubmissionStage, SubmissionView, SweepResult, open_service, policy, retention, verifier,
 };
 use assize_run::{AuditEntry, AuditQuery, Store};
 use assize_service::Services;
@@ -22,20 +22,20 @@ use serde_json::json;
 use tokio::task::spawn_blocking;
 use utoipa::{IntoParams, ToSchema};
 
-use super::page;
+use super::pagination;
 use crate::App;
 use crate::events::{AfterQuery, EventStream, last_seen};
 use crate::extract::{JsonBody, Path, Query};
 use crate::problem::Problem;
 
-/// Actor in the audit log for decisions made through the HTTP API.
+/// Name of the actor in audit-log entries about decisions that were made through the HTTP API.
 const PERSON: &str = "person over HTTP";
 
 /// Folders that the operator allowed with `assize serve --root`, each with its draft service.
 #[derive(Debug)]
 pub(crate) struct Workspaces {
     folders: BTreeMap<String, PathBuf>,
-    desks: BTreeMap<String, Arc<DraftService>>,
+    services: BTreeMap<String, Arc<DraftService>>,
 }
 
 impl Workspaces {
@@ -51,10 +51,10 @@ impl Workspaces {
                 verifier: Some(verifier(&services.sandboxes())),
                 ..DraftOptions::default()
             };
-            let service = desk(folder, &services.environment, store.clone(), options)?;
+            let service = open_service(folder, &services.environment, store.clone(), options)?;
             desks.insert(name.clone(), service);
         }
-        Ok(Workspaces { folders, desks })
+        Ok(Workspaces { folders, services: desks })
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
@@ -76,16 +76,16 @@ impl Workspaces {
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &Arc<DraftService>)> {
-        self.desks.iter().map(|(name, service)| (name.as_str(), service))
+        self.services.iter().map(|(name, service)| (name.as_str(), service))
     }
 }
 
 impl App {
     /// Returns the draft service of the workspace with this name.
-    pub(crate) fn desk(&self, name: &str) -> Result<&Arc<DraftService>, Problem> {
+    pub(crate) fn draft_service(&self, name: &str) -> Result<&Arc<DraftService>, Problem> {
         self.root(name)?;
         let missing = || Problem::not_found("unknown workspace: no workspace has this name");
-        self.desks.desks.get(name).ok_or_else(missing)
+        self.workspaces.services.get(name).ok_or_else(missing)
     }
 }
 
@@ -99,7 +99,8 @@ pub(crate) struct WorkspaceInfo {
     waiting: usize,
     /// Number of drafts that are not submitted yet
     open_drafts: usize,
-    /// Why agents cannot work in this workspace, such as an invalid task contract; null if they can
+    /// Why agents cannot work in this workspace, such as an invalid file `_handoff/TASK_CONTRACT.json`; null if they
+    /// can
     blocked: Option<String>,
 }
 
@@ -115,12 +116,12 @@ pub(crate) struct WorkspaceList {
 )]
 pub(crate) async fn workspaces(State(app): State<App>) -> Result<Json<WorkspaceList>, Problem> {
     let mut workspaces = Vec::new();
-    for (name, service) in app.desks.all() {
+    for (name, service) in app.workspaces.all() {
         let state = service.state().await?;
         let waits = |one: &&Submission| one.stage == SubmissionStage::Escalated;
         workspaces.push(WorkspaceInfo {
             name: name.to_owned(),
-            tools_on: !state.off,
+            tools_on: !state.tools_off,
             waiting: state.submissions.values().filter(waits).count(),
             open_drafts: state.drafts.values().filter(|draft| draft.submission.is_none()).count(),
             blocked: service.contract().err().map(|error| error.to_string()),
@@ -146,8 +147,8 @@ pub(crate) async fn switch(
     Path(name): Path<String>,
     JsonBody { body, .. }: JsonBody<ToolsSwitch>,
 ) -> Result<StatusCode, Problem> {
-    let own = app.desk(&name)?.clone();
-    app.docket.spawn(async move { own.switch(PERSON, body.on).await }).await??;
+    let own = app.draft_service(&name)?.clone();
+    app.supervisor.spawn(async move { own.switch(PERSON, body.on).await }).await??;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -166,7 +167,7 @@ pub(crate) async fn open_drafts(
     State(app): State<App>,
     Path(name): Path<String>,
 ) -> Result<Json<OpenDrafts>, Problem> {
-    let state = app.desk(&name)?.state().await?;
+    let state = app.draft_service(&name)?.state().await?;
     Ok(Json(OpenDrafts { drafts: state.drafts.into_values().collect() }))
 }
 
@@ -188,12 +189,13 @@ pub(crate) async fn draft(
     State(app): State<App>,
     Path((name, draft)): Path<(String, String)>,
 ) -> Result<Json<DraftView>, Problem> {
-    let service = app.desk(&name)?.clone();
+    let service = app.draft_service(&name)?.clone();
     let found = service.state().await?.drafts.get(&draft).cloned();
     let unknown = || Problem::not_found("unknown draft: no open draft has this name");
     let draft = found.ok_or_else(unknown)?;
     spawn_blocking(move || {
-        let base = draft.before.map(|hash| service.copy(hash)).transpose()?.unwrap_or_default();
+        let base =
+            draft.before.map(|hash| service.stored_content(hash)).transpose()?.unwrap_or_default();
         let bytes = service.draft(&draft.name)?;
         let (base, content) = (String::from_utf8_lossy(&base), String::from_utf8_lossy(&bytes));
         let diff = Diff::unified(&draft.path, &base, &content);
@@ -233,8 +235,8 @@ pub(crate) async fn submissions(
     Path(name): Path<String>,
     Query(which): Query<SubmissionQuery>,
 ) -> Result<Json<SubmissionList>, Problem> {
-    let limit = page::limit(which.limit, 50, 200)?;
-    let state = app.desk(&name)?.state().await?;
+    let limit = pagination::limit(which.limit, 50, 200)?;
+    let state = app.draft_service(&name)?.state().await?;
     let settled = |stage| {
         matches!(
             stage,
@@ -247,7 +249,7 @@ pub(crate) async fn submissions(
     };
     let all = state.submissions.into_values().rev();
     let mut found: Vec<Submission> = all.filter(matches).collect();
-    let next = page::cut(&mut found, limit, |one| one.id);
+    let next = pagination::cut(&mut found, limit, |one| one.id);
     Ok(Json(SubmissionList { submissions: found, next }))
 }
 
@@ -273,9 +275,9 @@ async fn decide<F>(
 where
     F: Future<Output = Result<(), Problem>> + Send + 'static,
 {
-    let service = app.desk(&workspace)?;
+    let service = app.draft_service(&workspace)?;
     let id = find(service, &name).await?.id;
-    app.docket.spawn(decision(service.clone(), id)).await??;
+    app.supervisor.spawn(decision(service.clone(), id)).await??;
     shown(service, &name).await
 }
 
@@ -289,13 +291,13 @@ pub(crate) async fn submission(
     State(app): State<App>,
     Path((name, id)): Path<(String, String)>,
 ) -> Result<Json<SubmissionView>, Problem> {
-    shown(app.desk(&name)?, &id).await
+    shown(app.draft_service(&name)?, &id).await
 }
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct AcceptBody {
-    /// Overwrite files that have changed since the draft was created
+    /// Overwrite files that have changed in the workspace since the draft was created
     force: bool,
 }
 
@@ -314,9 +316,10 @@ pub(crate) async fn accept(
 ) -> Result<Json<SubmissionView>, Problem> {
     let force = if body.force { Force::Yes } else { Force::No };
     let failed = |error| match error {
-        DraftError::Conflict(_) => Problem::from(error)
-            .hint("to overwrite the newer file, repeat the request with `\"force\": true`"),
-        error => undecided(error),
+        DraftError::Conflict(_) => Problem::from(error).hint(
+            "to overwrite the file in the workspace, repeat the request with `\"force\": true`",
+        ),
+        error => decision_problem(error),
     };
     let accept = move |service: Arc<DraftService>, id| async move {
         service.accept(PERSON, id, force).await.map_err(failed)
@@ -345,7 +348,7 @@ pub(crate) async fn reject(
     JsonBody { body, .. }: JsonBody<RejectBody>,
 ) -> Result<Json<SubmissionView>, Problem> {
     let reject = |service: Arc<DraftService>, id| async move {
-        service.reject(PERSON, id, &body.reason).await.map_err(undecided)
+        service.reject(PERSON, id, &body.reason).await.map_err(decision_problem)
     };
     decide(&app, names, reject).await
 }
@@ -354,23 +357,25 @@ pub(crate) async fn reject(
 #[utoipa::path(
     post, path = "/api/workspaces/{workspace}/submissions/{submission}/undo", tag = "drafts",
     params(("workspace" = String, Path, description = "Name of the workspace"), ("submission" = String, Path, description = "Number or message id of the submission")),
-    responses((status = 200, description = "The files have the content again that they had before the submission", body = ref("#/components/schemas/SubmissionView"))),
+    responses((status = 200, description = "The files have their content from before the submission again", body = ref("#/components/schemas/SubmissionView"))),
 )]
 pub(crate) async fn undo(
     State(app): State<App>,
     Path(names): Path<(String, String)>,
 ) -> Result<Json<SubmissionView>, Problem> {
     let undo = |service: Arc<DraftService>, id| async move {
-        service.undo(PERSON, id).await.map_err(undecided)
+        service.undo(PERSON, id).await.map_err(decision_problem)
     };
     decide(&app, names, undo).await
 }
 
-/// Converts an error of a decision to a problem. If the stage of the submission does not allow the decision, the
-/// problem is a conflict.
-fn undecided(error: DraftError) -> Problem {
+/// Converts the error of a reviewer's decision to a problem. If the submission is in a stage that does not allow the
+/// decision, such as already rejected, the problem is a conflict.
+fn decision_problem(error: DraftError) -> Problem {
     match error {
-        DraftError::Wrong(_) | DraftError::Refused(_) => Problem::conflict(error.to_string()),
+        DraftError::InvalidRequest(_) | DraftError::PathRefused(_) => {
+            Problem::conflict(error.to_string())
+        }
         error => error.into(),
     }
 }
@@ -420,8 +425,8 @@ pub(crate) async fn audit(
     Path(name): Path<String>,
     Query(query): Query<AuditLogQuery>,
 ) -> Result<Json<AuditLog>, Problem> {
-    let limit = page::limit(query.limit, 200, 1000)?;
-    let service = app.desk(&name)?;
+    let limit = pagination::limit(query.limit, 200, 1000)?;
+    let service = app.draft_service(&name)?;
     let (after, refused) = (query.after.unwrap_or_default(), query.refused == Some(true));
     let mut entries = match (&query.task, refused) {
         (None, false) => {
@@ -429,12 +434,13 @@ pub(crate) async fn audit(
             app.store.audit_log(AuditQuery { subject, after, limit: limit + 1 }).await?
         }
         (task, refused) => {
-            let mut entries = audit::about(service.entries().await?, task.as_deref(), refused);
+            let mut entries =
+                audit::filter_entries(service.entries().await?, task.as_deref(), refused);
             entries.retain(|entry| entry.id > after);
             entries
         }
     };
-    let next = page::cut(&mut entries, limit, |entry| entry.id);
+    let next = pagination::cut(&mut entries, limit, |entry| entry.id);
     Ok(Json(AuditLog { entries, next }))
 }
 
@@ -442,7 +448,8 @@ pub(crate) async fn audit(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct VerifyQuery {
-    /// Value of `head` from an earlier check; the check fails if the log no longer contains that entry
+    /// Hash of the latest log entry at an earlier check: the value `head` of its response. The check fails if the log
+    /// no longer contains that entry
     since: Option<String>,
 }
 
@@ -457,8 +464,8 @@ pub(crate) async fn verify(
     Path(name): Path<String>,
     Query(query): Query<VerifyQuery>,
 ) -> Result<Json<LogCheck>, Problem> {
-    let service = app.desk(&name)?;
-    Ok(Json(audit::look(&*app.store, service, query.since.as_deref()).await?))
+    let service = app.draft_service(&name)?;
+    Ok(Json(audit::check_log(&*app.store, service, query.since.as_deref()).await?))
 }
 
 /// Stream the events of a workspace
@@ -478,16 +485,16 @@ pub(crate) async fn events(
     Query(query): Query<AfterQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let service = app.desk(&name)?;
+    let service = app.draft_service(&name)?;
     let newest = app.store.audit_head().await?;
     let after = last_seen(&headers)?.or(query.after).unwrap_or(newest);
     let state = service.state().await?;
     let waiting: Vec<&Submission> =
         state.submissions.values().filter(|one| one.stage == SubmissionStage::Escalated).collect();
-    let snapshot = json!({"workspace": name, "tools_on": !state.off, "waiting": waiting,
+    let snapshot = json!({"workspace": name, "tools_on": !state.tools_off, "waiting": waiting,
                           "drafts": state.drafts.values().collect::<Vec<_>>(), "last_event_id": newest});
     let subjects = Some([service.subject().to_owned()].into());
-    let follower = app.audit.follow(subjects, after);
+    let follower = app.audit.subscribe(subjects, after);
     Ok(EventStream::new(app.clone(), follower, snapshot).into_response())
 }
 
@@ -513,16 +520,16 @@ pub(crate) async fn clean(
     Path(name): Path<String>,
     JsonBody { body, .. }: JsonBody<CleanBody>,
 ) -> Result<Json<SweepResult>, Problem> {
-    let service = app.desk(&name)?;
+    let service = app.draft_service(&name)?;
     let day = std::time::Duration::from_secs(24 * 60 * 60);
     let keep = match body.older_than_days {
         Some(days) if days > 36500 => {
-            return Err(Problem::unusable("`older_than_days` must be at most 36500"));
+            return Err(Problem::unprocessable("`older_than_days` must be at most 36500"));
         }
         Some(days) => day * days,
-        None => keep(&app.services.settings),
+        None => retention(&app.services.settings),
     };
     let own = service.clone();
-    let sweep = app.docket.spawn(async move { own.sweep(PERSON, unix_millis(), keep).await });
+    let sweep = app.supervisor.spawn(async move { own.sweep(PERSON, unix_millis(), keep).await });
     Ok(Json(sweep.await??))
 }

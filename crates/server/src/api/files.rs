@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::extract::Path;
-use crate::headers::SANDBOX;
+use crate::headers::UNTRUSTED_POLICY;
 use crate::kinds::ConsultDocument;
 use crate::problem::Problem;
 use crate::{App, kinds};
@@ -41,8 +41,8 @@ pub(crate) struct Artifacts {
     kept: Vec<FileInfo>,
 }
 
-/// Media type of a file, from the extension of its name. Only text and raster images have a specific type. SVG, which
-/// can contain scripts, has the type of arbitrary bytes.
+/// Media type of a file, from the extension of its name. Only text and raster images have a specific type. SVG images
+/// have the type of arbitrary bytes, because they can contain scripts.
 fn kind(name: &str) -> &'static str {
     match name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase().as_str() {
         "md" => "text/markdown; charset=utf-8",
@@ -58,7 +58,7 @@ fn kind(name: &str) -> &'static str {
 }
 
 /// Media type of a raster image, from its first bytes; `None` for any other content.
-pub(crate) fn picture(bytes: &[u8]) -> Option<&'static str> {
+pub(crate) fn image_media_type(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
@@ -75,7 +75,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'
 pub(crate) fn attachment(name: &str, bytes: Vec<u8>) -> Response<Body> {
     let kind = kind(name);
     // A file is sent as an image only if its content has the image format that its name indicates.
-    let kind = match kind.starts_with("image/") && picture(&bytes) != Some(kind) {
+    let kind = match kind.starts_with("image/") && image_media_type(&bytes) != Some(kind) {
         true => "application/octet-stream",
         false => kind,
     };
@@ -88,7 +88,7 @@ pub(crate) fn attachment(name: &str, bytes: Vec<u8>) -> Response<Body> {
     let mut response = Response::new(Body::from(bytes));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(UNTRUSTED_POLICY));
     // The conversion cannot fail: the header value contains only printable ASCII.
     let named = HeaderValue::from_str(&named).unwrap_or(HeaderValue::from_static("attachment"));
     headers.insert(CONTENT_DISPOSITION, named);
@@ -130,7 +130,8 @@ pub(crate) async fn document(
     let in_moves = format!("moves/{name}");
     let mut documents = kinds::documents(&app, &run).await?.into_iter();
     let found = documents.find(|(known, _)| *known == name || *known == in_moves);
-    let missing = || Problem::not_found("the run has no document of this name, or not yet");
+    let missing =
+        || Problem::not_found("the run has no document of this name, or has not written it yet");
     let found = found.ok_or_else(missing)?;
     let bytes = match found.1 {
         ConsultDocument::Rendered(bytes) => bytes,
@@ -157,7 +158,7 @@ pub(crate) async fn artifacts(
             None => kept.push(FileInfo { name: one.name, bytes: one.bytes }),
         }
     }
-    let left = kinds::left_files(&app, &run).await?.into_iter();
+    let left = kinds::output_files(&app, &run).await?.into_iter();
     let left = left.map(|file| FileInfo { name: file.name, bytes: file.bytes });
     Ok(Json(Artifacts { given, left: left.collect(), kept }))
 }
@@ -176,7 +177,7 @@ pub(crate) async fn artifact(
     Path((id, name)): Path<(String, String)>,
 ) -> Result<Response<Body>, Problem> {
     let run = app.run(&id).await?;
-    let mut left = kinds::left_files(&app, &run).await?.into_iter();
+    let mut left = kinds::output_files(&app, &run).await?.into_iter();
     let left = left.find(|file| file.name == name);
     let id = match left.map(|file| file.sha256) {
         Some(id) => id,
@@ -197,7 +198,7 @@ mod tests {
     fn headers(name: &str, bytes: &[u8]) -> (String, String) {
         let response = attachment(name, bytes.to_vec());
         let text = |name| response.headers()[name].to_str().unwrap().to_owned();
-        assert_eq!(text(CONTENT_SECURITY_POLICY), SANDBOX);
+        assert_eq!(text(CONTENT_SECURITY_POLICY), UNTRUSTED_POLICY);
         (text(CONTENT_TYPE), text(CONTENT_DISPOSITION))
     }
 

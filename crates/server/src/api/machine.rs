@@ -85,7 +85,7 @@ pub(crate) struct ServerInfo {
     warm_pools: Vec<WarmPoolInfo>,
     /// Code tasks that the rehearsal model can solve; empty if another provider is used
     rehearsed: Vec<&'static str>,
-    /// Tasks of file changes that the rehearsal model can solve; empty if another provider is used
+    /// File-editing tasks that the rehearsal model can solve; empty if another provider is used
     rehearsed_changes: Vec<&'static str>,
 }
 
@@ -104,13 +104,13 @@ pub(crate) struct WarmPoolInfo {
     size: usize,
     /// Current number of idle sandboxes
     idle: usize,
-    /// Number of requests since the server was started that used an idle sandbox
+    /// Number of requests for a sandbox that used an idle sandbox, since the server was started
     hits: u64,
-    /// Number of requests since the server was started that had to start a new sandbox
+    /// Number of requests for a sandbox that had to start a new sandbox, since the server was started
     misses: u64,
     /// Mean time in milliseconds to create an idle sandbox; null if none was created yet
     refill_ms: Option<f64>,
-    /// Whether the refill of the pool is suspended because free memory is low
+    /// Whether the warm pool is not refilled at the moment because free memory is low
     low_memory: bool,
 }
 
@@ -129,12 +129,13 @@ impl From<(Isolation, PoolMetrics)> for WarmPoolInfo {
 )]
 pub(crate) async fn about(State(app): State<App>) -> Result<Json<ServerInfo>, Problem> {
     let config = &app.services.settings;
-    let ModelChoice { provider, model, why } = doctor::in_use(config).await?;
-    let member = app.services.member.as_ref();
+    let ModelChoice { provider, model, why } = doctor::model_choice(config).await?;
+    let member = app.services.cluster_client.as_ref();
     let (isolation, isolation_why) = match member {
-        Some(_) => {
-            (None, "workers of the cluster run programs, each with its own backend".to_owned())
-        }
+        Some(_) => (
+            None,
+            "programs run on workers of the cluster, each with its own sandbox backend".to_owned(),
+        ),
         None => match app.backends.get(&app.services.sandboxes()).await {
             Ok(chosen) => (Some(chosen.manager.isolation()), chosen.why.clone()),
             Err(failure) => (None, failure.message().to_owned()),
@@ -144,7 +145,7 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<ServerInfo>, Pr
         Some(member) => member.cluster.address(),
         None => app.services.store_path().display().to_string(),
     };
-    let figures = app.docket.figures();
+    let figures = app.supervisor.figures();
     let (rehearsed, rehearsed_changes) = match model {
         None => (assize_code::rehearsal::tasks(), vec![assize_draft::work::rehearsal::TASK]),
         Some(_) => (Vec::new(), Vec::new()),
@@ -158,7 +159,7 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<ServerInfo>, Pr
         isolation_why,
         cluster: member.map(|member| member.cluster.name().to_owned()),
         store,
-        trials: RunSlots { running: figures.running, most: app.docket.most() },
+        trials: RunSlots { running: figures.running, most: app.supervisor.max_running() },
         warm_pools: app.backends.metrics().into_iter().map(WarmPoolInfo::from).collect(),
         rehearsed,
         rehearsed_changes,
@@ -173,7 +174,7 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<ServerInfo>, Pr
     responses((status = 200, description = "Status of the cluster, as `assize cluster status --json` prints it", body = ref("#/components/schemas/ClusterStatus"))),
 )]
 pub(crate) async fn cluster(State(app): State<App>) -> Result<Json<ClusterStatus>, Problem> {
-    let Some(member) = &app.services.member else {
+    let Some(member) = &app.services.cluster_client else {
         let problem = Problem::not_found("this server is not part of a cluster");
         let hint = "start the server with `--cluster` so that cluster workers execute its runs";
         return Err(problem.hint(hint));
@@ -194,7 +195,7 @@ pub(crate) struct ScorecardList {
     responses((status = 200, description = "Scorecards, sorted by isolation; empty if `assize attack` never ran", body = ScorecardList)),
 )]
 pub(crate) async fn attacks(State(app): State<App>) -> Result<Json<ScorecardList>, Problem> {
-    Ok(Json(ScorecardList { attacks: scorecards::kept(&app.services.environment)? }))
+    Ok(Json(ScorecardList { attacks: scorecards::load(&app.services.environment)? }))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -217,7 +218,7 @@ pub(crate) async fn examine(
     State(app): State<App>,
     Query(query): Query<DoctorQuery>,
 ) -> Result<Json<DoctorReport>, Problem> {
-    let _check = app.examined.lock().await;
+    let _check = app.doctor_lock.lock().await;
     Ok(Json(app.services.examine(query.offline == Some(true)).await?))
 }
 
@@ -241,7 +242,9 @@ pub(crate) async fn sessions(State(app): State<App>) -> Result<Json<SessionList>
     let root = sessions_folder(&app.services.environment);
     let mut sessions = Vec::new();
     for name in Session::names(&root).map_err(Failure::from)? {
-        let Some(files) = Session::look(&root, &name).map_err(Failure::from)? else { continue };
+        let Some(files) = Session::list_files(&root, &name).map_err(Failure::from)? else {
+            continue;
+        };
         let files = files.into_iter().map(|(name, bytes)| super::files::FileInfo { name, bytes });
         sessions.push(SessionInfo { name, files: files.collect() });
     }
@@ -301,7 +304,7 @@ pub(crate) async fn remove_session(
 ) -> Result<StatusCode, Problem> {
     let root = sessions_folder(&app.services.environment);
     // Errors in the files of a session do not prevent its removal.
-    if matches!(Session::look(&root, &name), Ok(None) | Err(SessionError::Name(_))) {
+    if matches!(Session::list_files(&root, &name), Ok(None) | Err(SessionError::Name(_))) {
         return Err(Problem::not_found("unknown session"));
     }
     let session = Session::open(&root, &name).map_err(|error| {
@@ -340,7 +343,7 @@ pub(crate) struct Ticket {
 }
 
 /// Signs a browser in: exchanges the ticket of a sign-in link for a cookie.
-pub(crate) async fn enter(
+pub(crate) async fn sign_in(
     method: Method,
     State(app): State<App>,
     Query(query): Query<Ticket>,
@@ -349,7 +352,7 @@ pub(crate) async fn enter(
     if method != Method::GET {
         return StatusCode::NO_CONTENT.into_response();
     }
-    match app.guard.admit(&query.ticket) {
+    match app.guard.exchange_ticket(&query.ticket) {
         Some(cookie) => {
             // The page refreshes itself. With a redirect, a browser that followed a link from another site would not
             // send the new cookie, which is `SameSite=Strict`.

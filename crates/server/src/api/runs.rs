@@ -6,9 +6,9 @@ use assize_config::REHEARSAL_LABEL;
 use assize_consult::JudgeScore;
 use assize_run::{
     BudgetTotals, EventQuery, Lease, LeaseHolder, Run, RunEvent, RunFilter, RunId, RunKind,
-    RunState, RunStatus, answered, cancel as cancel_run, inherited,
+    RunState, RunStatus, cancel as cancel_run, parent_records, totals_of_answered_calls,
 };
-use assize_service::reading;
+use assize_service::run_json;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -20,7 +20,7 @@ use utoipa::IntoParams;
 use utoipa::openapi::Ref;
 
 use super::files::attachment;
-use super::page;
+use super::pagination;
 use crate::extract::{Path, Query};
 use crate::kinds::{ContentByKind, Transcripts};
 use crate::problem::Problem;
@@ -41,7 +41,7 @@ pub(crate) struct UsageView {
     output_tokens: u64,
     /// Cost of the model calls in dollars; null if the price of the model is unknown
     cost_usd: Option<f64>,
-    /// `local` if the cost is zero because the model ran on the user's own server
+    /// `local` if the cost is zero because the model ran on the user's own server; null for other models
     #[serde(skip_serializing_if = "Option::is_none")]
     cost_note: Option<&'static str>,
     /// Number of model calls that were in flight when the process that executed the run died. The calls are repeated,
@@ -80,7 +80,7 @@ pub(crate) struct RunSummary {
     updated: u64,
     /// Why the run failed or was stopped; null otherwise
     error: Option<String>,
-    /// Notice that clients show with the run: that the rehearsal model was used; null otherwise
+    /// Notice that clients show with the run if the run used the rehearsal model; null if it did not
     label: Option<&'static str>,
 }
 
@@ -95,7 +95,7 @@ impl RunSummary {
             created: run.created,
             updated: run.updated,
             error: run.error.clone(),
-            label: reading::is_rehearsal(run).then_some(REHEARSAL_LABEL),
+            label: run_json::is_rehearsal(run).then_some(REHEARSAL_LABEL),
         }
     }
 }
@@ -108,7 +108,7 @@ pub(crate) struct RunDetails {
     #[serde(flatten)]
     #[schemars(with = "ContentByKind")]
     content: Content,
-    /// Whether this server process is executing the run
+    /// Whether this server process, and not another process, is executing the run
     held_here: bool,
 }
 
@@ -124,7 +124,7 @@ impl RunDetails {
         RunDetails {
             summary: RunSummary::new(run),
             content: Content { input: kinds::input(app, run), result: run.result.clone() },
-            held_here: run.status == RunStatus::Running && app.docket.holds(&run.id),
+            held_here: run.status == RunStatus::Running && app.supervisor.is_active(&run.id),
         }
     }
 }
@@ -160,14 +160,14 @@ impl App {
     /// Usage of the model calls of a run. Answers that a fork reuses from its parent run are not counted.
     pub(crate) async fn spent(&self, run: &Run) -> Result<UsageView, Problem> {
         let own = self.store.records(&run.id).await?;
-        let inherited = inherited(&*self.store, run).await?;
-        Ok(answered(&own, &inherited).into())
+        let inherited = parent_records(&*self.store, run).await?;
+        Ok(totals_of_answered_calls(&own, &inherited).into())
     }
 
     /// Returns an error if the run is being executed, by this server or by another process that holds its lease. With
     /// `take_over`, the lease of another process is ignored.
     pub(crate) fn refuse_held(&self, run: &Run, take_over: bool) -> Result<(), Problem> {
-        if self.docket.holds(&run.id) {
+        if self.supervisor.is_active(&run.id) {
             let problem = Problem::conflict(format!("`{}` is running on this server", run.id));
             return Err(problem.hint("cancel the run first"));
         }
@@ -224,7 +224,7 @@ pub(crate) async fn list(
     State(app): State<App>,
     Query(query): Query<RunListQuery>,
 ) -> Result<Json<RunPage>, Problem> {
-    let limit = page::limit(query.limit, DEFAULT_LIMIT, MAX_LIMIT)?;
+    let limit = pagination::limit(query.limit, DEFAULT_LIMIT, MAX_LIMIT)?;
     let mut before = query.before;
     let mut runs: Vec<Run> = Vec::new();
     // The state of a run depends on whether its lease holder is alive, which the store cannot check. So the states are
@@ -247,7 +247,7 @@ pub(crate) async fn list(
             break;
         }
     }
-    let next = page::cut(&mut runs, limit, |run| run.number);
+    let next = pagination::cut(&mut runs, limit, |run| run.number);
     Ok(Json(RunPage { runs: runs.iter().map(RunSummary::new).collect(), next }))
 }
 
@@ -282,7 +282,7 @@ pub(crate) async fn cancel(
         let detail = format!("cannot cancel `{}`: the run is not running but {status}", run.id);
         return Err(Problem::conflict(detail));
     }
-    if !app.docket.cancel(&run.id) {
+    if !app.supervisor.cancel(&run.id) {
         cancel_run(&*app.store, &run).await?;
     }
     let view = RunView::new(&app, &app.run(&id).await?).await?;
@@ -314,7 +314,7 @@ pub(crate) async fn export(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let run = app.run(&id).await?;
-    let mut whole = reading::export(&*app.store, &run).await?;
+    let mut whole = run_json::export(&*app.store, &run).await?;
     whole["run"]["input"] = kinds::input(&app, &run);
     let bytes = serde_json::to_vec_pretty(&whole).unwrap_or_default();
     Ok(attachment(&format!("{}.json", run.id), bytes))
@@ -324,7 +324,7 @@ pub(crate) async fn export(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct TranscriptQuery {
-    /// Return only the debate of this move, such as `m3`; only for a consultation
+    /// Return only the debate on the proposed business move with this id, such as `m3`; only for a consultation
     r#move: Option<String>,
 }
 
@@ -347,14 +347,15 @@ pub(crate) async fn transcripts(
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Scores {
-    /// Final scores, one entry per move; empty until the run is done
+    /// Final scores, one entry per proposed business move; empty until the run is done
     scores: Vec<Score>,
-    /// Data of the `sandbox_scored` events so far; empty once the run is done
+    /// Scores of the debates that have ended so far: the data of their `sandbox_scored` events; empty once the run is
+    /// done
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     so_far: Vec<Value>,
 }
 
-/// Scores of one move. The transcripts contain the reasons for the scores.
+/// Scores of one proposed business move. The transcripts of the debate contain the reasons for the scores.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Score {
     move_id: String,
@@ -362,7 +363,7 @@ pub(crate) struct Score {
     total_score: u32,
     out_of: u32,
     rounds: u32,
-    /// Names of the judges, by role
+    /// Names of the judges, by role such as `D1`
     agents: BTreeMap<String, String>,
     /// Final score of each judge, by the role of the judge
     #[schemars(with = "BTreeMap<String, JudgeScore>")]
@@ -376,7 +377,7 @@ pub(crate) struct Score {
 /// Show the scores of a debate or of the moves of a consultation
 #[utoipa::path(
     get, path = "/api/runs/{id}/scores", tag = "runs", params(("id" = String, Path, description = "Id of the run")),
-    responses((status = 200, description = "Scores of each move by each judge", body = Scores)),
+    responses((status = 200, description = "Scores of each proposed business move by each judge", body = Scores)),
 )]
 pub(crate) async fn scores(
     State(app): State<App>,
@@ -386,7 +387,7 @@ pub(crate) async fn scores(
     if let Some(scores) = kinds::scores(&run)? {
         let scores = serde_json::from_value(scores).map_err(|error| {
             Problem::conflict(format!(
-                "cannot read the scores: another version of assize wrote them: {error}"
+                "cannot read the scores, because another version of assize wrote the scores: {error}"
             ))
         })?;
         return Ok(Json(Scores { scores, so_far: Vec::new() }));

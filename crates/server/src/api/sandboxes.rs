@@ -21,9 +21,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::asks::LanguageName;
 use super::files::attachment;
-use super::wishes::{RequestSettings, Upload, inputs};
+use super::request_parts::{RequestSettings, Upload, inputs};
+use super::start_bodies::LanguageName;
 use crate::App;
 use crate::extract::{JsonBody, Path, Query, RawBody, object, objects};
 use crate::problem::Problem;
@@ -91,7 +91,7 @@ pub(crate) struct ExecResult {
     /// Backend of the sandbox; for `/api/exec` also why the backend was chosen
     isolation: String,
     files: Vec<ExecFile>,
-    /// Files that the program wrote but the response does not contain, each with the reason
+    /// Files that the program wrote and that the response does not contain, each with the reason
     not_taken: Vec<String>,
 }
 
@@ -130,11 +130,11 @@ pub(crate) async fn run_once(
     JsonBody { body, .. }: JsonBody<ExecBody>,
 ) -> Result<Json<ExecResult>, Problem> {
     if body.code.is_empty() {
-        return Err(Problem::unusable("the field `code` is empty"));
+        return Err(Problem::unprocessable("the field `code` is empty"));
     }
-    app.pace()?;
+    app.check_start_limit()?;
     // The program counts against the same concurrency limit as runs.
-    let _slot = app.docket.place(None)?;
+    let _slot = app.supervisor.reserve_slot(None)?;
     let settings = body.settings.applied(&app.services.settings)?;
     let sandboxes = app.services.with_settings(settings).sandboxes();
     let ask = exec::CodeExecRequest {
@@ -273,23 +273,23 @@ pub(crate) struct CreateSandbox {
 #[utoipa::path(
     post, path = "/api/sandboxes", tag = "sandboxes", request_body = CreateSandbox,
     responses((status = 201, description = "The sandbox was created", body = SandboxInfo),
-              (status = 200, description = "An equal sandbox with this name existed already", body = SandboxInfo)),
+              (status = 200, description = "A sandbox with this name and properties existed", body = SandboxInfo)),
 )]
 pub(crate) async fn create(
     State(app): State<App>,
     JsonBody { body, .. }: JsonBody<CreateSandbox>,
 ) -> Result<Response<Body>, Problem> {
-    app.pace()?;
+    app.check_start_limit()?;
     let config = body.settings.applied(&app.services.settings)?;
     if config.sandbox.isolation.requested().is_some() {
         let detail = "the setting `isolation` is not supported for long-lived sandboxes: they use \
                       the default backend of the server";
-        return Err(Problem::unusable(detail).hint("omit the setting `isolation`"));
+        return Err(Problem::unprocessable(detail).hint("omit the setting `isolation`"));
     }
     let ttl = body.ttl_seconds.unwrap_or(DEFAULT_TTL);
     if !(1..=MAX_TTL).contains(&ttl) {
         let detail = format!("`ttl_seconds` must be between 1 and {MAX_TTL}");
-        return Err(Problem::unusable(detail));
+        return Err(Problem::unprocessable(detail));
     }
     let spec = SandboxSpec {
         labels: body.labels,
@@ -379,10 +379,10 @@ pub(crate) async fn run(
     Query(of): Query<SandboxQuery>,
     JsonBody { body, .. }: JsonBody<RunProgram>,
 ) -> Result<Json<ExecResult>, Problem> {
-    let _slot = app.docket.place(None)?;
+    let _slot = app.supervisor.reserve_slot(None)?;
     let sandbox = found(&app, &of, &name).await?;
     let mut words = body.program.into_iter();
-    let empty = || Problem::unusable("the field `program` is empty");
+    let empty = || Problem::unprocessable("the field `program` is empty");
     let program = words.next().ok_or_else(empty)?;
     let mut command = ProgramCommand::new(program).args(words).stdin(body.stdin.is_some());
     command.cwd = body.cwd.as_deref().map(absolute).transpose()?;
@@ -395,9 +395,9 @@ pub(crate) async fn run(
             let detail = format!("`timeout_seconds` must be at most {limit} in this sandbox");
             Err(Problem::conflict(detail))
         }
-        _ => Err(Problem::unusable("`timeout_seconds` must be above 0 and at most 864000")),
+        _ => Err(Problem::unprocessable("`timeout_seconds` must be above 0 and at most 864000")),
     };
-    command.wall = body.timeout_seconds.map(wall).transpose()?;
+    command.time_limit = body.timeout_seconds.map(wall).transpose()?;
     let running = sandbox.exec(command).await?;
     if let Some(text) = body.stdin {
         running.feed(std::io::Cursor::new(text));
@@ -420,7 +420,7 @@ pub(crate) struct FileQuery {
 /// Converts a path in a sandbox to an absolute path; a relative path starts at the working folder.
 fn absolute(path: &str) -> Result<String, Problem> {
     if path.is_empty() || path.contains('\0') {
-        return Err(Problem::unusable("invalid path: empty, or contains a NUL byte"));
+        return Err(Problem::unprocessable("invalid path: empty, or contains a NUL byte"));
     }
     Ok(match path.starts_with('/') {
         true => path.to_owned(),
@@ -523,7 +523,7 @@ fn of_file(error: SandboxError) -> Problem {
     use assize_sandbox::GuestFailureCause;
     match error.cause() {
         Some(GuestFailureCause::NotFound) => Problem::not_found(error.to_string()),
-        Some(_) => Problem::unusable(error.to_string()),
+        Some(_) => Problem::unprocessable(error.to_string()),
         None => error.into(),
     }
 }

@@ -15,10 +15,11 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::asks::{
-    ConsultStart, StartBody, code_ask, consult_ask, debate_ask, eval_ask, within, work_ask,
-};
 use super::runs::RunView;
+use super::start_bodies::{
+    ConsultStart, StartBody, code_request, consult_request, debate_request, eval_request, within,
+    work_options,
+};
 use crate::App;
 use crate::extract::JsonBody;
 use crate::problem::Problem;
@@ -39,13 +40,13 @@ pub(crate) async fn start(
     headers: HeaderMap,
     JsonBody { body, fingerprint }: JsonBody<StartBody>,
 ) -> Result<Response, Problem> {
-    let key = once(&headers, fingerprint)?;
+    let key = idempotency_key(&headers, fingerprint)?;
     let own = app.clone();
     app.begin(key, None, move |services| async move { open(&own, body, services).await }).await
 }
 
 /// Reads the idempotency key from the headers of a request; `None` if the request has no key.
-pub(super) fn once(
+pub(super) fn idempotency_key(
     headers: &HeaderMap,
     request: assize_types::Fingerprint,
 ) -> Result<Option<IdempotencyKey>, Problem> {
@@ -71,15 +72,15 @@ impl App {
         if let Some(run) = self.run_of_key(key.as_ref()).await? {
             return self.run_response(StatusCode::OK, &run).await;
         }
-        self.pace()?;
-        let slot = self.docket.place(resumed)?;
+        self.check_start_limit()?;
+        let slot = self.supervisor.reserve_slot(resumed)?;
         let mut services = self.services.clone();
         services.idempotency_key.clone_from(&key);
-        let (docket, opening) = (self.docket.clone(), open(services));
+        let (docket, opening) = (self.supervisor.clone(), open(services));
         // In a separate task: if the client disconnects, the creation of the run must not be aborted.
-        let started = self.docket.spawn(async move {
+        let started = self.supervisor.spawn(async move {
             let trial = opening.await?;
-            Ok::<_, Problem>(docket.enter(trial, slot))
+            Ok::<_, Problem>(docket.execute_in_background(trial, slot))
         });
         match started.await? {
             Ok(run) => self.run_response(StatusCode::CREATED, &run).await,
@@ -99,18 +100,18 @@ impl App {
         Ok((status, location, Json(view)).into_response())
     }
 
-    /// Returns the run that an earlier request with the same idempotency key started, if any. It is an error if the
-    /// earlier request differed from this one.
+    /// Returns the run that an earlier request with the same idempotency key started, if any. Fails if the earlier
+    /// request was different from this request.
     async fn run_of_key(&self, key: Option<&IdempotencyKey>) -> Result<Option<Run>, Problem> {
         let Some(key) = key else { return Ok(None) };
-        match self.store.asked_before(key).await? {
+        match self.store.find_by_idempotency_key(key).await? {
             None => Ok(None),
             Some((run, true)) => Ok(Some(self.store.run(&run).await?)),
             Some((run, false)) => {
                 let detail = format!(
                     "a different request with this `Idempotency-Key` has already started `{run}`"
                 );
-                Err(Problem::unusable(detail).hint("use another idempotency key"))
+                Err(Problem::unprocessable(detail).hint("use another idempotency key"))
             }
         }
     }
@@ -125,29 +126,29 @@ async fn open(
     let runner = services.runner(&app.store)?;
     Ok(match start {
         StartBody::Run(start) => {
-            let plan = CodePlan::fresh(code_ask(start)?, &services.sandboxes())?;
+            let plan = CodePlan::fresh(code_request(start)?, &services.sandboxes())?;
             Box::new(runner.start::<CodeJob>(services.code(plan), RunOrigin::New).await?)
         }
         StartBody::Consult(start) => {
             let yes = start.yes;
             let plan = consult_plan(app, start, &services).await?;
             let planned = runner.plan::<ConsultJob>(services.consult(plan), RunOrigin::New).await?;
-            refuse_dear(&planned.job, yes)?;
+            refuse_unconfirmed_cost(&planned.job, yes)?;
             Box::new(planned.open().await?)
         }
         StartBody::Debate(start) => {
-            let plan = DebatePlan::fresh(&debate_ask(start)?)?;
+            let plan = DebatePlan::fresh(&debate_request(start)?)?;
             Box::new(runner.start::<DebateJob>(services.consult(plan), RunOrigin::New).await?)
         }
         StartBody::Work(start) => {
-            let plan = WorkPlan::fresh(work_ask(app, start)?)?;
+            let plan = WorkPlan::fresh(work_options(app, start)?)?;
             Box::new(
                 runner.start::<WorkJob>(services.work(plan, &app.store), RunOrigin::New).await?,
             )
         }
         StartBody::Eval(start) => {
             let parallel = within("parallel", start.parallel.unwrap_or(PARALLEL), 64)?;
-            let plan = EvalPlan::fresh(eval_ask(start)?, parallel);
+            let plan = EvalPlan::fresh(eval_request(start)?, parallel);
             Box::new(runner.start::<EvalJob>(services.code(plan), RunOrigin::New).await?)
         }
     })
@@ -161,15 +162,15 @@ async fn consult_plan(
     let parallel = start.parallel_moves;
     let parallel = parallel.map(|n| within("parallel_moves", n, 100)).transpose()?;
     let (settings, environment) = (&services.settings, &services.environment);
-    let ask = consult_ask(app, start).await?;
+    let ask = consult_request(app, start).await?;
     let mut plan = ConsultPlan::fresh(ask, settings, environment).await?;
     plan.parallel_moves = parallel;
     Ok(plan)
 }
 
-/// Returns an error if the estimated cost of a consultation needs confirmation and the request does not have `yes`.
-pub(crate) fn refuse_dear(job: &ConsultJob, yes: bool) -> Result<(), Problem> {
-    let Some(estimate) = job.to_be_confirmed().filter(|_| !yes) else { return Ok(()) };
+/// Returns an error if the estimated cost of a consultation needs confirmation and `yes` is false.
+pub(crate) fn refuse_unconfirmed_cost(job: &ConsultJob, yes: bool) -> Result<(), Problem> {
+    let Some(estimate) = job.estimate_to_confirm().filter(|_| !yes) else { return Ok(()) };
     let (calls, cost) = (estimate.calls, estimate.cost_phrase());
     let detail = format!(
         "the consultation was not started: its estimate of {calls} calls, {cost}, needs confirmation"
@@ -182,7 +183,7 @@ pub(crate) fn refuse_dear(job: &ConsultJob, yes: bool) -> Result<(), Problem> {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct EstimateView {
     calls: u64,
-    /// Number of model calls in the longest sequence of calls that wait for each other
+    /// Number of model calls in the longest chain of calls in which each call needs the answer of the previous call
     calls_in_a_row: u64,
     input_tokens: u64,
     output_tokens: u64,
@@ -190,7 +191,7 @@ pub(crate) struct EstimateView {
     cost_usd: Option<f64>,
     /// Estimated cost in dollars if the provider caches prompts; null if the price of the model is unknown
     cost_cached_usd: Option<f64>,
-    /// `local` if the cost is zero because the model runs on the user's own server
+    /// `local` if the cost is zero because the model runs on the user's own server; null for other models
     #[serde(skip_serializing_if = "Option::is_none")]
     cost_note: Option<&'static str>,
     rehearsal: bool,
@@ -222,7 +223,7 @@ pub(crate) async fn estimate(
     State(app): State<App>,
     JsonBody { body, .. }: JsonBody<StartBody>,
 ) -> Result<Json<EstimateView>, Problem> {
-    app.pace()?;
+    app.check_start_limit()?;
     let mut services = app.services.clone();
     services.estimate_only = true;
     services.settings = Arc::new(body.applied(&services.settings)?);
@@ -234,12 +235,12 @@ pub(crate) async fn estimate(
             let planned = runner.plan::<ConsultJob>(services.consult(plan), RunOrigin::New).await?;
             let job = &planned.job;
             let estimate = job.estimate.as_ref().ok_or_else(unknown)?;
-            EstimateView::new(estimate, job.in_a_row, job.gateway.is_rehearsal())
+            EstimateView::new(estimate, job.longest_call_chain, job.gateway.is_rehearsal())
         }
         StartBody::Debate(start) => {
-            let ask = debate_ask(start)?;
+            let ask = debate_request(start)?;
             let plan = DebatePlan::fresh(&ask)?;
-            let gateway = services.providers().gateway_of_no_run().await?;
+            let gateway = services.providers().gateway_outside_runs().await?;
             let likely = assize_consult::estimate(&gateway, &plan.content, ask.rounds);
             let (estimate, in_a_row) = likely.ok_or_else(unknown)?;
             EstimateView::new(&estimate, in_a_row, gateway.is_rehearsal())
@@ -247,7 +248,7 @@ pub(crate) async fn estimate(
         StartBody::Run(_) | StartBody::Work(_) | StartBody::Eval(_) => {
             let detail = "cannot estimate the cost of this kind of run: its number of model calls \
                           is not known in advance";
-            return Err(Problem::unusable(detail).hint("limit the cost with `max_cost`"));
+            return Err(Problem::unprocessable(detail).hint("limit the cost with `max_cost`"));
         }
     };
     Ok(Json(likely))

@@ -27,10 +27,11 @@ impl App {
 impl From<TokenError> for Problem {
     fn from(error: TokenError) -> Problem {
         match error {
-            TokenError::Scope(_) | TokenError::Lifetime => Problem::unusable(error.to_string()),
-            TokenError::TooMany => {
-                Problem::conflict(error.to_string()).hint("revoke scoped tokens that are not used")
+            TokenError::Scope(_) | TokenError::Lifetime => {
+                Problem::unprocessable(error.to_string())
             }
+            TokenError::TooMany => Problem::conflict(error.to_string())
+                .hint("revoke scoped tokens that are no longer used"),
             TokenError::File { .. } | TokenError::Invalid { .. } => {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
             }
@@ -50,7 +51,7 @@ pub(crate) struct CreateToken {
     ttl_seconds: Option<u64>,
 }
 
-/// New scoped token with its secret text. Only the response to the creation contains the secret text.
+/// New scoped token with its secret text. Only the response that creates the token contains the secret text.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct CreatedToken {
     #[serde(flatten)]
@@ -78,7 +79,7 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     let tokens = app.tokens()?;
     if let Some(workspace) = body.scope.strip_prefix("drafts/") {
-        app.desk(workspace)?;
+        app.draft_service(workspace)?;
     }
     let lifetime = body.ttl_seconds.map_or(DEFAULT_LIFETIME, Duration::from_secs);
     let (info, token) = tokens.create(&body.scope, lifetime)?;

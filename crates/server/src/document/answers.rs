@@ -26,9 +26,9 @@ use crate::api::tokens::{CreatedToken, TokenList};
 use crate::kinds::Transcripts;
 use crate::problem::Problem;
 
-/// Implements utoipa's schema traits for the listed response types, so that routes refer to them by schema name, and
-/// defines a function that returns the schemas of all listed types. The types after the semicolon belong to other
-/// crates; routes refer to them with `ref`.
+/// Implements utoipa's schema traits for the listed response types, so that routes can refer to these types by schema
+/// name. Also defines a function that returns the schemas of all listed types. The types after the semicolon belong to
+/// other crates; routes refer to these types with `ref`.
 macro_rules! answers {
     ($($own:ty),+; $($foreign:ty),+) => {
         $(

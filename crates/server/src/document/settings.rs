@@ -4,7 +4,7 @@
 use assize_config::{Setting, SettingGuard, SettingKind, Settings};
 use serde_json::{Value, json};
 
-use crate::api::wishes::SETTINGS;
+use crate::api::request_parts::SETTINGS;
 
 /// Regular expression for a text without control characters.
 const PLAIN_TEXT: &str = "^[^\\x00-\\x1f\\x7f-\\x9f]+$";
@@ -26,7 +26,8 @@ pub(super) fn properties(config: &Settings, declared: &Value) -> Value {
     properties
 }
 
-/// Schema of the values that a request may use for a setting. The value null means that the request does not set it.
+/// Schema of the values that a request may use for a setting. The value null means that the request does not override
+/// the setting.
 fn schema(config: &Settings, setting: &Setting) -> Value {
     let accepts = |value: &str| config.with_request(&[(setting.key, value.to_owned())]).is_ok();
     let one_of = |values: &[&str]| {
@@ -61,12 +62,12 @@ fn schema(config: &Settings, setting: &Setting) -> Value {
     }
 }
 
-/// Maximum value that a request may use for a setting: the value that the operator has set, or otherwise the value of
-/// the `serve.max_*` setting that limits requests.
+/// Maximum value that a request may use for a setting: the value that the operator has set. If the operator has set
+/// none, it is the value of the `serve.max_*` setting that limits requests.
 fn ceiling(config: &Settings, setting: &Setting) -> Option<f64> {
-    let set = config.written(setting.key).filter(|written| written.is_set());
-    let most = set.or_else(|| config.written(setting.ceiling()?))?;
-    setting.kind.amount(most).filter(|_| setting.guard != SettingGuard::Open)
+    let set = config.text_of(setting.key).filter(|written| written.is_set());
+    let most = set.or_else(|| config.text_of(setting.request_limit()?))?;
+    setting.kind.as_number(most).filter(|_| setting.guard != SettingGuard::Open)
 }
 
 /// Regular expression that matches all sizes from `least` to `most` bytes, written with a unit such as `256M`.
@@ -82,8 +83,8 @@ fn sizes(least: u64, most: u64) -> String {
 
 /// Regular expression that matches the decimal numbers from `low` to `high`, without leading zeros.
 ///
-/// The range is split into pieces. The numbers of one piece have the same first digits, then one digit within a range,
-/// and then any digits.
+/// The range is split into smaller ranges. The numbers of one such range have the same first digits, then one digit
+/// between two bounds, and then any digits.
 fn numbers(low: u64, high: u64) -> String {
     let mut pieces = Vec::new();
     let mut start = low;
@@ -145,7 +146,7 @@ mod tests {
             ] {
                 for unit in ["", "K", "k", "M", "G", "KB", "gb", "T", "KK"] {
                     let size = format!("{number}{unit}");
-                    let accepted = kind.complaint(&size).is_none() && number != "01";
+                    let accepted = kind.validation_error(&size).is_none() && number != "01";
                     assert_eq!(pattern.is_match(&size), accepted, "{size}: {pattern}");
                 }
             }

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::api::asks::LanguageName;
-use crate::tools::left::{ReturnedFile, ReturnedFiles};
+use crate::api::start_bodies::LanguageName;
+use crate::tools::returned_files::{ReturnedFile, ReturnedFiles};
 use crate::tools::server::{ToolCallError, ToolServer, ToolSet, object};
 
 pub(crate) const RUN_CODE: &str = "run_code";

@@ -33,7 +33,7 @@ impl ToolSet for DraftTools {
     async fn list(&self) -> Result<Vec<Tool>, ErrorData> {
         let failed = |error| ErrorData::internal_error(format!("{error}"), None);
         // If the draft tools of the workspace are disabled, none is listed.
-        match self.service.state().await.map_err(failed)?.off {
+        match self.service.state().await.map_err(failed)?.tools_off {
             true => Ok(Vec::new()),
             false => Ok(tools::all().into_iter().map(offered).collect()),
         }

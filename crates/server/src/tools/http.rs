@@ -1,5 +1,5 @@
-//! MCP over streamable HTTP. A session can be used only by the caller that opened it. All requests in flight of a
-//! session must have different ids.
+//! MCP over streamable HTTP. A session can be used only by the caller that opened it. No two requests that are in
+//! flight in a session may have the same id.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -57,8 +57,8 @@ pub(crate) enum SessionRefusal {
     TooManyInFlight,
 }
 
-/// Reservation of one MCP session for a caller. Dropping the value releases the reservation; an opened session then
-/// counts itself.
+/// Reservation of one MCP session for a caller. The reservation counts against the caller's session limit until the
+/// value is dropped. By then the session is open and counts itself, or could not be opened.
 #[derive(Debug)]
 pub(crate) struct SessionReservation {
     sessions: Arc<McpSessions>,
@@ -75,7 +75,7 @@ pub(crate) struct ReservedId {
 
 impl McpSessions {
     /// Reserves a new session for the caller; `None` if the caller already has `max` sessions.
-    pub(crate) async fn room(
+    pub(crate) async fn reserve_session(
         self: &Arc<Self>,
         caller: &str,
         max: usize,

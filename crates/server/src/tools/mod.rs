@@ -7,7 +7,7 @@
 mod code;
 mod drafts;
 mod http;
-mod left;
+mod returned_files;
 mod server;
 mod stdio;
 mod unique_ids;

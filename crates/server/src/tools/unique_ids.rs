@@ -1,5 +1,5 @@
-//! MCP transport that rejects a request if another request with the same id is in flight. Otherwise the client could
-//! not distinguish the responses to the two requests.
+//! MCP transport that rejects a request if another request with the same id is in flight. If both were accepted, the
+//! client could not distinguish the responses to the two requests.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for UniqueIds<T> {
     }
 }
 
-/// Error response to a request whose id another request in flight has.
+/// Error response to a request that has the same id as another request in flight.
 fn refusal(id: &RequestId) -> TxJsonRpcMessage<RoleServer> {
     let message = "a request with this id is in flight, or was cancelled; give every request of a session a unique id";
     JsonRpcMessage::error(ErrorData::invalid_request(message, None), Some(id.clone()))

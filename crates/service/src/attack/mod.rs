@@ -30,8 +30,8 @@ pub struct SandboxAttack {
 }
 
 impl Services {
-    /// Prepares an attack on sandboxes of the isolations in `wanted`. If `only` is set, the attack uses only the probes
-    /// whose name contains it.
+    /// Prepares an attack on the sandboxes of the isolations in `wanted`. If `only` is set, uses only the probes whose
+    /// name contains this text.
     pub async fn sandbox_attack(
         &self,
         wanted: RequestedIsolation,
@@ -59,10 +59,11 @@ impl Services {
             let message = format!("cannot attack the sandboxes: the probes need Python: {why}");
             Failure::new(FailureKind::Sandbox, message)
         })?;
-        let options = AttackOptions { interpreter: python.program, only, at_once: PARALLEL_PROBES };
+        let options =
+            AttackOptions { interpreter: python.program, only, concurrency: PARALLEL_PROBES };
         let attack = Attack::new(options).await.map_err(|error| {
             let kind = match &error {
-                AttackError::NoneCalled(_) => FailureKind::Usage,
+                AttackError::NoMatchingProbe(_) => FailureKind::Usage,
                 AttackError::Interpreter(_) | AttackError::Fixtures(_) => FailureKind::Environment,
             };
             Failure::from_error(kind, &error)
@@ -70,15 +71,15 @@ impl Services {
         Ok(SandboxAttack { attack, targets, skipped })
     }
 
-    /// Creates the sandbox manager of an isolation, and first creates one sandbox to check that the backend works.
+    /// Creates the sandbox manager of an isolation. Also creates one sandbox, to check that the backend works.
     async fn target(&self, isolation: Isolation) -> Result<SandboxManager, SandboxError> {
         let sandboxes = self.sandboxes();
         let backend = sandboxes.backend(isolation)?;
-        sandboxes.attempt(Arc::clone(&backend), SandboxSpec::default()).await?;
+        sandboxes.test_backend(Arc::clone(&backend), SandboxSpec::default()).await?;
         sandboxes.open(backend).await
     }
 
-    /// Prepares an attack on the gate. If `only` is set, the attack uses only the cases whose name contains it.
+    /// Prepares an attack on the gate. If `only` is set, uses only the test cases whose name contains this text.
     pub async fn gate_attack(&self, only: Option<String>) -> Result<GateAttack, Failure> {
         // The cases that forge test results are meaningful only if the gate can run tests in a sandbox.
         let sandboxes = self.sandboxes();
@@ -93,7 +94,7 @@ impl Services {
 pub fn gate_failure(error: GateAttackError) -> Failure {
     match error {
         GateAttackError::Draft(error) => error.into(),
-        GateAttackError::NoneCalled(_) => Failure::from_error(FailureKind::Usage, &error),
+        GateAttackError::NoMatchingCase(_) => Failure::from_error(FailureKind::Usage, &error),
         GateAttackError::Corpus(_) | GateAttackError::Workspace(_) => {
             Failure::from_error(FailureKind::Environment, &error)
         }

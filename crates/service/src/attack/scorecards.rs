@@ -25,7 +25,7 @@ pub struct Scorecard {
     pub escaped: Vec<EscapedProbe>,
 }
 
-/// Number of probes of one group for each outcome.
+/// How many probes of one group had each outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AttackGroup")]
 pub struct ProbeGroupCounts {
@@ -79,7 +79,7 @@ fn path(around: &Environment) -> PathBuf {
 }
 
 /// Reads the last scorecard of each sandbox backend.
-pub fn kept(around: &Environment) -> Result<Vec<Scorecard>, Failure> {
+pub fn load(around: &Environment) -> Result<Vec<Scorecard>, Failure> {
     let path = path(around);
     let failed = |why: String| {
         let path = path.display();
@@ -100,10 +100,10 @@ pub fn kept(around: &Environment) -> Result<Vec<Scorecard>, Failure> {
 }
 
 /// Stores a scorecard, and replaces the last scorecard of the same sandbox backend.
-pub fn keep(around: &Environment, card: Scorecard) -> Result<(), Failure> {
+pub fn save(around: &Environment, card: Scorecard) -> Result<(), Failure> {
     let path = path(around);
     // If the file is damaged, it is overwritten.
-    let cards = kept(around).unwrap_or_default();
+    let cards = load(around).unwrap_or_default();
     let mut cards: Cards = cards.into_iter().map(|card| (card.isolation.clone(), card)).collect();
     cards.insert(card.isolation.clone(), card);
     let write = || {
@@ -146,15 +146,15 @@ mod tests {
     fn scorecard_file_contains_the_last_scorecard_of_each_isolation() {
         let folder = tempfile::tempdir().unwrap();
         let around = Environment::in_folder(folder.path(), BTreeMap::new());
-        assert_eq!(kept(&around).unwrap(), []);
+        assert_eq!(load(&around).unwrap(), []);
         for card in [card("jail", 1), card("docker", 2), card("jail", 3)] {
-            keep(&around, card).unwrap();
+            save(&around, card).unwrap();
         }
-        assert_eq!(kept(&around).unwrap(), [card("docker", 2), card("jail", 3)]);
+        assert_eq!(load(&around).unwrap(), [card("docker", 2), card("jail", 3)]);
         // Reading a damaged file is an error, and storing the next scorecard overwrites the file.
         std::fs::write(path(&around), "{").unwrap();
-        assert!(kept(&around).unwrap_err().message().contains("attacks.json"));
-        keep(&around, card("jail", 4)).unwrap();
-        assert_eq!(kept(&around).unwrap(), [card("jail", 4)]);
+        assert!(load(&around).unwrap_err().message().contains("attacks.json"));
+        save(&around, card("jail", 4)).unwrap();
+        assert_eq!(load(&around).unwrap(), [card("jail", 4)]);
     }
 }

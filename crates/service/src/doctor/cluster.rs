@@ -18,7 +18,8 @@ pub struct ClusterReport {
     pub detail: Option<String>,
     /// Number of workers that accept jobs from this version of assize; null if the check was skipped or failed.
     pub workers: Option<usize>,
-    /// Maximum number of sandboxes of these workers together; null if the check was skipped or failed.
+    /// Number of sandboxes that the workers counted in `workers` can use at once, added together; null if the check was
+    /// skipped or failed.
     pub slots: Option<u32>,
     #[serde(skip)]
     failure: Option<Failure>,
@@ -54,7 +55,7 @@ impl ClusterReport {
         let probe = async {
             let (member, _) = ClusterClient::join(config, around, Some(PROBE_TIMEOUT)).await?;
             let took = start.elapsed();
-            Ok::<_, Failure>((took, member.cluster.who().await?))
+            Ok::<_, Failure>((took, member.cluster.nodes().await?))
         };
         Some(match probe.await {
             Err(failure) => report.failed(failure),
@@ -88,7 +89,7 @@ impl ClusterReport {
     }
 
     /// Fails if the configured cluster cannot be reached or has no workers.
-    pub(super) fn complain(&self) -> Result<(), Failure> {
+    pub(super) fn check(&self) -> Result<(), Failure> {
         match (&self.failure, self.workers) {
             (Some(failure), _) => Err(failure.clone()),
             (None, Some(0)) => {

@@ -7,7 +7,7 @@ mod sandboxes;
 use std::time::{Duration, Instant};
 
 use assize_config::{Price, Provider, REHEARSAL, Settings};
-use assize_gateway::choice::{self, ORDER, ProviderChoice};
+use assize_gateway::choice::{self, PROVIDER_PRECEDENCE, ProviderChoice};
 use assize_gateway::{Endpoint, HttpClient, ModelFacts, PRICES_AS_OF, probe};
 use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
@@ -90,7 +90,7 @@ pub struct ModelInUse {
     pub concurrency: usize,
 }
 
-/// Setting from a folder that is not trusted. The setting is ignored, or makes commands fail.
+/// Setting from a project folder that is not trusted. Such a setting is either ignored, or makes commands fail.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WithheldSetting {
     pub key: String,
@@ -110,7 +110,7 @@ pub struct ModelChoice {
 }
 
 /// Returns the provider and the model that a new run would use.
-pub async fn in_use(config: &Settings) -> Result<ModelChoice, Failure> {
+pub async fn model_choice(config: &Settings) -> Result<ModelChoice, Failure> {
     Ok(match choice::choose(config).await? {
         ProviderChoice::Rehearsal { why } => ModelChoice { provider: REHEARSAL, model: None, why },
         ProviderChoice::Provider { provider, why } => {
@@ -121,7 +121,7 @@ pub async fn in_use(config: &Settings) -> Result<ModelChoice, Failure> {
     })
 }
 
-/// Whether the configured address of a provider is a server of the user, such as a local Ollama.
+/// Whether the configured address of a provider is a server that the user runs, such as a local Ollama.
 pub fn is_local(config: &Settings, provider: Provider) -> bool {
     choice::endpoint(config, provider).is_local_server()
 }
@@ -160,11 +160,11 @@ impl Services {
                 (provider.name(), why, Some(model))
             }
         };
-        let withheld = config.origin.withheld.iter().map(|withheld| WithheldSetting {
+        let withheld = config.origin.untrusted_values.iter().map(|withheld| WithheldSetting {
             key: withheld.key.clone(),
             from: withheld.source.to_string(),
             ignored: withheld.ignored,
-            why: config.origin.trust.why_not(),
+            why: config.origin.trust.explanation(),
         });
         Ok(DoctorReport {
             version: env!("CARGO_PKG_VERSION"),
@@ -174,7 +174,7 @@ impl Services {
             used,
             why,
             model,
-            order: ORDER,
+            order: PROVIDER_PRECEDENCE,
             prices_as_of: PRICES_AS_OF,
             withheld: withheld.collect(),
             sandboxes: SandboxesReport::new(&self.sandboxes()).await,
@@ -183,7 +183,8 @@ impl Services {
     }
 }
 
-/// Chooses the provider as for a model call, but uses the results of the checks instead of checking again.
+/// Chooses the provider in the same way as for a model call, but from the results of the checks, so that no provider is
+/// checked twice.
 fn chosen(config: &Settings, providers: &[ProviderReport], offline: bool) -> ProviderChoice {
     if let Some(choice) = choice::from_settings(config) {
         return choice;
@@ -239,10 +240,10 @@ impl ProviderReport {
 impl DoctorReport {
     /// Fails if the provider, the sandbox backend or the cluster that new runs use does not work. Failed checks on
     /// other providers and backends are ignored.
-    pub fn complain(&self, config: &Settings) -> Result<(), Failure> {
-        config.refuse_withheld()?;
-        self.sandboxes.complain(config)?;
-        self.cluster.as_ref().map_or(Ok(()), ClusterReport::complain)?;
+    pub fn check(&self, config: &Settings) -> Result<(), Failure> {
+        config.reject_untrusted_values()?;
+        self.sandboxes.check(config)?;
+        self.cluster.as_ref().map_or(Ok(()), ClusterReport::check)?;
         let used = self.providers.iter().find(|report| report.provider == self.used);
         let Some(ProviderReport { provider, state, detail, key_source, .. }) = used else {
             return Ok(());

@@ -38,7 +38,8 @@ pub struct BackendReport {
     pub made_in_ms: Option<f64>,
     pub why_not: Option<String>,
     pub hint: Option<String>,
-    /// How the backend runs sandboxes, if the backend has several ways.
+    /// How the backend runs sandboxes, such as microVMs with KVM or with emulation; null if the backend has only one
+    /// way.
     pub how: Option<String>,
     /// How the backend enforces each limit.
     pub enforcement: Option<Enforcement>,
@@ -47,7 +48,8 @@ pub struct BackendReport {
 }
 
 impl SandboxesReport {
-    /// Checks all backends. Creates one sandbox with each, because only that shows whether the backend works.
+    /// Checks all backends. Creates one sandbox with each backend, because no other check shows whether the backend
+    /// works.
     pub(super) async fn new(sandboxes: &SandboxFactory) -> SandboxesReport {
         let (mut interpreters, mut missing_interpreters) = (BTreeMap::new(), BTreeMap::new());
         for language in Language::ALL {
@@ -81,7 +83,7 @@ impl SandboxesReport {
     }
 
     /// Fails if the settings name a backend that cannot create sandboxes.
-    pub(super) fn complain(&self, config: &Settings) -> Result<(), Failure> {
+    pub(super) fn check(&self, config: &Settings) -> Result<(), Failure> {
         let is_named = *config.sandbox.isolation != RequestedIsolation::Auto;
         let used = self.backends.iter().find(|report| Some(report.isolation) == self.used);
         match used.and_then(|report| report.error.clone()).filter(|_| is_named) {
@@ -96,8 +98,9 @@ impl BackendReport {
         let (mut how, mut enforcement) = (None, None);
         let tried = match sandboxes.backend(isolation) {
             Ok(backend) => {
-                how = backend.settle().await.unwrap_or_default();
-                let attempt = || sandboxes.attempt(Arc::clone(&backend), SandboxSpec::default());
+                how = backend.test_host().await.unwrap_or_default();
+                let attempt =
+                    || sandboxes.test_backend(Arc::clone(&backend), SandboxSpec::default());
                 let mut tried = attempt().await;
                 if how.is_some() && tried.is_ok() {
                     // Measure the time of the second attempt, because the first may include one-time preparation.

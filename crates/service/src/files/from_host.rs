@@ -52,7 +52,7 @@ fn open(path: &Path, environment: &Environment) -> Result<OwnedFd, Failure> {
     };
     opened.map_err(|error| match error {
         Errno::XDEV => refused(path, "a symlink leads out of the current folder".to_owned())
-            .hint("to copy that file into the sandbox, use its absolute path"),
+            .hint("to copy the target of the symlink, use the absolute path of the target"),
         error => refused(path, std::io::Error::from(error).to_string()),
     })
 }
@@ -74,7 +74,7 @@ fn refused(path: &Path, why: String) -> Failure {
     Failure::new(FailureKind::Usage, format!("cannot copy `{}`: {why}", path.display()))
 }
 
-/// Opens a file for reading that the user named; returns `None` if the path is not a regular file.
+/// Opens a file that the user named, for reading. Returns `None` if the path is not a regular file.
 pub fn open_regular(path: &Path) -> std::io::Result<Option<File>> {
     let file = File::from(rustix::fs::open(path, OPEN, Mode::empty())?);
     Ok(file.metadata()?.is_file().then_some(file))
@@ -90,7 +90,7 @@ fn read_opened(path: &Path, opened: OwnedFd, max: u64) -> Result<Vec<u8>, Failur
     let failed = |error: std::io::Error| refused(path, error.to_string());
     let too_large = |size: String| {
         let why = format!("the file has {size} bytes, but the sandbox has space for {max} bytes");
-        refused(path, why).hint("allow more with `--disk`")
+        refused(path, why).hint("raise the disk limit with `--disk`")
     };
     let file = File::from(opened);
     let metadata = file.metadata().map_err(failed)?;
@@ -115,12 +115,12 @@ pub struct CopiedIn {
     /// Number of copied files.
     pub files: usize,
     /// Messages about files that were not copied into the sandbox, each with the reason.
-    pub left: Vec<String>,
+    pub not_copied: Vec<String>,
 }
 
 /// Copies a file or a folder of this machine into the sandbox. A symlink in the folder is not copied if it is broken,
 /// points to a folder, or leads out of the copied folder.
-pub async fn put(
+pub async fn copy_into_sandbox(
     sandbox: &Sandbox,
     from: &Path,
     to: &str,
@@ -140,17 +140,17 @@ pub async fn put(
             let opened = match open_beneath(&root, &below) {
                 Ok(opened) => opened,
                 Err(Errno::XDEV) => {
-                    put.left.push(leave("a symlink leads out of the folder"));
+                    put.not_copied.push(leave("a symlink leads out of the folder"));
                     continue;
                 }
                 Err(error) if is_link => {
-                    put.left.push(leave(&std::io::Error::from(error).to_string()));
+                    put.not_copied.push(leave(&std::io::Error::from(error).to_string()));
                     continue;
                 }
                 Err(error) => return Err(refused(&shown, std::io::Error::from(error).to_string())),
             };
             match is_folder(&opened) {
-                true if is_link => put.left.push(leave("the path is a symlink to a folder")),
+                true if is_link => put.not_copied.push(leave("the path is a symlink to a folder")),
                 true => folders.push(below),
                 false => {
                     let bytes = read_opened(&shown, opened, space)?;
@@ -168,7 +168,7 @@ fn is_folder(opened: &OwnedFd) -> bool {
     rustix::fs::fstat(opened).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
 }
 
-/// Returns the names of the entries of a folder below `root`, each with whether the entry is a symlink.
+/// Returns the names of the entries of a folder below `root`. The flag of an entry is true if the entry is a symlink.
 fn names_in(root: &OwnedFd, from: &Path, folder: &Path) -> Result<Vec<(String, bool)>, Failure> {
     let shown = from.join(folder);
     let failed = |why: String| {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_is_replaced_during_the_read_is_read_within_the_limit_or_rejected() {
+    fn reading_a_file_while_it_is_replaced_returns_its_content_or_fails() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("data"), "data").unwrap();

@@ -4,5 +4,5 @@
 mod from_host;
 mod to_host;
 
-pub use from_host::{CopiedIn, open_regular, put, read};
-pub use to_host::{CopiedOut, check_folder, keep, take, write};
+pub use from_host::{CopiedIn, copy_into_sandbox, open_regular, read};
+pub use to_host::{CopiedOut, check_folder, copy_from_sandbox, write, write_collected};

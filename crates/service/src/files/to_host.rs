@@ -20,13 +20,13 @@ pub struct CopiedOut {
     /// Names of the copied files with their sizes in bytes.
     pub files: Vec<(String, u64)>,
     /// Messages about files that were not copied from the sandbox, each with the reason.
-    pub left: Vec<String>,
+    pub not_copied: Vec<String>,
     /// Names of the files that were not copied because the target folder already has a file or folder of this name.
     pub in_the_way: Vec<String>,
 }
 
 /// Copies the regular files of a folder in the sandbox to a folder of this machine, except the files named in `except`.
-pub async fn take(
+pub async fn copy_from_sandbox(
     sandbox: &Sandbox,
     from: &str,
     to: &Path,
@@ -35,14 +35,16 @@ pub async fn take(
 ) -> Result<CopiedOut, Failure> {
     // Open the target folder first, so that its errors are reported before the files are read.
     let target = Target::open(to, environment)?;
-    target.fill(to, sandbox.harvest(from, except).await?)
+    target.fill(to, sandbox.collect_files(from, except).await?)
 }
 
 /// Checks that files can be written to a folder of this machine, and creates the folder if needed.
 pub fn check_folder(folder: &Path, environment: &Environment) -> Result<(), Failure> {
     if folder.symlink_metadata().is_ok() && !folder.is_dir() {
         let message = format!("cannot write files: `{}` is not a folder", folder.display());
-        return Err(Failure::new(FailureKind::Usage, message).hint("use another `--out` folder"));
+        return Err(
+            Failure::new(FailureKind::Usage, message).hint("choose another folder with `--out`")
+        );
     }
     let target = Target::open(folder, environment)?;
     rustix::fs::accessat(&target.0, ".", rustix::fs::Access::WRITE_OK, rustix::fs::AtFlags::EACCESS)
@@ -50,7 +52,7 @@ pub fn check_folder(folder: &Path, environment: &Environment) -> Result<(), Fail
 }
 
 /// Writes files that were read from a sandbox to a folder of this machine, without overwriting existing files.
-pub fn keep(
+pub fn write_collected(
     harvest: CollectedFiles,
     to: &Path,
     environment: &Environment,
@@ -127,13 +129,13 @@ impl Target {
             match self.write(&name, &bytes) {
                 Ok(()) => taken.files.push((name, bytes.len() as u64)),
                 Err(error) if is_in_the_way(&error) => {
-                    harvest.leave(&name, "the name already exists");
+                    harvest.skip(&name, "the name already exists");
                     taken.in_the_way.push(name);
                 }
                 Err(error) => return Err(cannot_write(&folder.join(&name), &error)),
             }
         }
-        taken.left = harvest.left();
+        taken.not_copied = harvest.skipped_messages();
         Ok(taken)
     }
 

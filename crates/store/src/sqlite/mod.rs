@@ -21,7 +21,7 @@ use worker::{ConnectionMode, ConnectionWorker};
 /// Maximum time to wait while another process creates or migrates the tables.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Pause before opening a busy file again.
+/// Pause between two attempts to open a store file that another connection has locked.
 const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Kinds of failures that acknowledged writes survive.
@@ -68,7 +68,7 @@ impl SqliteStore {
                     Durability::PowerLoss => ConnectionMode::WriteToDisk,
                 };
                 // The worker itself retries while the database is busy.
-                db.busy_timeout(Duration::ZERO).map_err(|error| explain(path, &error))?;
+                db.busy_timeout(Duration::ZERO).map_err(|error| to_store_error(path, &error))?;
                 Some(ConnectionWorker::start(path, db, mode, written.clone())?)
             }
         };
@@ -96,11 +96,12 @@ fn unopened(path: &Path, error: &io::Error) -> StoreError {
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
             StoreError::ReadOnly { path: path.to_owned() }
         }
-        _ => StoreError::Unopened { path: path.to_owned(), reason: error.to_string() },
+        _ => StoreError::CannotOpen { path: path.to_owned(), reason: error.to_string() },
     }
 }
 
-/// Creates the file if it does not exist, readable by its owner only: it contains prompts and answers.
+/// Creates the store file if it does not exist. Only its owner can read the file, because it contains prompts and
+/// answers.
 fn create(path: &Path) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -128,12 +129,12 @@ fn create(path: &Path) -> io::Result<()> {
 
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
-        let reason = "it is not a regular file".to_owned();
+        let reason = "the path is not a regular file".to_owned();
         return Err(StoreError::NotAStore { path: path.to_owned(), reason });
     }
     let db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
-    let db = db.map_err(|error| explain(path, &error))?;
-    db.busy_timeout(BUSY_TIMEOUT).map_err(|error| explain(path, &error))?;
+    let db = db.map_err(|error| to_store_error(path, &error))?;
+    db.busy_timeout(BUSY_TIMEOUT).map_err(|error| to_store_error(path, &error))?;
     identify(path, &db)?;
     Ok(db)
 }
@@ -150,14 +151,14 @@ fn identify(path: &Path, db: &Connection) -> Result<u32, StoreError> {
     };
     let known = schema::STEPS.len() as u32;
     let path = path.to_owned();
-    match read().map_err(|error| explain(&path, &error))? {
+    match read().map_err(|error| to_store_error(&path, &error))? {
         (schema::APPLICATION, found, _) if found > known => {
             Err(StoreError::Newer { path, found, known })
         }
         (schema::APPLICATION, found @ 1.., _) => Ok(found),
         (0, 0, 0) => Ok(0),
         _ => {
-            let reason = "it is a database of another program".to_owned();
+            let reason = "the file is a database of another program".to_owned();
             Err(StoreError::NotAStore { path, reason })
         }
     }
@@ -194,7 +195,7 @@ fn try_open_to_write(path: &Path, durability: Durability) -> Result<Connection, 
         db.pragma_update(None, "secure_delete", true)?;
         schema::migrate(&mut db, &schema::STEPS)
     };
-    prepare().map_err(|error| explain(path, &error))?;
+    prepare().map_err(|error| to_store_error(path, &error))?;
     Ok(db)
 }
 
@@ -210,12 +211,12 @@ fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
         // On a read-only file system SQLite cannot create the index of the write-ahead log. If there
         // is no such log, the file is complete and cannot change, so open it as immutable.
         Err(
-            StoreError::ReadOnly { .. } | StoreError::Unopened { .. } | StoreError::Full { .. },
+            StoreError::ReadOnly { .. } | StoreError::CannotOpen { .. } | StoreError::Full { .. },
         ) if path.exists() && !with_suffix(path, "-wal").exists() => {
             connect(&immutable(path)?, flags | OpenFlags::SQLITE_OPEN_URI).map_err(|error| {
                 match error {
-                    StoreError::Unopened { reason, .. } => {
-                        StoreError::Unopened { path: path.to_owned(), reason }
+                    StoreError::CannotOpen { reason, .. } => {
+                        StoreError::CannotOpen { path: path.to_owned(), reason }
                     }
                     error => error,
                 }
@@ -231,7 +232,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// URI that opens the file as immutable.
+/// SQLite URI that opens the file as immutable: SQLite then needs no lock and no other file.
 fn immutable(path: &Path) -> Result<PathBuf, StoreError> {
     let whole = fs::canonicalize(path).map_err(|error| unopened(path, &error))?;
     let mut address = String::from("file://");
@@ -247,12 +248,12 @@ fn immutable(path: &Path) -> Result<PathBuf, StoreError> {
 }
 
 /// Converts an SQLite error to a store error.
-fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
+fn to_store_error(path: &Path, error: &rusqlite::Error) -> StoreError {
     let path = path.to_owned();
     let reason = error.to_string();
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => {
-            StoreError::NotAStore { path, reason: "it is not a database".to_owned() }
+            StoreError::NotAStore { path, reason: "the file is not an SQLite database".to_owned() }
         }
         Some(ErrorCode::DatabaseCorrupt) => StoreError::Damaged { path, reason },
         // There is no space for the index of the write-ahead log.
@@ -263,7 +264,7 @@ fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
         Some(ErrorCode::ReadOnly) => StoreError::ReadOnly { path },
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { path },
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-            StoreError::Unopened { path, reason }
+            StoreError::CannotOpen { path, reason }
         }
         // A column contains a value that this program does not write.
         None if matches!(

@@ -18,10 +18,10 @@ use super::worker::TransactionError;
 
 /// Maximum size of an outcome in the journal, in bytes. Larger outcomes are stored as artifacts, so
 /// that equal outcomes are stored once.
-const LARGE: usize = 64 * 1024;
+const MAX_INLINE_BODY: usize = 64 * 1024;
 
 /// Minimum size of an outcome that is compressed, in bytes.
-const SMALL: usize = 200;
+const MIN_COMPRESSED_BODY: usize = 200;
 
 /// Returns the row number of a run.
 pub(super) fn number(db: &Connection, id: &RunId) -> Result<i64, TransactionError> {
@@ -33,7 +33,7 @@ pub(super) fn number(db: &Connection, id: &RunId) -> Result<i64, TransactionErro
 }
 
 /// Returns the row number of a run. Fails if the lease is no longer valid.
-pub(super) fn held(db: &Connection, claim: &Lease) -> Result<i64, TransactionError> {
+pub(super) fn row_of_lease(db: &Connection, claim: &Lease) -> Result<i64, TransactionError> {
     let found: Option<(i64, u64)> = db
         .prepare_cached("SELECT number, epoch FROM runs WHERE id = ?")?
         .query_row([claim.run.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -115,7 +115,7 @@ pub(super) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
     })
 }
 
-/// SQL query for journal records; large bodies are read from the artifacts.
+/// SQL query for journal records. The body of a record (its outcome) is read from the artifacts if it is large.
 pub(super) const RECORDS: &str = "SELECT j.key, j.request, j.failed, coalesce(j.body, CAST(a.bytes AS TEXT)) AS body \
      FROM journal j LEFT JOIN artifacts a ON a.number = j.artifact";
 
@@ -132,19 +132,20 @@ pub(super) fn read_record(row: &Row<'_>) -> rusqlite::Result<EffectRecord> {
     })
 }
 
-/// Reads the body of a record, which is stored as text or as a blob of compressed text.
+/// Reads the body of a journal record, which is stored as text or as a blob of compressed text.
 fn read_body(row: &Row<'_>) -> rusqlite::Result<String> {
     let index = row.as_ref().column_index("body")?;
     let ValueRef::Blob(packed) = row.get_ref(index)? else { return row.get(index) };
     let broken = |error: Box<dyn std::error::Error + Send + Sync>| {
         rusqlite::Error::FromSqlConversionFailure(index, Type::Blob, error)
     };
-    let bytes = decompress_to_vec_with_limit(packed, LARGE)
-        .map_err(|error| broken(format!("cannot decompress the body: {error}").into()))?;
+    let bytes = decompress_to_vec_with_limit(packed, MAX_INLINE_BODY).map_err(|error| {
+        broken(format!("cannot decompress the body of a journal record: {error}").into())
+    })?;
     String::from_utf8(bytes).map_err(|error| broken(error.into()))
 }
 
-/// Stored form of a record's body.
+/// Stored form of a journal record's body (the outcome of an effect).
 pub(super) enum Body {
     /// Text, or a compressed blob if that is smaller.
     Inline(rusqlite::types::Value),
@@ -154,13 +155,15 @@ pub(super) enum Body {
 
 impl Body {
     pub(super) fn of(body: String) -> Body {
-        if body.len() > LARGE {
+        if body.len() > MAX_INLINE_BODY {
             return Body::Large(ArtifactId::of(body.as_bytes()), body.into_bytes());
         }
-        Body::Inline(match (body.len() >= SMALL).then(|| packed(body.as_bytes())).flatten() {
-            Some(packed) => packed.into(),
-            None => body.into(),
-        })
+        Body::Inline(
+            match (body.len() >= MIN_COMPRESSED_BODY).then(|| packed(body.as_bytes())).flatten() {
+                Some(packed) => packed.into(),
+                None => body.into(),
+            },
+        )
     }
 }
 
@@ -206,7 +209,7 @@ pub(super) fn as_list(events: &[GraphEvent]) -> Option<String> {
     (!events.is_empty()).then(|| serde_json::to_string(&list).unwrap_or_default())
 }
 
-/// Writes events into journal rows without a record, and returns the ids of the events.
+/// Writes events that belong to no journal record into journal rows, and returns the ids of the events.
 pub(super) fn write_events(
     db: &Connection,
     run: i64,
@@ -222,7 +225,11 @@ pub(super) fn write_events(
 }
 
 /// Stores an artifact unless it exists already, and returns its row number.
-pub(super) fn keep(db: &Connection, id: ArtifactId, bytes: &[u8]) -> rusqlite::Result<i64> {
+pub(super) fn store_artifact(
+    db: &Connection,
+    id: ArtifactId,
+    bytes: &[u8],
+) -> rusqlite::Result<i64> {
     db.prepare_cached("INSERT OR IGNORE INTO artifacts (hash, bytes) VALUES (?, ?)")?
         .execute(params![id.as_bytes(), bytes])?;
     db.prepare_cached("SELECT number FROM artifacts WHERE hash = ?")?
@@ -237,7 +244,7 @@ pub(super) fn use_artifact(
     id: ArtifactId,
     bytes: &[u8],
 ) -> rusqlite::Result<()> {
-    let artifact = keep(db, id, bytes)?;
+    let artifact = store_artifact(db, id, bytes)?;
     db.prepare_cached(
         "INSERT INTO artifact_uses (run, name, artifact) VALUES (?, ?, ?) \
          ON CONFLICT DO UPDATE SET artifact = excluded.artifact",

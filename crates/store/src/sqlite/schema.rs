@@ -89,7 +89,7 @@ CREATE INDEX once_of_run ON once (run);
 ";
 
 /// Adds the table of model calls. A row is written before a call is sent and updated when the call has ended. The
-/// column `noted` is JSON.
+/// column `noted` contains the data of the call as JSON.
 const VERSION_4: &str = "
 CREATE TABLE calls (
     run    INTEGER NOT NULL REFERENCES runs (number),

@@ -15,8 +15,9 @@ use serde_json::Value;
 
 use super::SqliteStore;
 use super::rows::{
-    Body, EVENTS_OF_A_ROW, RECORDS, as_list, event_ids, find_record, fingerprint, held, json, keep,
-    now, number, parsed, read_record, read_run, run_id, use_artifact, write_audit, write_events,
+    Body, EVENTS_OF_A_ROW, RECORDS, as_list, event_ids, find_record, fingerprint, json, now,
+    number, parsed, read_record, read_run, row_of_lease, run_id, store_artifact, use_artifact,
+    write_audit, write_events,
 };
 use super::worker::TransactionError;
 
@@ -26,9 +27,12 @@ const MAX_ID: u64 = i64::MAX as u64;
 /// Interval at which the database is polled for writes of other processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Finds the run that was created with an idempotency key. Also returns whether its request was the
-/// same.
-fn asked_before(db: &Connection, once: &IdempotencyKey) -> rusqlite::Result<Option<(RunId, bool)>> {
+/// Finds the run that was created with an idempotency key. Also returns whether the request that created the run was
+/// the same as the current request.
+fn find_idempotent_run(
+    db: &Connection,
+    once: &IdempotencyKey,
+) -> rusqlite::Result<Option<(RunId, bool)>> {
     db.prepare_cached(
         "SELECT r.id AS run, o.request AS request FROM once o JOIN runs r ON r.number = o.run \
          WHERE o.key = ?",
@@ -45,10 +49,10 @@ impl Store for SqliteStore {
         let (input, holder) = (run.input.to_string(), holder.to_owned());
         let body = move |db: &Connection| {
             let parent = run.parent.as_ref().map(RunId::as_str);
-            if let Some(once) = &run.once
-                && let Some((run, same)) = asked_before(db, once)?
+            if let Some(once) = &run.idempotency_key
+                && let Some((run, same)) = find_idempotent_run(db, once)?
             {
-                return Err(StoreError::AskedBefore { run, same }.into());
+                return Err(StoreError::IdempotencyKeyUsed { run, same }.into());
             }
             // Generate random ids until one is unused. A collision is very unlikely.
             let id = loop {
@@ -70,7 +74,7 @@ impl Store for SqliteStore {
             )?
             .execute(values)?;
             let row = db.last_insert_rowid();
-            if let Some(IdempotencyKey { key, request }) = &run.once {
+            if let Some(IdempotencyKey { key, request }) = &run.idempotency_key {
                 let values = params![key, request.as_bytes(), row];
                 db.execute("INSERT INTO once (key, request, run) VALUES (?, ?, ?)", values)?;
             }
@@ -81,15 +85,15 @@ impl Store for SqliteStore {
             let claim = Lease { run: id, epoch: run.epoch };
             Ok((run, claim))
         };
-        self.writer()?.ask(body).await
+        self.writer()?.run_operation(body).await
     }
 
-    async fn asked_before(
+    async fn find_by_idempotency_key(
         &self,
         once: &IdempotencyKey,
     ) -> Result<Option<(RunId, bool)>, StoreError> {
         let once = once.clone();
-        self.reader.ask(move |db: &Connection| Ok(asked_before(db, &once)?)).await
+        self.reader.run_operation(move |db: &Connection| Ok(find_idempotent_run(db, &once)?)).await
     }
 
     async fn run(&self, id: &RunId) -> Result<Run, StoreError> {
@@ -101,7 +105,7 @@ impl Store for SqliteStore {
                 .optional()?;
             found.ok_or_else(|| StoreError::NoSuchRun(id.clone()).into())
         };
-        self.reader.ask(body).await
+        self.reader.run_operation(body).await
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<Run>, StoreError> {
@@ -122,7 +126,7 @@ impl Store for SqliteStore {
             )?;
             Ok(select.query_map(values, read_run)?.collect::<rusqlite::Result<_>>()?)
         };
-        self.reader.ask(body).await
+        self.reader.run_operation(body).await
     }
 
     async fn claim(
@@ -150,7 +154,7 @@ impl Store for SqliteStore {
                 .query_row(params![holder, now(), id.as_str()], |row| row.get(0))?;
             Ok(Lease { run: id.clone(), epoch })
         };
-        self.writer()?.ask(body).await
+        self.writer()?.run_operation(body).await
     }
 
     async fn append(
@@ -168,10 +172,10 @@ impl Store for SqliteStore {
         // Compress the body here, so that the single writer does not have to.
         let body = Body::of(body);
         let body = move |db: &Connection| {
-            let run = held(db, &claim)?;
+            let run = row_of_lease(db, &claim)?;
             let (inline, artifact) = match &body {
                 Body::Inline(value) => (Some(value), None),
-                Body::Large(id, bytes) => (None, Some(keep(db, *id, bytes)?)),
+                Body::Large(id, bytes) => (None, Some(store_artifact(db, *id, bytes)?)),
             };
             let (own, more) = events.split_at(events.len().min(EVENTS_OF_A_ROW));
             let written = db
@@ -199,7 +203,7 @@ impl Store for SqliteStore {
             ids.extend(write_events(db, run, more)?);
             Ok(Appended::Recorded { event_ids: ids })
         };
-        self.writer()?.ask(body).await
+        self.writer()?.run_operation(body).await
     }
 
     async fn records(&self, id: &RunId) -> Result<Vec<EffectRecord>, StoreError> {
@@ -211,10 +215,10 @@ impl Store for SqliteStore {
             let rows = select.query_map([number(db, &id)?], read_record)?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         };
-        self.reader.ask(body).await
+        self.reader.run_operation(body).await
     }
 
-    async fn note_call(
+    async fn store_call(
         &self,
         claim: &Lease,
         number: u64,
@@ -224,7 +228,7 @@ impl Store for SqliteStore {
         let text = serde_json::to_string(&noted).unwrap_or_default();
         let body = move |db: &Connection| {
             let run = match noted.how {
-                CallState::Sent => held(db, &claim)?,
+                CallState::Sent => row_of_lease(db, &claim)?,
                 // The end of a call is stored even if another process has claimed the run since.
                 CallState::Answered | CallState::Lost | CallState::Free => {
                     self::number(db, &claim.run)?
@@ -237,7 +241,7 @@ impl Store for SqliteStore {
             .execute(params![run, claim.epoch, number, text])?;
             Ok(())
         };
-        self.writer()?.ask(body).await
+        self.writer()?.run_operation(body).await
     }
 
     async fn calls(&self, id: &RunId) -> Result<Vec<(u64, StoredCall)>, StoreError> {
@@ -253,7 +257,7 @@ impl Store for SqliteStore {
             let rows = select.query_map([id.as_str()], read)?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         };
-        self.reader.ask(body).await
+        self.reader.run_operation(body).await
     }
 
     async fn finish(
@@ -269,7 +273,7 @@ impl Store for SqliteStore {
             Ending::Cancelled { reason } => (RunStatus::Cancelled, None, Some(reason)),
         };
         let body = move |db: &Connection| {
-            let run = held(db, &claim)?;
+            let run = row_of_lease(db, &claim)?;
             db.prepare_cached(
                 "UPDATE runs SET status = ?, result = ?, error = ?, holder = NULL, updated = ? \
                  WHERE number = ?",
@@ -277,10 +281,10 @@ impl Store for SqliteStore {
             .execute(params![status.name(), result, error, now(), run])?;
             Ok(write_events(db, run, &events)?)
         };
-        self.writer()?.ask(body).await
+        self.writer()?.run_operation(body).await
     }
 
-    async fn stop(
+    async fn cancel_run(
         &self,
         seen: &Lease,
         reason: &str,
@@ -288,7 +292,7 @@ impl Store for SqliteStore {
     ) -> Result<(), StoreError> {
         let (seen, reason) = (seen.clone(), reason.to_owned());
         let body = move |db: &Connection| {
-            let run = held(db, &seen)?;
+            let run = row_of_lease(db, &seen)?;
             let stopped = db
                 .prepare_cached(
                     "UPDATE runs SET epoch = epoch + 1, status = 'cancelled', error = ?, holder = NULL, \
@@ -301,7 +305,7 @@ impl Store for SqliteStore {
             write_events(db, run, &events)?;
             Ok(())
         };
-        self.writer()?.ask(body).await
+        self.writer()?.run_operation(body).await
     }
 
     async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError> {
@@ -337,7 +341,7 @@ impl Store for SqliteStore {
             found.truncate(limit);
             Ok(found)
         };
-        self.reader.ask(body).await
+        self.reader.run_operation(body).await
     }
 
     async fn last_event(&self) -> Result<u64, StoreError> {
@@ -351,10 +355,10 @@ impl Store for SqliteStore {
                 .optional()?;
             Ok(last.and_then(|(row, count)| event_ids(row, count).last()).unwrap_or_default())
         };
-        self.reader.ask(body).await
+        self.reader.run_operation(body).await
     }
 
-    async fn grown(&self, log: StoreLog, beyond: u64) -> Result<(), StoreError> {
+    async fn wait_for_entry(&self, log: StoreLog, beyond: u64) -> Result<(), StoreError> {
         let (what, number, seen) = match log {
             StoreLog::Events => (
                 "SELECT EXISTS (SELECT 1 FROM journal WHERE number > ?1 AND events IS NOT NULL) OR \
@@ -373,7 +377,7 @@ impl Store for SqliteStore {
                     .prepare_cached(what)?
                     .query_row([number, seen], |row| row.get::<_, bool>(0))?)
             };
-            if self.reader.ask(body).await? {
+            if self.reader.run_operation(body).await? {
                 return Ok(());
             }
             // SQLite does not report writes of other processes, so poll for them.
@@ -384,7 +388,7 @@ impl Store for SqliteStore {
     async fn remove_run(&self, seen: &Lease) -> Result<(), StoreError> {
         let seen = seen.clone();
         let body = move |db: &Connection| {
-            let run = held(db, &seen)?;
+            let run = row_of_lease(db, &seen)?;
             // Clear the last journal row but keep it until there is a later row, because its number must
             // not be reused.
             db.execute(
@@ -420,7 +424,7 @@ impl Store for SqliteStore {
             write_audit(db, entry)?;
             Ok(())
         };
-        self.writer()?.ask(body).await
+        self.writer()?.run_operation(body).await
     }
 
     async fn put_artifact(
@@ -434,7 +438,7 @@ impl Store for SqliteStore {
             use_artifact(db, number(db, &run)?, &name, id, &bytes)?;
             Ok(id)
         };
-        self.writer()?.ask(body).await
+        self.writer()?.run_operation(body).await
     }
 
     async fn artifact(&self, id: ArtifactId) -> Result<Vec<u8>, StoreError> {
@@ -451,7 +455,7 @@ impl Store for SqliteStore {
             }
             Ok(bytes)
         };
-        self.reader.ask(body).await
+        self.reader.run_operation(body).await
     }
 
     async fn artifacts(&self, run: &RunId) -> Result<Vec<ArtifactUse>, StoreError> {
@@ -471,12 +475,12 @@ impl Store for SqliteStore {
             let rows = select.query_map([number(db, &run)?], read)?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         };
-        self.reader.ask(body).await
+        self.reader.run_operation(body).await
     }
 
     async fn audit(&self, entry: NewAuditEntry) -> Result<AuditEntry, StoreError> {
         let body = move |db: &Connection| Ok(write_audit(db, entry.clone())?);
-        self.writer()?.ask(body).await
+        self.writer()?.run_operation(body).await
     }
 
     async fn audit_log(&self, query: AuditQuery) -> Result<Vec<AuditEntry>, StoreError> {
@@ -501,7 +505,7 @@ impl Store for SqliteStore {
             let rows = select.query_map(params![after, query.subject, query.limit], read)?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         };
-        self.reader.ask(body).await
+        self.reader.run_operation(body).await
     }
 
     async fn audit_head(&self) -> Result<u64, StoreError> {
@@ -513,6 +517,6 @@ impl Store for SqliteStore {
                 .optional()?;
             Ok(head.unwrap_or(0))
         };
-        self.reader.ask(body).await
+        self.reader.run_operation(body).await
     }
 }

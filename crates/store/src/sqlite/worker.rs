@@ -20,7 +20,7 @@ use rusqlite::Connection;
 use rusqlite::ffi::ErrorCode;
 use tokio::sync::{oneshot, watch};
 
-use super::explain;
+use super::to_store_error;
 
 /// Maximum time to wait while another process writes to the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -85,7 +85,7 @@ impl ConnectionWorker {
             path: path.to_owned(),
             mode,
             db: Mutex::new(db),
-            waiting: Mutex::default(),
+            queued: Mutex::default(),
             closing: AtomicBool::new(false),
             written,
         });
@@ -104,12 +104,12 @@ impl ConnectionWorker {
 
     /// Executes an operation on the connection. `body` may run more than once; its changes are
     /// rolled back before it runs again.
-    pub(super) async fn ask<T: Send + 'static>(
+    pub(super) async fn run_operation<T: Send + 'static>(
         &self,
         body: impl FnMut(&Connection) -> Result<T, TransactionError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, mut answer) = oneshot::channel();
-        self.queue.waiting().push(Box::new(Job { body, value: None, reply }));
+        self.queue.queued_operations().push(Box::new(Job { body, value: None, reply }));
         if self.mode == ConnectionMode::Write {
             yield_once().await;
             // Another task may have executed this operation together with its own operation.
@@ -132,7 +132,7 @@ impl ConnectionWorker {
         let sent = self.waker.as_ref().is_some_and(|waker| waker.send(()).is_ok());
         if !sent {
             // The thread has exited. Dropping the queued operations makes their callers fail.
-            self.queue.waiting().clear();
+            self.queue.queued_operations().clear();
         }
     }
 }
@@ -170,7 +170,7 @@ struct WorkQueue {
     mode: ConnectionMode,
     db: Mutex<Connection>,
     /// Operations that are not executed yet, in order.
-    waiting: Mutex<Vec<Box<dyn Work>>>,
+    queued: Mutex<Vec<Box<dyn Work>>>,
     /// Whether the store is being closed. Operations then no longer wait for other processes.
     closing: AtomicBool,
     /// Notified after every executed batch of writes.
@@ -178,8 +178,8 @@ struct WorkQueue {
 }
 
 impl WorkQueue {
-    fn waiting(&self) -> MutexGuard<'_, Vec<Box<dyn Work>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queued_operations(&self) -> MutexGuard<'_, Vec<Box<dyn Work>>> {
+        self.queued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Main loop of the thread: executes queued operations at every wakeup.
@@ -187,7 +187,7 @@ impl WorkQueue {
         while wakeups.recv().is_ok() {
             let db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
             loop {
-                let batch = std::mem::take(&mut *self.waiting());
+                let batch = std::mem::take(&mut *self.queued_operations());
                 if batch.is_empty() {
                     break;
                 }
@@ -197,21 +197,21 @@ impl WorkQueue {
         }
     }
 
-    /// Executes all queued operations without blocking. Returns whether operations are left for the
-    /// thread, because the connection or the database is busy.
+    /// Executes all queued operations without waiting for locks. Returns `true` if operations are left for the thread,
+    /// because the connection or the database is busy.
     fn execute_now(&self) -> bool {
         let Ok(db) = self.db.try_lock() else { return true };
-        let batch = std::mem::take(&mut *self.waiting());
+        let batch = std::mem::take(&mut *self.queued_operations());
         let left = self.execute(&db, batch, Instant::now());
         let some_left = !left.is_empty();
         // Keep the order: operations queued in the meantime come after the operations that are left.
-        self.waiting().splice(0..0, left);
+        self.queued_operations().splice(0..0, left);
         some_left
     }
 
-    /// Executes a batch of operations, with all writes in one transaction. If the batch fails and
-    /// `deadline` has already passed at the start, returns the operations unexecuted. A batch fails
-    /// for example because another process writes.
+    /// Executes a batch of operations, with all writes in one transaction, and retries until `deadline` while another
+    /// process writes. Normally returns no operations. If the batch fails and the deadline is already over when this
+    /// function is called, returns all operations, so that the thread can execute them.
     fn execute(
         &self,
         db: &Connection,
@@ -225,7 +225,7 @@ impl WorkQueue {
         let may_block = deadline > Instant::now();
         match self.retry_while_busy(deadline, || execute_batch(db, &mut batch)) {
             Ok(results) => {
-                batch.into_iter().zip(results).for_each(|(job, result)| job.settle(result));
+                batch.into_iter().zip(results).for_each(|(job, result)| job.send_result(result));
                 self.written.send_replace(());
                 return Vec::new();
             }
@@ -237,7 +237,7 @@ impl WorkQueue {
         // result.
         for mut job in batch {
             let result = self.retry_while_busy(deadline, || transaction(db, || job.attempt(db)));
-            job.settle(result.map_err(|trouble| self.store_error(trouble)));
+            job.send_result(result.map_err(|trouble| self.store_error(trouble)));
         }
         self.written.send_replace(());
         Vec::new()
@@ -262,26 +262,26 @@ impl WorkQueue {
 
     fn read(&self, db: &Connection, mut job: Box<dyn Work>) {
         let result = job.attempt(db).map_err(|trouble| self.store_error(trouble));
-        job.settle(result);
+        job.send_result(result);
     }
 
     fn store_error(&self, trouble: TransactionError) -> StoreError {
         match trouble {
-            TransactionError::Sql(error) => explain(&self.path, &error),
+            TransactionError::Sql(error) => to_store_error(&self.path, &error),
             TransactionError::Refused(error) => error,
         }
     }
 }
 
-/// A queued operation whose result type is hidden.
+/// A queued operation, for operations of all result types.
 trait Work: Send {
-    /// Executes the operation and stores its value. May be called again after a rollback.
+    /// Executes the operation and keeps its value. May be called again after a rollback.
     fn attempt(&mut self, db: &Connection) -> Result<(), TransactionError>;
-    /// Sends the value or the error to the caller.
-    fn settle(self: Box<Self>, result: Result<(), StoreError>);
+    /// Sends the value or the error to the task that requested the operation.
+    fn send_result(self: Box<Self>, result: Result<(), StoreError>);
 }
 
-/// A queued operation: its function, its value after an attempt, and the channel to the caller.
+/// A queued operation: its function, its value after it was executed, and the channel to the task that requested it.
 struct Job<T, F> {
     body: F,
     value: Option<T>,
@@ -294,7 +294,7 @@ impl<T: Send, F: FnMut(&Connection) -> Result<T, TransactionError> + Send> Work 
         Ok(())
     }
 
-    fn settle(self: Box<Self>, result: Result<(), StoreError>) {
+    fn send_result(self: Box<Self>, result: Result<(), StoreError>) {
         // Sending fails if the caller has stopped waiting, which is not an error.
         let _ = match (result, self.value) {
             (Ok(()), Some(value)) => self.reply.send(Ok(value)),

@@ -25,7 +25,7 @@ pub(crate) fn new_run(title: &str) -> NewRun {
         parent: None,
         input: json!({"a": 1}),
         artifacts: vec![],
-        once: None,
+        idempotency_key: None,
     }
 }
 
@@ -102,7 +102,7 @@ pub(crate) async fn runs_are_stored_and_filtered(store: Any) {
 
 pub(crate) async fn repeated_idempotency_key_creates_only_one_run(store: Any) {
     let keyed = |key: &str, request: u8| NewRun {
-        once: Some(IdempotencyKey {
+        idempotency_key: Some(IdempotencyKey {
             key: key.into(),
             request: Fingerprint::from_bytes([request; 32]),
         }),
@@ -111,7 +111,7 @@ pub(crate) async fn repeated_idempotency_key_creates_only_one_run(store: Any) {
     let (first, claim) = store.create_run(keyed("a", 1), "me").await.unwrap();
     for (request, expected) in [(1, true), (2, false)] {
         match store.create_run(keyed("a", request), "me").await {
-            Err(StoreError::AskedBefore { run, same }) => {
+            Err(StoreError::IdempotencyKeyUsed { run, same }) => {
                 assert_eq!((run, same), (first.id.clone(), expected));
             }
             other => panic!("{other:?}"),
@@ -128,7 +128,7 @@ pub(crate) async fn repeated_idempotency_key_creates_only_one_run(store: Any) {
     for request in requests.collect::<Vec<_>>() {
         names.push(match request.await.unwrap() {
             Ok((run, _)) => run.id,
-            Err(StoreError::AskedBefore { run, same: true }) => run,
+            Err(StoreError::IdempotencyKeyUsed { run, same: true }) => run,
             Err(other) => panic!("{other}"),
         });
     }
@@ -142,16 +142,16 @@ pub(crate) async fn grown_waits_for_new_events_and_audit_entries(store: Any) {
     let claim = claimed(&store, "waited for").await;
     let waiting = {
         let store = store.clone();
-        tokio::spawn(async move { store.grown(StoreLog::Events, 0).await })
+        tokio::spawn(async move { store.wait_for_entry(StoreLog::Events, 0).await })
     };
     let events = vec![event("one"), event("two")];
     let events = ids(store.append(&claim, record("k", "v"), events).await.unwrap());
     waiting.await.unwrap().unwrap();
     // `grown` also returns for the second event of the same append.
-    store.grown(StoreLog::Events, events[0]).await.unwrap();
+    store.wait_for_entry(StoreLog::Events, events[0]).await.unwrap();
     let waiting = {
         let store = store.clone();
-        tokio::spawn(async move { store.grown(StoreLog::Events, events[1]).await })
+        tokio::spawn(async move { store.wait_for_entry(StoreLog::Events, events[1]).await })
     };
     // A record without events does not make `grown` return.
     store.append(&claim, record("l", "v"), Vec::new()).await.unwrap();
@@ -161,7 +161,7 @@ pub(crate) async fn grown_waits_for_new_events_and_audit_entries(store: Any) {
     waiting.await.unwrap().unwrap();
     let waiting = {
         let store = store.clone();
-        tokio::spawn(async move { store.grown(StoreLog::Audit, 0).await })
+        tokio::spawn(async move { store.wait_for_entry(StoreLog::Audit, 0).await })
     };
     let entry = NewAuditEntry {
         actor: "a".into(),
@@ -219,16 +219,16 @@ pub(crate) async fn calls_are_stored_by_epoch_and_fenced_before_sending(store: A
         |how, tokens| StoredCall { how, tokens, cost: Cost::Known(Money::from_nanos(tokens)) };
     assert_eq!(store.calls(&first.run).await.unwrap(), []);
     for number in 1..=3 {
-        store.note_call(&first, number, noted(CallState::Sent, 100 + number)).await.unwrap();
+        store.store_call(&first, number, noted(CallState::Sent, 100 + number)).await.unwrap();
     }
     let unpriced = StoredCall { cost: Cost::Unknown, ..noted(CallState::Answered, 7) };
-    store.note_call(&first, 2, unpriced).await.unwrap();
+    store.store_call(&first, 2, unpriced).await.unwrap();
     let second = store.claim(&first.run, "you", None).await.unwrap();
     // An earlier lease holder can send no more calls, but can still store how its calls ended.
-    let fenced = store.note_call(&first, 4, noted(CallState::Sent, 104)).await.unwrap_err();
+    let fenced = store.store_call(&first, 4, noted(CallState::Sent, 104)).await.unwrap_err();
     assert!(matches!(fenced, StoreError::Fenced(_)), "{fenced}");
-    store.note_call(&first, 3, noted(CallState::Lost, 103)).await.unwrap();
-    store.note_call(&second, 1, noted(CallState::Sent, 201)).await.unwrap();
+    store.store_call(&first, 3, noted(CallState::Lost, 103)).await.unwrap();
+    store.store_call(&second, 1, noted(CallState::Sent, 201)).await.unwrap();
     let mut calls = store.calls(&first.run).await.unwrap();
     // A store may keep the refused call, which then counts as sent.
     calls.retain(|(_, noted)| noted.tokens != 104);
@@ -245,7 +245,7 @@ pub(crate) async fn calls_are_stored_by_epoch_and_fenced_before_sending(store: A
     );
     store.remove_run(&second).await.unwrap();
     assert_eq!(store.calls(&first.run).await.unwrap(), []);
-    let gone = store.note_call(&second, 1, noted(CallState::Free, 0)).await.unwrap_err();
+    let gone = store.store_call(&second, 1, noted(CallState::Free, 0)).await.unwrap_err();
     assert!(matches!(gone, StoreError::NoSuchRun(_)), "{gone}");
 }
 
@@ -354,7 +354,7 @@ pub(crate) async fn event_ids_increase_over_all_runs(store: Any) {
 
 pub(crate) async fn stop_cancels_a_running_run_and_fences_its_holder(store: Any) {
     let claim = claimed(&store, "one").await;
-    let stopped = store.stop(&claim, "enough", vec![event("end")]).await;
+    let stopped = store.cancel_run(&claim, "enough", vec![event("end")]).await;
     stopped.unwrap();
     let run = store.run(&claim.run).await.unwrap();
     assert_eq!((run.status, run.error.as_deref()), (RunStatus::Cancelled, Some("enough")));
@@ -362,10 +362,10 @@ pub(crate) async fn stop_cancels_a_running_run_and_fences_its_holder(store: Any)
     assert!(matches!(late, Err(StoreError::Fenced(_))), "{late:?}");
     // A cancelled or failed run cannot be stopped.
     let again = Lease { epoch: run.epoch, ..claim.clone() };
-    assert!(matches!(store.stop(&again, "more", vec![]).await, Err(StoreError::Fenced(_))));
+    assert!(matches!(store.cancel_run(&again, "more", vec![]).await, Err(StoreError::Fenced(_))));
     let other = claimed(&store, "two").await;
     store.finish(&other, Ending::Failed { error: "simulated error".into() }, vec![]).await.unwrap();
-    assert!(matches!(store.stop(&other, "late", vec![]).await, Err(StoreError::Fenced(_))));
+    assert!(matches!(store.cancel_run(&other, "late", vec![]).await, Err(StoreError::Fenced(_))));
     assert_eq!(store.run(&other.run).await.unwrap().error.as_deref(), Some("simulated error"));
     assert_eq!(event_names(&store, EventQuery::default()).await, ["end"]);
 }
@@ -467,7 +467,7 @@ pub(crate) async fn artifacts_are_shared_by_content_until_unused(store: Any) {
 pub(crate) async fn stopped_and_removed_run_rejects_writes(store: Any) {
     let holder = claimed(&store, "short-lived").await;
     store.append(&holder, record("a", "1"), vec![]).await.unwrap();
-    store.stop(&holder, "enough", vec![event("end")]).await.unwrap();
+    store.cancel_run(&holder, "enough", vec![event("end")]).await.unwrap();
     let epoch = store.run(&holder.run).await.unwrap().epoch;
     store.remove_run(&Lease { run: holder.run.clone(), epoch }).await.unwrap();
     // The former lease holder still writes, because it does not know that the run was stopped and removed.
@@ -544,7 +544,7 @@ impl State for Sum {
 #[error("broken")]
 struct Broken;
 
-/// Adds the values of three effects. The third effect fails unless `succeeds` is set.
+/// Graph node that adds the values of three effects. The third effect fails unless `succeeds` is set.
 async fn adds(context: Context<Sum>, succeeds: bool) -> Result<Vec<u64>, NodeError> {
     let mut sum = Vec::new();
     for step in 1..=3u64 {

@@ -37,7 +37,7 @@ async fn fill(store: &SqliteStore, records: usize) -> Lease {
         parent: None,
         input: json!(null),
         artifacts: vec![],
-        once: None,
+        idempotency_key: None,
     };
     let (_, claim) = store.create_run(run, "me").await.unwrap();
     let mut random = fastrand::Rng::with_seed(7);
@@ -74,7 +74,10 @@ fn file_that_is_not_a_store_is_rejected_and_not_changed() {
     let path = folder.path().join("notes.txt");
     fs::write(&path, "Dear diary, ".repeat(1000)).unwrap();
     let error = open(&path).unwrap_err();
-    assert!(error.to_string().ends_with("is not a store: it is not a database"), "{error}");
+    assert!(
+        error.to_string().ends_with("is not a store: the file is not an SQLite database"),
+        "{error}"
+    );
     assert!(error.hint().unwrap().contains("store.path"));
     assert_eq!(fs::read_to_string(&path).unwrap(), "Dear diary, ".repeat(1000));
 
@@ -84,15 +87,15 @@ fn file_that_is_not_a_store_is_rejected_and_not_changed() {
     drop(other);
     let before = fs::read(&path).unwrap();
     let error = open(&path).unwrap_err();
-    assert!(error.to_string().ends_with("it is a database of another program"), "{error}");
+    assert!(error.to_string().ends_with("the file is a database of another program"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), before);
 
     let error = open(folder.path()).unwrap_err();
-    assert!(error.to_string().ends_with("it is not a regular file"), "{error}");
+    assert!(error.to_string().ends_with("the path is not a regular file"), "{error}");
 }
 
 #[tokio::test]
-async fn store_of_a_newer_format_is_rejected() {
+async fn store_file_of_a_newer_format_is_rejected() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
     fill(&open(&path).unwrap(), 1).await;
@@ -106,7 +109,7 @@ async fn store_of_a_newer_format_is_rejected() {
 }
 
 #[tokio::test]
-async fn store_of_an_older_format_opens_with_its_runs() {
+async fn store_file_of_an_older_format_is_opened_with_all_its_runs() {
     for access in [Access::Read, Access::Write(Durability::ProcessCrash)] {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("store.db");
@@ -172,7 +175,7 @@ async fn record_that_cannot_be_decompressed_is_reported_as_damage() {
 }
 
 #[tokio::test]
-async fn write_waits_while_another_process_writes() {
+async fn store_write_waits_while_another_process_writes() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
     let store = Arc::new(open(&path).unwrap());
@@ -240,7 +243,7 @@ async fn store_opened_for_reading_is_not_written() {
     let path = folder.path().join("store.db");
     assert!(matches!(
         SqliteStore::open(&path, Access::Read).unwrap_err(),
-        StoreError::Unopened { .. }
+        StoreError::CannotOpen { .. }
     ));
     assert!(!path.exists());
     // A process that is killed before it creates the tables leaves an empty file.
@@ -281,7 +284,7 @@ async fn stores_opened_on_the_same_file_see_each_others_writes() {
     let last = stores[1].last_event().await.unwrap();
     let events = vec![GraphEvent::new("written", Value::Null)];
     let (grown, appended) = tokio::join!(
-        stores[1].grown(StoreLog::Events, last),
+        stores[1].wait_for_entry(StoreLog::Events, last),
         stores[3].append(&later, record("y"), events)
     );
     grown.unwrap();

@@ -2,8 +2,9 @@
 //!
 //! The order of a prompt is tools, system text, messages. A request may set up to four breakpoints at the ends of
 //! blocks. The prefix up to a breakpoint is written to the cache if it has enough tokens. A request reads the longest
-//! cached prefix that ends at a breakpoint or at one of the twenty blocks before the breakpoint. A prefix can be read
-//! after the answer to the request that wrote it has started. Entries that are not read for five minutes expire.
+//! cached prefix that ends at a breakpoint or at one of the twenty blocks before the breakpoint. A new prefix can be
+//! read as soon as the provider starts to answer the request that wrote it. Entries that are not read for five minutes
+//! expire.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Minimum length of a cached prefix in tokens, for the models with the highest minimum.
+/// Minimum number of tokens in a cached prefix. The minimum depends on the model; this is the highest one.
 const MIN_PREFIX: u64 = 4096;
 
-/// Time after which an entry expires if it is not read.
+/// Time after which a cache entry expires if it is not read.
 const LIFETIME: Duration = Duration::from_secs(5 * 60);
 
 /// Number of blocks before a breakpoint that are searched for the end of a cached prefix.
@@ -70,7 +71,7 @@ impl PromptCache {
     /// Returns the charged tokens of a request to the Messages API, and the prefixes that the request writes.
     pub fn bill(&mut self, body: &Value, now: Instant) -> (BilledTokens, WrittenPrefixes) {
         self.entries.retain(|_, (_, until)| *until > now);
-        let ends = ends(body);
+        let ends = block_ends(body);
         let input = ends.last().map_or(0, |end| end.tokens);
         let mut hit = None;
         for (index, _) in ends.iter().enumerate().filter(|(_, end)| end.marked) {
@@ -94,12 +95,12 @@ impl PromptCache {
     }
 
     /// Makes the prefixes of a request readable. To be called when the answer to the request starts.
-    pub fn begun(&mut self, written: &WrittenPrefixes, now: Instant) {
+    pub fn mark_readable(&mut self, written: &WrittenPrefixes, now: Instant) {
         self.entries.extend(written.0.iter().map(|prefix| (*prefix, (true, now + LIFETIME))));
     }
 }
 
-fn ends(body: &Value) -> Vec<End> {
+fn block_ends(body: &Value) -> Vec<End> {
     let mut hasher = DefaultHasher::new();
     // Requests with another model or another output format share no prefix.
     body["model"].to_string().hash(&mut hasher);
@@ -131,7 +132,8 @@ mod tests {
 
     use super::*;
 
-    /// A request whose blocks have these letters and numbers of tokens. A negative number sets a breakpoint.
+    /// A request with one text block for each pair: the letter that the text repeats, and the number of tokens. A
+    /// negative number also sets a breakpoint at the end of the block.
     fn request(blocks: &[(&str, i64)]) -> Value {
         let block = |&(letter, tokens): &(&str, i64)| {
             let text = letter.repeat(4 * tokens.unsigned_abs() as usize);
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn cached_prefix_is_readable_after_the_answer_that_wrote_it_has_started() {
+    fn cached_prefix_is_readable_as_soon_as_the_answer_to_its_request_starts() {
         let mut cache = PromptCache::default();
         let now = Instant::now();
         let mut first = request(&[("a", -5000), ("b", 10)]);
@@ -159,7 +161,7 @@ mod tests {
             bill,
             "the prefix was read before the answer started"
         );
-        cache.begun(&written, now);
+        cache.mark_readable(&written, now);
         assert_eq!(cache.bill(&first, now).0, billed(5010, 5000, 0));
         // The cached prefix is read, and the blocks after it up to the breakpoint are written.
         let more = request(&[("a", 5000), ("b", 10), ("c", -100), ("d", 7)]);
@@ -178,7 +180,7 @@ mod tests {
         let now = Instant::now();
         assert_eq!(cache.bill(&request(&[("a", -4095)]), now).0, billed(4095, 0, 0));
         let (_, written) = cache.bill(&request(&[("a", -5000)]), now);
-        cache.begun(&written, now);
+        cache.mark_readable(&written, now);
         let followed_by = |count: usize| {
             let mut blocks = vec![("a", 5000)];
             blocks.extend(std::iter::repeat_n(("b", 1), count - 1));
@@ -191,7 +193,7 @@ mod tests {
         assert_eq!(
             cache.bill(&request(&[("a", -5000)]), later).0.cached,
             5000,
-            "the earlier read did not renew the entry"
+            "the earlier read did not renew the cache entry"
         );
         assert_eq!(cache.bill(&request(&[("a", -5000)]), later + LIFETIME).0.cached, 0);
     }

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::rules::{ensure, strict};
-use super::{CapturedRequest, FakeAnswer, FakeStop, KEY, RequestFault, event, thirds};
+use super::rules::{ensure, parse_strict};
+use super::{CapturedRequest, FakeAnswer, FakeStop, KEY, RequestFault, event, split_in_three};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -91,37 +91,46 @@ pub(super) fn check(captured: &CapturedRequest) -> Result<(), RequestFault> {
             json!({"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}),
         ));
     }
-    let body: Body = strict(&captured.body)?;
+    let body: Body = parse_strict(&captured.body)?;
     let config = &body.generation_config;
     ensure(config.max_output_tokens > 0, "maxOutputTokens is 0")?;
     ensure(
         config.temperature.is_none_or(|t| (0.0..=2.0).contains(&t)),
-        "temperature out of range",
+        "`temperature` is not between 0 and 2",
     )?;
     if let Some(schema) = &config.response_json_schema {
         let json = config.response_mime_type.as_deref() == Some("application/json");
-        ensure(json, "a response schema without the MIME type application/json")?;
+        ensure(json, "a request with a response schema lacks the MIME type application/json")?;
         let text = schema.to_string();
         for keyword in UNSUPPORTED {
             ensure(
                 !text.contains(&format!("\"{keyword}\":")),
-                format!("unsupported `{keyword}` in the schema"),
+                format!("unsupported keyword `{keyword}` in the schema"),
             )?;
         }
     }
     if let Some(system) = &body.system_instruction {
-        ensure(system.role.is_none() && !system.parts.is_empty(), "an invalid system instruction")?;
+        ensure(
+            system.role.is_none() && !system.parts.is_empty(),
+            "the system instruction has a role or has no parts",
+        )?;
     }
     let mut called: Vec<&str> = Vec::new();
     for (index, content) in body.contents.iter().enumerate() {
         let expected = if index % 2 == 0 { "user" } else { "model" };
         let role = content.role.as_deref();
-        ensure(role == Some(expected), format!("content {index} has the role {role:?}"))?;
-        ensure(!content.parts.is_empty(), "a content without parts")?;
+        ensure(
+            role == Some(expected),
+            format!("entry {index} of `contents` has the wrong role {role:?}"),
+        )?;
+        ensure(!content.parts.is_empty(), "an entry of `contents` has no parts")?;
         let parts = content.parts.iter();
         let responses = parts.clone().filter_map(|part| part.function_response.as_ref());
         let responses: Vec<&str> = responses.map(|response| &*response.name).collect();
-        ensure(responses == called, "function responses do not match the calls before them")?;
+        ensure(
+            responses == called,
+            "function responses do not match the function calls of the previous entry",
+        )?;
         let calls = parts.filter_map(|part| part.function_call.as_ref());
         called = calls.map(|call| &*call.name).collect();
         for part in &content.parts {
@@ -132,7 +141,7 @@ pub(super) fn check(captured: &CapturedRequest) -> Result<(), RequestFault> {
             ];
             ensure(
                 kinds.iter().filter(|is| **is).count() == 1,
-                "a part is not exactly one of text, call or response",
+                "a part is not exactly one of text, function call or function response",
             )?;
             if let Some(call) = &part.function_call {
                 ensure(
@@ -140,14 +149,14 @@ pub(super) fn check(captured: &CapturedRequest) -> Result<(), RequestFault> {
                     "the arguments of a function call are not an object",
                 )?;
                 let signed = part.thought_signature.is_some();
-                ensure(signed, "the thought signature of a call was not sent back")?;
+                ensure(signed, "the thought signature of a function call was not sent back")?;
             }
             if let Some(response) = &part.function_response {
                 ensure(response.response.is_object(), "a function response is not an object")?;
             }
         }
     }
-    ensure(body.contents.len() % 2 == 1, "the last content is not from the user")?;
+    ensure(body.contents.len() % 2 == 1, "the last entry of `contents` is not from the user")?;
     for tool in body.tools.iter().flat_map(|tool| &tool.function_declarations) {
         ensure(
             !tool.name.is_empty() && !tool.description.is_empty(),
@@ -209,8 +218,9 @@ pub(super) fn pieces(answer: &FakeAnswer) -> Vec<String> {
     }
     let part = |part: Value| event(&body(vec![part], None, answer));
     let thought = |words: String| part(json!({"text": words, "thought": true}));
-    let mut pieces: Vec<String> = thirds(&answer.reasoning).into_iter().map(thought).collect();
-    pieces.extend(thirds(&answer.text).into_iter().map(|text| part(json!({"text": text}))));
+    let mut pieces: Vec<String> =
+        split_in_three(&answer.reasoning).into_iter().map(thought).collect();
+    pieces.extend(split_in_three(&answer.text).into_iter().map(|text| part(json!({"text": text}))));
     let last = call_parts(answer).collect();
     pieces.push(event(&body(last, Some(finish_reason(answer)), answer)));
     pieces

@@ -31,7 +31,7 @@ pub enum FakeKind {
 }
 
 impl FakeKind {
-    /// Path of the provider's base URL.
+    /// Path in the provider's base URL, such as `/v1`.
     fn base_path(self) -> &'static str {
         match self {
             FakeKind::Anthropic | FakeKind::Ollama => "",
@@ -49,16 +49,16 @@ pub struct FakeAnswer {
     pub text: String,
     /// Reasoning that is streamed before the text.
     pub reasoning: String,
-    /// Name and arguments of tool calls.
+    /// Name and arguments of each tool call.
     pub tool_calls: Vec<(String, Value)>,
     pub stop: FakeStop,
-    /// All input tokens, including cached ones.
+    /// Number of input tokens that the answer reports, including cached tokens.
     pub input: u64,
-    /// Input tokens that were read from the prompt cache.
+    /// Number of those input tokens that the answer reports as read from the prompt cache.
     pub cached: u64,
-    /// Input tokens that were written to the prompt cache.
+    /// Number of those input tokens that the answer reports as written to the prompt cache.
     pub written: u64,
-    /// Output tokens.
+    /// Number of output tokens that the answer reports.
     pub output: u64,
 }
 
@@ -106,16 +106,16 @@ pub enum FakeReply {
     WithHeaders(FakeAnswer, Vec<(&'static str, String)>),
     /// An HTTP response with this status, these headers and this body.
     Status(u16, Vec<(&'static str, String)>, String),
-    /// An answer whose body is truncated after this many bytes, with a matching content length.
+    /// An answer whose body is truncated after this many bytes. The content length is that of the truncated body.
     CutBody(FakeAnswer, usize),
-    /// An answer during which the connection is reset. A streamed answer is reset after this many pieces, when the test
-    /// calls [`FakeProvider::reset_now`]; any other answer is reset in the middle of its body.
+    /// An answer during which the connection is reset. A streamed answer is reset after this many chunks, when the test
+    /// calls [`FakeProvider::reset_now`]; an answer that is not streamed is reset in the middle of its body.
     ResetAfter(FakeAnswer, usize),
-    /// A streamed answer that stops after this many pieces, with the connection left open.
+    /// A streamed answer that stops after this many chunks, with the connection left open.
     SilentAfter(FakeAnswer, usize),
-    /// A streamed answer. Each piece is sent when the test calls [`FakeProvider::drip`].
+    /// A streamed answer. Each chunk is sent when the test calls [`FakeProvider::drip`].
     Dripping(FakeAnswer),
-    /// A streamed answer that ends too early, after this many pieces, although the HTTP body is complete.
+    /// A streamed answer that lacks its last chunks: the HTTP body ends properly, but after only this many chunks.
     EndAfter(FakeAnswer, usize),
     /// A response whose body never ends.
     Endless,
@@ -163,26 +163,26 @@ type Respond = dyn Fn(usize, &CapturedRequest) -> FakeReply + Send + Sync;
 /// Simulated latency of an answer: time until the answer starts, and time from its start to its end.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Latency {
-    pub to_begin: Duration,
-    pub to_end: Duration,
+    pub to_first_byte: Duration,
+    pub to_last_byte: Duration,
 }
 
 #[derive(Default)]
 struct State {
     script: VecDeque<FakeReply>,
-    /// Answers requests after the end of the script.
-    always: Option<Arc<Respond>>,
+    /// Computes the replies to requests after the end of the script. If not set, these requests are violations.
+    responder: Option<Arc<Respond>>,
     captured: Vec<CapturedRequest>,
-    complaints: Vec<String>,
+    violations: Vec<String>,
     /// Simulated prompt cache. It determines the input tokens that answers report.
     cache: Option<PromptCache>,
     billed: BilledTokens,
-    /// Paths of queries about the server itself, each with the reply.
+    /// Path and reply of each query about the model server itself, such as a query for its context window.
     descriptions: Vec<(String, Value)>,
     /// Latency of each successful answer.
     latency: Option<Latency>,
     /// Current and maximum number of concurrent requests. They are counted only if the fake has a latency.
-    at_once: (usize, usize),
+    concurrent_requests: (usize, usize),
 }
 
 /// Fake provider on loopback. It runs on its own threads, so that a test's paused clock does not affect it.
@@ -211,31 +211,31 @@ impl FakeProvider {
 
     /// Starts a fake that sends the same reply to every request.
     pub fn always(kind: FakeKind, reply: FakeReply) -> FakeProvider {
-        FakeProvider::answering(kind, move |_, _| reply.clone())
+        FakeProvider::with_responder(kind, move |_, _| reply.clone())
     }
 
     /// Starts a fake whose replies `respond` computes from the number of earlier requests and the request.
-    pub fn answering(
+    pub fn with_responder(
         kind: FakeKind,
         respond: impl Fn(usize, &CapturedRequest) -> FakeReply + Send + Sync + 'static,
     ) -> FakeProvider {
-        FakeProvider::start(kind, State { always: Some(Arc::new(respond)), ..State::default() })
+        FakeProvider::start(kind, State { responder: Some(Arc::new(respond)), ..State::default() })
     }
 
     /// Starts a fake whose replies `respond` computes, with this latency for each successful answer.
-    pub fn slow(
+    pub fn with_latency(
         kind: FakeKind,
         latency: Duration,
         respond: impl Fn(usize, &CapturedRequest) -> FakeReply + Send + Sync + 'static,
     ) -> FakeProvider {
         let always: Option<Arc<Respond>> = Some(Arc::new(respond));
-        let latency = Some(Latency { to_begin: latency, to_end: Duration::ZERO });
-        FakeProvider::start(kind, State { always, latency, ..State::default() })
+        let latency = Some(Latency { to_first_byte: latency, to_last_byte: Duration::ZERO });
+        FakeProvider::start(kind, State { responder: always, latency, ..State::default() })
     }
 
     /// Starts a fake of Anthropic whose replies `respond` computes. It simulates a prompt cache and reports cached
     /// tokens.
-    pub fn caching(
+    pub fn with_prompt_cache(
         latency: Latency,
         respond: impl Fn(usize, &CapturedRequest) -> FakeReply + Send + Sync + 'static,
     ) -> FakeProvider {
@@ -243,25 +243,25 @@ impl FakeProvider {
         let always: Option<Arc<Respond>> = Some(Arc::new(respond));
         FakeProvider::start(
             FakeKind::Anthropic,
-            State { always, cache, latency, ..State::default() },
+            State { responder: always, cache, latency, ..State::default() },
         )
     }
 
     /// Sets the reply to queries about the server itself at this path: `/props`, `/v1/models` or `/api/show`.
     #[must_use]
-    pub fn describing(self, path: &str, description: Value) -> FakeProvider {
+    pub fn with_description(self, path: &str, description: Value) -> FakeProvider {
         self.shared.state.lock().unwrap().descriptions.push((path.to_owned(), description));
         self
     }
 
     /// Total input tokens that a fake with a prompt cache has charged.
-    pub fn billed(&self) -> BilledTokens {
+    pub fn billed_tokens(&self) -> BilledTokens {
         self.shared.state.lock().unwrap().billed
     }
 
-    /// Maximum number of concurrent requests of a fake with a latency.
-    pub fn most_at_once(&self) -> usize {
-        self.shared.state.lock().unwrap().at_once.1
+    /// Maximum number of requests that were in flight at the same time. It is counted only if the fake has a latency.
+    pub fn max_concurrent_requests(&self) -> usize {
+        self.shared.state.lock().unwrap().concurrent_requests.1
     }
 
     fn start(kind: FakeKind, state: State) -> FakeProvider {
@@ -283,13 +283,13 @@ impl FakeProvider {
         KEY
     }
 
-    /// Base URL of the fake, with the path of the provider's base URL.
+    /// Base URL of the fake, with the same path as the base URL of the real provider.
     pub fn base_url(&self) -> String {
         format!("http://{}{}", self.address, self.kind.base_path())
     }
 
     /// All requests received so far.
-    pub fn captured(&self) -> Vec<CapturedRequest> {
+    pub fn captured_requests(&self) -> Vec<CapturedRequest> {
         self.shared.state.lock().unwrap().captured.clone()
     }
 
@@ -305,31 +305,31 @@ impl FakeProvider {
         );
     }
 
-    /// Triggers the reset of [`FakeReply::ResetAfter`].
+    /// Resets the connection of an answer that is sent with [`FakeReply::ResetAfter`].
     pub fn reset_now(&self) {
         self.shared.reset.open();
     }
 
-    /// Sends the next piece of [`FakeReply::Dripping`].
+    /// Sends the next chunk of an answer that is sent with [`FakeReply::Dripping`].
     pub fn drip(&self) {
         self.shared.drip.admit(1);
     }
 
-    /// Sends all further pieces of [`FakeReply::Dripping`].
+    /// Sends all further chunks of an answer that is sent with [`FakeReply::Dripping`].
     pub fn drip_all(&self) {
         self.shared.drip.open();
     }
 
     /// The only request that the fake received.
     pub fn only_request(&self) -> CapturedRequest {
-        let mut captured = self.captured();
+        let mut captured = self.captured_requests();
         assert_eq!(captured.len(), 1, "the fake must have received exactly one request");
         captured.remove(0)
     }
 
     /// Removes and returns the recorded violations, for tests that expect them.
-    pub fn take_complaints(&self) -> Vec<String> {
-        std::mem::take(&mut self.shared.state.lock().unwrap().complaints)
+    pub fn take_violations(&self) -> Vec<String> {
+        std::mem::take(&mut self.shared.state.lock().unwrap().violations)
     }
 }
 
@@ -342,8 +342,12 @@ impl std::fmt::Debug for FakeProvider {
 impl Drop for FakeProvider {
     fn drop(&mut self) {
         if !thread::panicking() {
-            let complaints = self.take_complaints();
-            assert!(complaints.is_empty(), "invalid requests to {:?}: {complaints:#?}", self.kind);
+            let complaints = self.take_violations();
+            assert!(
+                complaints.is_empty(),
+                "the fake of {:?} received invalid requests: {complaints:#?}",
+                self.kind
+            );
         }
     }
 }
@@ -355,7 +359,7 @@ fn serve(kind: FakeKind, stream: TcpStream, shared: &Shared) {
                 Ok(Some(description)) => respond(200, vec![], description.to_string()),
                 Ok(None) => probe(kind, &raw),
                 Err(complaint) => {
-                    shared.state.lock().unwrap().complaints.push(complaint);
+                    shared.state.lock().unwrap().violations.push(complaint);
                     respond(400, vec![], String::new())
                 }
             };
@@ -371,14 +375,14 @@ fn serve(kind: FakeKind, stream: TcpStream, shared: &Shared) {
             Err(RequestFault::Refuse(status, body)) => {
                 return respond(status, vec![], body.to_string());
             }
-            Err(RequestFault::Complain(complaint)) => {
+            Err(RequestFault::Violation(complaint)) => {
                 let body = serde_json::json!({"error": {"message": format!("fake: {complaint}")}});
-                state.complaints.push(complaint);
+                state.violations.push(complaint);
                 return respond(400, vec![], body.to_string());
             }
         }
         let before = state.captured.len() - 1;
-        let answer = state.always.clone();
+        let answer = state.responder.clone();
         let always = || answer.map(|answer| answer(before, &captured));
         let reply = state.script.pop_front().or_else(always);
         match reply {
@@ -389,9 +393,9 @@ fn serve(kind: FakeKind, stream: TcpStream, shared: &Shared) {
             Some(FakeReply::Dripping(answer)) => {
                 let mut action = action(kind, &captured, FakeReply::Answer(answer), &shared.reset);
                 match &mut action {
-                    Action::Stream { by, .. } => *by = Some(Arc::clone(&shared.drip)),
+                    Action::Stream { turnstile: by, .. } => *by = Some(Arc::clone(&shared.drip)),
                     _ => state
-                        .complaints
+                        .violations
                         .push("`FakeReply::Dripping` needs a streaming request".into()),
                 }
                 action
@@ -399,7 +403,7 @@ fn serve(kind: FakeKind, stream: TcpStream, shared: &Shared) {
             Some(reply) => action(kind, &captured, reply, &shared.reset),
             None => {
                 state
-                    .complaints
+                    .violations
                     .push("the fake received more requests than its script has replies".to_owned());
                 respond(500, vec![], String::new())
             }
@@ -417,8 +421,8 @@ fn answer_slowly(
 ) -> Action {
     let mut written = WrittenPrefixes::default();
     let mut state = shared.state.lock().unwrap();
-    state.at_once.0 += 1;
-    state.at_once.1 = state.at_once.1.max(state.at_once.0);
+    state.concurrent_requests.0 += 1;
+    state.concurrent_requests.1 = state.concurrent_requests.1.max(state.concurrent_requests.0);
     if let Some(cache) = &mut state.cache {
         let bill;
         (bill, written) = cache.bill(&captured.body, Instant::now());
@@ -426,16 +430,16 @@ fn answer_slowly(
         state.billed += bill;
     }
     drop(state);
-    thread::sleep(latency.to_begin);
+    thread::sleep(latency.to_first_byte);
     if let Some(cache) = &mut shared.state.lock().unwrap().cache {
-        cache.begun(&written, Instant::now());
+        cache.mark_readable(&written, Instant::now());
     }
     let mut action = action(kind, captured, FakeReply::Answer(answer), &shared.reset);
     match &mut action {
-        Action::Stream { pause, .. } => *pause = latency.to_end,
-        _ => thread::sleep(latency.to_end),
+        Action::Stream { pause, .. } => *pause = latency.to_last_byte,
+        _ => thread::sleep(latency.to_last_byte),
     }
-    shared.state.lock().unwrap().at_once.0 -= 1;
+    shared.state.lock().unwrap().concurrent_requests.0 -= 1;
     action
 }
 
@@ -444,18 +448,18 @@ enum RequestFault {
     /// The fake refuses the request with this status and body, as the real provider would.
     Refuse(u16, Value),
     /// The request violates the documented rules of the provider, so the test fails.
-    Complain(String),
+    Violation(String),
 }
 
 impl From<String> for RequestFault {
     fn from(complaint: String) -> RequestFault {
-        RequestFault::Complain(complaint)
+        RequestFault::Violation(complaint)
     }
 }
 
 fn check(kind: FakeKind, raw: &RawRequest, captured: &CapturedRequest) -> Result<(), RequestFault> {
     if raw.method != "POST" {
-        return Err(format!("method {} instead of POST", raw.method).into());
+        return Err(format!("the request has the method {} instead of POST", raw.method).into());
     }
     if captured.header("content-type") != Some("application/json") {
         return Err("the content type is not application/json".to_owned().into());
@@ -468,16 +472,16 @@ fn check(kind: FakeKind, raw: &RawRequest, captured: &CapturedRequest) -> Result
     }
 }
 
-/// Reply to a query about the server itself, if the test has set one. The error describes an invalid query.
+/// Reply to a query about the model server itself, if the test has set a reply. The error describes an invalid query.
 fn describe(kind: FakeKind, raw: &RawRequest, shared: &Shared) -> Result<Option<Value>, String> {
     if raw.path == ollama::SHOW {
         ollama::check_show(&raw.method, &raw.body)?;
     } else if !raw.body.is_empty() {
-        return Err(format!("GET {} with a body", raw.path));
+        return Err(format!("the request GET {} has a body", raw.path));
     }
     let keyed = ("authorization".to_owned(), format!("Bearer {KEY}"));
     if kind == FakeKind::OpenAi && raw.path == "/props" && !raw.headers.contains(&keyed) {
-        return Err("/props without the API key".to_owned());
+        return Err("the request to /props lacks the API key".to_owned());
     }
     let state = shared.state.lock().unwrap();
     let known = state.descriptions.iter().find(|(path, _)| *path == raw.path);
@@ -515,7 +519,7 @@ fn with_type(content_type: &str, headers: Vec<(&str, String)>) -> Vec<(String, S
     own.chain(headers).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// A successful answer in the provider's format: as one body, or as the pieces of a stream.
+/// A successful answer in the provider's format: as one body, or as the chunks of a stream.
 enum EncodedAnswer {
     Whole(String),
     Pieces(Vec<String>),
@@ -550,13 +554,13 @@ fn action(
                 if kind == FakeKind::Ollama { "application/x-ndjson" } else { "text/event-stream" };
             let headers = with_type(kind, headers);
             let pieces = pieces.into_iter().take(max).map(String::into_bytes).collect();
-            Action::Stream { headers, pieces, pause: Duration::ZERO, by: None, end }
+            Action::Stream { headers, pieces, pause: Duration::ZERO, turnstile: None, end }
         };
     let good =
         |answer: &FakeAnswer, headers: Vec<(&str, String)>| match encode(kind, captured, answer) {
             EncodedAnswer::Whole(body) => respond(200, headers, body),
             EncodedAnswer::Pieces(pieces) => {
-                streamed(pieces, usize::MAX, StreamEnd::Proper, headers)
+                streamed(pieces, usize::MAX, StreamEnd::Complete, headers)
             }
         };
     let broken =
@@ -582,8 +586,8 @@ fn action(
             broken(&answer, max, StreamEnd::Reset(Arc::clone(reset)))
         }
         FakeReply::SilentAfter(answer, max) => broken(&answer, max, StreamEnd::Silence),
-        FakeReply::EndAfter(answer, max) => broken(&answer, max, StreamEnd::Proper),
-        FakeReply::Dripping(_) => unreachable!("handled by `serve`"),
+        FakeReply::EndAfter(answer, max) => broken(&answer, max, StreamEnd::Complete),
+        FakeReply::Dripping(_) => unreachable!("`serve` handles `FakeReply::Dripping`"),
         FakeReply::Endless => streamed(vec![" ".repeat(64 * 1024)], 1, StreamEnd::Never, vec![]),
         FakeReply::Hang => Action::Hang,
         FakeReply::Close => Action::Close,
@@ -591,7 +595,7 @@ fn action(
 }
 
 /// Splits a text into three parts for streaming.
-fn thirds(text: &str) -> Vec<String> {
+fn split_in_three(text: &str) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
     if chars.is_empty() {
         return vec![];

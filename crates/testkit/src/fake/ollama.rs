@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::rules::{ensure, strict};
-use super::{CapturedRequest, FakeAnswer, FakeStop, RequestFault, thirds};
+use super::rules::{ensure, parse_strict};
+use super::{CapturedRequest, FakeAnswer, FakeStop, RequestFault, split_in_three};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,7 +79,7 @@ pub(super) fn check_show(method: &str, body: &[u8]) -> Result<(), String> {
 
 pub(super) fn check(captured: &CapturedRequest) -> Result<(), RequestFault> {
     ensure(captured.path == "/api/chat", format!("unknown path {}", captured.path))?;
-    let body: Body = strict(&captured.body)?;
+    let body: Body = parse_strict(&captured.body)?;
     if body.model == "missing" {
         return Err(RequestFault::Refuse(404, json!({"error": "model 'missing' not found"})));
     }
@@ -97,7 +97,7 @@ pub(super) fn check(captured: &CapturedRequest) -> Result<(), RequestFault> {
     ensure(num_ctx >= needed, format!("num_ctx {num_ctx} is too small for {needed} tokens"))?;
     ensure(num_predict > 0, "num_predict is 0")?;
     ensure(temperature.is_none_or(|t| t >= 0.0), "temperature is negative")?;
-    ensure(body.format.as_ref().is_none_or(Value::is_object), "`format` is not a schema")?;
+    ensure(body.format.as_ref().is_none_or(Value::is_object), "`format` is not a JSON schema")?;
     let mut called: Vec<&str> = Vec::new();
     for message in &body.messages {
         match message {
@@ -107,7 +107,10 @@ pub(super) fn check(captured: &CapturedRequest) -> Result<(), RequestFault> {
                 called = tool_calls.iter().map(|call| call.function.name.as_str()).collect();
             }
             Message::Tool { tool_name, .. } => {
-                ensure(called.contains(&tool_name.as_str()), "a tool result without a call")?;
+                ensure(
+                    called.contains(&tool_name.as_str()),
+                    "a tool result has no matching tool call",
+                )?;
             }
             Message::System { .. } | Message::User { .. } => {}
         }
@@ -140,8 +143,9 @@ pub(super) fn pieces(answer: &FakeAnswer) -> Vec<String> {
         message[key] = json!(words);
         json!({"model": "qwen3", "message": message, "done": false}).to_string() + "\n"
     };
-    let reasoning = thirds(&answer.reasoning).into_iter().map(|words| line("thinking", words));
-    let text = thirds(&answer.text).into_iter().map(|text| line("content", text));
+    let reasoning =
+        split_in_three(&answer.reasoning).into_iter().map(|words| line("thinking", words));
+    let text = split_in_three(&answer.text).into_iter().map(|text| line("content", text));
     let mut pieces: Vec<String> = reasoning.chain(text).collect();
     pieces.push(last(answer, "").to_string() + "\n");
     pieces

@@ -4,8 +4,10 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::rules::{closed_schema, ensure, expect_header, strict};
-use super::{CapturedRequest, FakeAnswer, FakeKind, FakeStop, KEY, RequestFault, event, thirds};
+use super::rules::{closed_schema, ensure, expect_header, parse_strict};
+use super::{
+    CapturedRequest, FakeAnswer, FakeKind, FakeStop, KEY, RequestFault, event, split_in_three,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -82,7 +84,7 @@ pub(super) fn check(kind: FakeKind, captured: &CapturedRequest) -> Result<(), Re
     ensure(captured.path == path, format!("unknown path {}", captured.path))?;
     expect_header(captured, "authorization", &format!("Bearer {KEY}"))?;
     ensure(captured.header("x-api-key").is_none(), "the request has two kinds of authorization")?;
-    let body: Body = strict(&captured.body)?;
+    let body: Body = parse_strict(&captured.body)?;
     let (limit, other) = match kind {
         FakeKind::OpenRouter => (body.max_tokens, body.max_completion_tokens),
         _ => (body.max_completion_tokens, body.max_tokens),
@@ -91,7 +93,7 @@ pub(super) fn check(kind: FakeKind, captured: &CapturedRequest) -> Result<(), Re
         limit > Some(0) && other.is_none(),
         "the output limit is missing or in the wrong field",
     )?;
-    if let Some(refusal) = refuse(kind, &body) {
+    if let Some(refusal) = provider_refusal(kind, &body) {
         return Err(RequestFault::Refuse(400, refusal));
     }
     ensure(body.stream != Some(false), "`stream` is false instead of omitted")?;
@@ -122,7 +124,7 @@ pub(super) fn check(kind: FakeKind, captured: &CapturedRequest) -> Result<(), Re
         Some(Format::JsonObject) => {
             // The real provider rejects JSON mode unless the prompt contains the word JSON.
             let mentioned = captured.body["messages"].to_string().contains("JSON");
-            ensure(mentioned, "JSON mode without the word JSON in the prompt")?;
+            ensure(mentioned, "the request uses JSON mode, but its prompt lacks the word JSON")?;
         }
         None => {}
     }
@@ -130,7 +132,7 @@ pub(super) fn check(kind: FakeKind, captured: &CapturedRequest) -> Result<(), Re
 }
 
 /// Error body of a request that the real provider would answer with 400.
-fn refuse(kind: FakeKind, body: &Body) -> Option<Value> {
+fn provider_refusal(kind: FakeKind, body: &Body) -> Option<Value> {
     if kind != FakeKind::OpenAi {
         return None;
     }
@@ -160,51 +162,58 @@ fn check_messages(kind: FakeKind, body: &Body) -> Result<(), String> {
             Message::System { content } | Message::User { content } => {
                 ensure(open_calls.is_empty(), "a tool call without a result")?;
                 let system = matches!(message, Message::System { .. });
-                ensure(!system || index == 0, "a system message that is not the first message")?;
+                ensure(!system || index == 0, "a system message is not the first message")?;
                 breakpoints += check_content(content, marks)?;
             }
             Message::Assistant { content, tool_calls } => {
                 let calls = tool_calls.iter().flatten();
                 open_calls = calls.clone().map(|call| call.id.as_str()).collect();
                 let empty = content.as_ref().is_none_or(String::is_empty);
-                ensure(!empty || !open_calls.is_empty(), "an empty assistant message")?;
+                ensure(!empty || !open_calls.is_empty(), "an assistant message is empty")?;
                 for Call { r#type, function: Called { name, arguments }, .. } in calls {
                     let read = serde_json::from_str(arguments).unwrap_or_default();
-                    strict::<Map<String, Value>>(&read)?;
+                    parse_strict::<Map<String, Value>>(&read)?;
                     let valid = r#type == "function" && !name.is_empty();
                     ensure(valid, format!("invalid tool call with the arguments {arguments}"))?;
                 }
             }
             Message::Tool { tool_call_id, content } => {
                 let at = open_calls.iter().position(|id| id == tool_call_id);
-                let at =
-                    at.ok_or_else(|| format!("a tool result for `{tool_call_id}` without a call"))?;
+                let at = at.ok_or_else(|| {
+                    format!("the tool result for `{tool_call_id}` has no tool call")
+                })?;
                 open_calls.remove(at);
-                ensure(!content.is_empty(), "an empty tool result")?;
+                ensure(!content.is_empty(), "a tool result is empty")?;
             }
         }
     }
     ensure(open_calls.is_empty(), "a tool call without a result")?;
     let ends = matches!(body.messages.last(), Some(Message::User { .. } | Message::Tool { .. }));
     ensure(ends, "the last message is not from the user or a tool")?;
-    ensure(breakpoints <= 4, format!("{breakpoints} cache breakpoints, at most 4 allowed"))
+    ensure(
+        breakpoints <= 4,
+        format!("the request has {breakpoints} cache breakpoints; at most 4 are allowed"),
+    )
 }
 
 fn check_content(content: &Value, marks: bool) -> Result<usize, String> {
     match content {
         Value::String(text) => ensure(
             !text.is_empty() && !marks,
-            "an empty text, or a text instead of the required parts",
+            "the content of a message is an empty text, or a text instead of a list of parts",
         )
         .map(|()| 0),
         Value::Array(parts) => {
-            ensure(marks && !parts.is_empty(), "content parts instead of one text")?;
+            ensure(
+                marks && !parts.is_empty(),
+                "the content of a message is a list of parts instead of one text",
+            )?;
             let texts = parts.iter().all(|part| part["type"] == "text" && part["text"].is_string());
-            ensure(texts, "a content part is not a text")?;
+            ensure(texts, "a part of the content of a message is not a text")?;
             let marked = |part: &&Value| part["cache_control"] == json!({"type": "ephemeral"});
             Ok(parts.iter().filter(marked).count())
         }
-        _ => Err("content is neither text nor parts".to_owned()),
+        _ => Err("the content of a message is neither a text nor a list of parts".to_owned()),
     }
 }
 
@@ -264,16 +273,18 @@ pub(super) fn pieces(kind: FakeKind, answer: &FakeAnswer) -> Vec<String> {
         pieces.push(": OPENROUTER PROCESSING\n\n".to_owned());
     }
     let key = if kind == FakeKind::OpenAi { "reasoning_content" } else { "reasoning" };
-    let reasoning = thirds(&answer.reasoning).into_iter();
+    let reasoning = split_in_three(&answer.reasoning).into_iter();
     pieces.extend(reasoning.map(|words| chunk(json!({key: words}), None)));
     let key = if answer.stop == FakeStop::Refusal { "refusal" } else { "content" };
-    pieces.extend(thirds(&answer.text).into_iter().map(|text| chunk(json!({key: text}), None)));
+    pieces.extend(
+        split_in_three(&answer.text).into_iter().map(|text| chunk(json!({key: text}), None)),
+    );
     for call in calls(answer) {
         let arguments = call["function"]["arguments"].as_str().unwrap().to_owned();
         let mut opening = call.clone();
         opening["function"]["arguments"] = json!("");
         pieces.push(chunk(json!({"tool_calls": [opening]}), None));
-        for part in thirds(&arguments) {
+        for part in split_in_three(&arguments) {
             let part = json!({"index": call["index"], "function": {"arguments": part}});
             pieces.push(chunk(json!({"tool_calls": [part]}), None));
         }

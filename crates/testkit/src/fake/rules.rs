@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 use super::{CapturedRequest, RequestFault};
 
 /// Parses a request body into a type that rejects unknown fields.
-pub(super) fn strict<T: DeserializeOwned>(body: &Value) -> Result<T, String> {
-    serde_json::from_value(body.clone()).map_err(|error| format!("invalid body: {error}: {body}"))
+pub(super) fn parse_strict<T: DeserializeOwned>(body: &Value) -> Result<T, String> {
+    serde_json::from_value(body.clone())
+        .map_err(|error| format!("invalid request body: {error}: {body}"))
 }
 
 pub(super) fn expect_header(
@@ -38,7 +39,7 @@ pub(super) fn closed_schema(
     for keyword in refused.split(' ').chain(["oneOf"]) {
         ensure(
             !object.contains_key(keyword),
-            format!("unsupported `{keyword}` in the schema {schema}"),
+            format!("unsupported keyword `{keyword}` in the schema {schema}"),
         )?;
     }
     let format = object.get("format").and_then(Value::as_str).unwrap_or_default();

@@ -10,7 +10,7 @@ use assize_workspace::{DRAFTS, FileError, FolderHandle, HANDOFF, Workspace};
 use proptest::prelude::*;
 
 fn drafts_of(workspace: &Workspace) -> Result<FolderHandle, FileError> {
-    workspace.root().folder(HANDOFF)?.folder(DRAFTS)
+    workspace.root().open_or_create(HANDOFF)?.open_or_create(DRAFTS)
 }
 
 /// A workspace in a temporary folder, with a secret file outside the workspace.
@@ -34,7 +34,7 @@ impl Fixture {
     }
 
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
-        let inside = self.workspace.inside(path).map_err(|error| error.to_string())?;
+        let inside = self.workspace.parse_path(path).map_err(|error| error.to_string())?;
         let original = self.workspace.read(&inside, 1 << 20);
         original.map(|original| original.bytes).map_err(|error| error.to_string())
     }
@@ -125,7 +125,7 @@ fn folders_concurrently_replaced_by_symbolic_links_are_never_followed() {
                 fs::rename(&away, &deep).unwrap();
             }
         });
-        let inside = fixture.workspace.inside("deep/secret").unwrap();
+        let inside = fixture.workspace.parse_path("deep/secret").unwrap();
         for number in 0..1000 {
             drafts.write("x.draft", format!("{number}").as_bytes()).unwrap();
             if let Ok(original) = fixture.workspace.read(&inside, 100) {

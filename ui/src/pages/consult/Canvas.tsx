@@ -23,13 +23,16 @@ const MIN_TRANSCRIPT_WIDTH = 640;
 const PADDING = { top: "60px", x: "16px", bottom: "16px" } as const;
 
 interface Props {
-  /** Id of the layer or move in view, from the URL; `null` for the whole diagram. */
+  /** Id of the layer or proposed move in view, from the URL; `null` for the whole diagram. */
   at: string | null;
   log: string | null;
   round: number | null;
   /** Whether the side panel covers the diagram: then key presses do not control the diagram. */
   covered: boolean;
-  /** Called when another layer or move comes into view. `step` adds a history entry; panning and zooming add none. */
+  /**
+   * Called when another layer or proposed move comes into view. If `step` is true, the browser history gets a new
+   * entry; `step` is false after panning and zooming.
+   */
   onAt: (at: string | null, step: boolean) => void;
   onPlace: (log: Log, round: number | null) => void;
   /** Opens a debate in the side panel. */
@@ -38,7 +41,7 @@ interface Props {
   onDocument: (name: string) => void;
 }
 
-/** Returns the id of the diagram node of a layer or move. */
+/** Returns the id of the diagram node for a layer or a proposed move. */
 const nodeOf = (at: string) => ([...LAYERS, RANK].some((layer) => layer.id === at) ? `layer-${at}` : at);
 
 /** Selector of elements that receive typed text: key presses in them do not control the diagram. */
@@ -58,7 +61,8 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
   const fit = useCallback(
     (to: string | null) => {
       const nodes = to === null ? {} : { nodes: [{ id: nodeOf(to) }] };
-      // A layer, or the whole diagram, is shown below the zoom level at which transcripts appear.
+      // Limit the zoom for a layer or the whole diagram, so that it stays below the zoom level at which transcripts
+      // appear.
       void flow.fitView({ ...nodes, duration, padding: PADDING, maxZoom: to === null || to !== nodeOf(to) ? 1.2 : 8 });
     },
     [flow, duration],
@@ -77,12 +81,12 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
     },
     [fit, onAt],
   );
-  // While following, keep the running layer in view. Following stops when the user pans or zooms.
+  // While the user follows the progress, keep the running layer in view. Following stops when the user pans or zooms.
   const active = LAYERS.findLast(({ id }) => state.layers[id] === "running")?.id ?? null;
   useEffect(() => {
     if (ready && following) fit(active);
   }, [ready, following, active, fit]);
-  // After a link or the back button, show the layer or move named in the URL as soon as its node exists.
+  // After a link or the back button, show the layer or proposed move that the URL names as soon as its node exists.
   const target = at === null || drawn.nodes.some((node) => node.id === nodeOf(at)) ? at : undefined;
   useEffect(() => {
     if (at === own.current) return;
@@ -96,11 +100,11 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
   }, [ready, target, size, width, height, following, fit]);
   const level = levelOf({ zoom, width, height });
   const whole = Math.min(width / Math.max(1, ...drawn.layers.map((box) => box.x + box.width)), 1);
-  // When the user has panned or zoomed, write the id of the layer or move in view to the URL.
+  // When the user has panned or zoomed, write the id of the layer or proposed move in view to the URL.
   useOnViewportChange({
     onEnd: () => {
       if (!moved.current) return;
-      // At this zoom level a debate shows its transcript: fit the card of the debate into the view.
+      // At the zoom level `near`, a debate shows its transcript: fit the card of the debate into the view.
       const reads = level === "near" && wide && focused !== null && focused === nodeOf(focused);
       if (reads) {
         moved.current = false;
@@ -227,7 +231,7 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
   );
 }
 
-/** Breadcrumb links from the whole consultation to the layer or move in view. */
+/** Breadcrumb links from the whole consultation to the layer or proposed move in view. */
 function Breadcrumbs({ at, onShow }: { at: string | null; onShow: (at: string | null) => void }) {
   const { run } = useConsultation();
   const layer = [...LAYERS, RANK].find((one) => one.id === at) ?? (at === null ? undefined : LAYERS.find((one) => one.id === "sandbox"));

@@ -30,7 +30,7 @@ export default function ConsultRun(props: RunProps<RunOf<"consult">>) {
   const shared = useMemo(() => consultation(run, state), [run, state]);
   const { query } = useRoute();
   const narrow = window.matchMedia("(width < 48rem)").matches;
-  // When the run ends, the results are shown, unless the URL names a layer or move in the diagram.
+  // When the run ends, show the results, unless the URL names a layer or proposed move in the diagram.
   const defaultView = shared.report && !query.has("at") ? "results" : narrow ? "list" : "pipeline";
   const requested = query.get("view");
   const view = VIEWS.some((one) => one.id === requested) ? (requested ?? defaultView) : defaultView;

@@ -25,7 +25,7 @@ const result: ConsultReport = {
   ],
 };
 
-it("results show hostile texts as plain text, and each flag with its move", () => {
+it("results show hostile texts as plain text, and each flag (caveat) with the move that it is about", () => {
   const shown = renderToStaticMarkup(
     <ConsultationContext.Provider value={consultation({ ...consultRun, status: "done", result }, empty())}>
       <Results onOpen={() => {}} onDocument={() => {}} />

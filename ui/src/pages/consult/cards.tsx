@@ -12,10 +12,10 @@ import { Transcript } from "../debate/Transcript";
 import { TONES, useConsultation } from "./consultation";
 import { DEBATE, RANK_ROW, type AgentNode, type DebateNode, type LayerNode, type Level } from "./layout";
 
-/** Zoom level of the diagram, the layer or move in view, and callbacks for the nodes. */
+/** Zoom level of the diagram, the layer or proposed move in view, and callbacks for the nodes. */
 export interface CanvasView {
   level: Level;
-  /** Id of the layer or move in view; `null` for the whole diagram. */
+  /** Id of the layer or proposed move in view; `null` for the whole diagram. */
   at: string | null;
   /** Whether the open transcript fills the view: then the mouse wheel scrolls the transcript instead of zooming. */
   filled: boolean;

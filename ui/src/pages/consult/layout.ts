@@ -1,4 +1,5 @@
-// Positions of the nodes in the pipeline diagram. They depend on the agents and moves, but not on their progress.
+// Positions of the nodes in the pipeline diagram. The positions depend on the agents and proposed moves, but not on the
+// progress of the run.
 
 import type { Edge, Node } from "@xyflow/react";
 
@@ -22,7 +23,7 @@ export type RankNode = Node<Record<string, never>, "rank">;
 export type CanvasNode = LayerNode | AgentNode | DebateNode | RankNode;
 
 /** Last layer of the diagram, which ranks the moves. It needs no model calls. */
-export const RANK = { id: "rank", name: "Rank", about: "order moves by total score" } as const;
+export const RANK = { id: "rank", name: "Rank", about: "order the proposed moves by total score" } as const;
 
 interface Box {
   id: string;
@@ -108,8 +109,8 @@ export function levelOf({ zoom, width, height }: Pick<Camera, "zoom" | "width" |
 }
 
 /**
- * Returns the id of the layer that covers most of the visible area; at the zoom level `near`, the id of such a debate.
- * Returns `null` if all layers are in view.
+ * Returns the id of the layer that covers most of the visible area. At the zoom level `near`, returns the id of the
+ * debate that covers most of it. Returns `null` if all layers are in view.
  */
 export function focusOf({ layers, debates }: Layout, camera: Camera): string | null {
   const { x, y, zoom, width, height } = camera;

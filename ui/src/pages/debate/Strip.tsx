@@ -11,7 +11,9 @@ export const JUDGES: Record<Log, string> = { i1: "D1", i2: "D2", i3: "D3" };
 interface Props {
   debate: Debate | null;
   rounds: number;
-  /** Called when the user clicks a round that the critic has answered; without it, rounds cannot be clicked. */
+  /**
+   * Called when the user clicks a round that the critic has answered. If it is `undefined`, rounds cannot be clicked.
+   */
   onRound?: (log: Log, round: number) => void;
   tall?: boolean;
 }

@@ -35,11 +35,14 @@ interface Props {
   round: number | null;
   /** Called when the user chooses a conversation or a round. */
   onPlace: (log: Log, round: number | null) => void;
-  /** Whether the mouse wheel scrolls the transcript. Otherwise it zooms the diagram that contains the transcript. */
+  /** Whether the mouse wheel scrolls the transcript. If false, it zooms the diagram that contains the transcript. */
   scrolls?: boolean;
 }
 
-/** Maximum distance of the scroll position from the end of the transcript, in pixels, to scroll to new messages. */
+/**
+ * Distance from the end of the transcript, in pixels. If the scroll position is closer to the end, the transcript
+ * scrolls to new messages.
+ */
 const AT_THE_END = 48;
 
 export function Transcript({ source, debate, rounds, agents, log, round, onPlace, scrolls = true }: Props) {

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use assize_cluster::{
-    Capabilities, Cluster, ClusterCredentials, ClusterOptions, ClusterTimes, MOST_TRIES, QueuedJob,
-    Requirements, SlotKind,
+    Capabilities, Cluster, ClusterCredentials, ClusterOptions, ClusterTimes, MAX_DELIVERIES,
+    QueuedJob, Requirements, SlotKind,
 };
 use assize_testkit::{CapturedRequest, FakeKind, FakeProvider, FakeReply, Latency};
 use futures_util::TryStreamExt;
 use serde_json::{Value, json};
 
-use super::{LEASE, Servers, Worker, joined, status, wait_for};
+use super::{LEASE, Servers, Worker, cluster_status, wait_for, with_cluster};
 use crate::exec::home;
 use crate::run::{program, with_provider};
 use crate::serve::TestServer;
@@ -20,9 +20,10 @@ use crate::{CommandOutput, Home};
 #[test]
 fn commands_and_workers_wait_for_unreachable_nats_servers() {
     let mut servers = Servers::unstarted(1);
-    let home = joined(home(), &servers);
+    let home = with_cluster(home(), &servers);
     // Without a NATS server, a command fails after several lease periods. The short lease makes the test fast.
-    let impatient = joined(crate::exec::home(), &servers).set("ASSIZE_CLUSTER_LEASE_SECONDS", "2");
+    let impatient =
+        with_cluster(crate::exec::home(), &servers).set("ASSIZE_CLUSTER_LEASE_SECONDS", "2");
     let CommandOutput { code, err, .. } = impatient.run(&["runs", "list"]);
     assert_eq!(code, 4, "{err}");
     assert!(err.contains("no NATS server replies") && err.contains("nats-server -js"), "{err}");
@@ -47,7 +48,7 @@ fn commands_and_workers_wait_for_unreachable_nats_servers() {
 #[test]
 fn doctor_checks_the_cluster() {
     let mut servers = Servers::unstarted(1);
-    let home = joined(home(), &servers);
+    let home = with_cluster(home(), &servers);
     let doctor = |more: &[&str]| home.run(&[&["doctor"], more].concat());
     let CommandOutput { out, .. } = doctor(&["--offline"]);
     let line = format!("? {}  not checked", servers.address());
@@ -98,7 +99,7 @@ fn invalid_cluster_settings_are_reported() {
 #[test]
 fn run_that_no_worker_can_start_fails_with_the_workers_reason() {
     let servers = Servers::start(1);
-    let mut home = joined(home(), &servers);
+    let mut home = with_cluster(home(), &servers);
     // The worker has no API key for the provider, and detects that only when it starts the run.
     let worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
     home = home.set("ANTHROPIC_API_KEY", "sk-ant-none-0123456789");
@@ -116,18 +117,18 @@ fn run_that_no_worker_can_start_fails_with_the_workers_reason() {
 #[test]
 fn run_that_one_worker_cannot_start_waits_for_another_worker() {
     let servers = Servers::start(1);
-    let latency = Latency { to_begin: LEASE + LEASE / 2, to_end: Duration::ZERO };
+    let latency = Latency { to_first_byte: LEASE + LEASE / 2, to_last_byte: Duration::ZERO };
     let written =
         |_: usize, _: &CapturedRequest| FakeReply::text(program("print(6 * 7)").to_string());
-    let fake = FakeProvider::caching(latency, written);
-    let able = joined(with_provider(FakeKind::Anthropic, &fake), &servers);
+    let fake = FakeProvider::with_prompt_cache(latency, written);
+    let able = with_cluster(with_provider(FakeKind::Anthropic, &fake), &servers);
     let serving = TestServer::start(&able, &[]);
     let _able = Worker::start(&able, &["--slots", "1", "--isolation", "jail"]);
-    let begin = || serving.begin(json!({"kind": "run", "task": "anything"}));
+    let begin = || serving.start_run(json!({"kind": "run", "task": "anything"}));
     let first = begin();
     fake.wait_for_requests(1);
     // The worker with a free slot has no API key, and the worker with the API key has no free slot yet.
-    let unable = joined(home(), &servers);
+    let unable = with_cluster(home(), &servers);
     let unable = Worker::start(&unable, &["--slots", "1", "--isolation", "jail"]);
     let second = begin();
     for run in [first, second] {
@@ -141,9 +142,9 @@ fn run_that_one_worker_cannot_start_waits_for_another_worker() {
 }
 
 #[test]
-fn debates_that_one_worker_cannot_run_are_run_by_another() {
+fn debates_that_one_worker_cannot_run_are_run_by_another_worker() {
     let servers = Servers::start(1);
-    let (bad, good) = (joined(home(), &servers), joined(home(), &servers));
+    let (bad, good) = (with_cluster(home(), &servers), with_cluster(home(), &servers));
     // The first worker cannot install the negotiator (the program that debates inside a sandbox): a file has the name
     // of its folder.
     let cache = bad.folder.path().join(".cache/assize");
@@ -168,14 +169,14 @@ fn debates_that_one_worker_cannot_run_are_run_by_another() {
 }
 
 #[test]
-fn released_debates_are_retried_and_debates_lost_without_a_report_fail_the_run() {
+fn debates_released_by_a_worker_are_retried_and_debates_lost_without_a_report_fail_the_run() {
     let servers = Servers::start(1);
-    let home = joined(home(), &servers);
+    let home = with_cluster(home(), &servers);
     let serving = TestServer::start(&home, &[]);
     // This worker can execute runs. Divided by 1,000 slots, its memory is too small for the sandbox of a debate.
     let _holder = Worker::start(&home, &["--slots", "1000", "--isolation", "jail"]);
     let begin =
-        || serving.begin(json!({"kind": "consult", "ticker": "NVDA", "rounds": 1, "moves": 1}));
+        || serving.start_run(json!({"kind": "consult", "ticker": "NVDA", "rounds": 1, "moves": 1}));
     let abilities = Capabilities {
         isolations: vec!["jail".to_owned()],
         memory: 1 << 20,
@@ -186,30 +187,30 @@ fn released_debates_are_retried_and_debates_lost_without_a_report_fail_the_run()
     // time. If `release` is true, it first reports to the lease holder that the job is released.
     let leave = |run: &str, release: bool| {
         runtime.block_on(async {
-            let cluster = connect(&servers).await;
+            let cluster = connect_to_cluster(&servers).await;
             let queue = cluster.queue().await.unwrap();
             let mut first = None;
-            for number in 0..=MOST_TRIES {
+            for number in 0..=MAX_DELIVERIES {
                 let attempt = json!({"attempt": format!("attempt-{number}")});
                 let taken = loop {
-                    let taken = queue.take(&abilities, SlotKind::Sandbox).await.unwrap();
+                    let taken = queue.next_delivery(&abilities, SlotKind::Sandbox).await.unwrap();
                     let about = taken.work.about.clone();
                     if !about.starts_with(run) {
                         // This debate job belongs to a run that has ended.
-                        taken.done().await;
+                        taken.ack().await;
                     } else if *first.get_or_insert(about.clone()) == about {
                         break taken;
                     } else {
-                        taken.give_back(Duration::from_millis(300)).await;
+                        taken.nack(Duration::from_millis(300)).await;
                     }
                 };
                 let debate = &taken.work.about;
-                cluster.ask(debate, &json!({"job": attempt})).await.unwrap();
+                cluster.call(debate, &json!({"job": attempt})).await.unwrap();
                 if release {
                     let released = json!({"report": {"released": attempt}});
-                    cluster.ask(debate, &released).await.unwrap();
+                    cluster.call(debate, &released).await.unwrap();
                 }
-                taken.give_back(Duration::ZERO).await;
+                taken.nack(Duration::ZERO).await;
             }
         });
     };
@@ -230,9 +231,9 @@ fn released_debates_are_retried_and_debates_lost_without_a_report_fail_the_run()
 }
 
 #[test]
-fn worker_exits_when_the_cluster_has_a_newer_format() {
+fn worker_exits_when_the_data_of_the_cluster_has_a_newer_format() {
     let servers = Servers::start(1);
-    let home = joined(home(), &servers);
+    let home = with_cluster(home(), &servers);
     let mut worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
     // A node of a later version upgrades the format of the cluster.
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -264,7 +265,7 @@ fn consult_with_full_nats_storage_exits_4_and_keeps_acknowledged_data() {
     let config = folder.path().join("nats.conf");
     std::fs::write(&config, "jetstream { max_file_store: 300KB }").unwrap();
     let servers = Servers::start_with(folder, vec!["-c".to_owned(), config.display().to_string()]);
-    let home = joined(home(), &servers);
+    let home = with_cluster(home(), &servers);
     let _worker = Worker::start(&home, &["--slots", "2", "--isolation", "jail"]);
     let args = ["consult", "NVDA", "--rounds", "10", "--moves", "3", "--quiet"];
     let CommandOutput { code, err, .. } = home.run(&args);
@@ -276,17 +277,18 @@ fn consult_with_full_nats_storage_exits_4_and_keeps_acknowledged_data() {
     assert!(out.contains("NVDA"), "{out}");
 }
 
-/// The three messages are a job of an unknown kind, a job with an undecodable body, and bytes that are not JSON.
+/// The test publishes three invalid messages: a job of an unknown kind, a job with an undecodable body, and bytes that
+/// are not JSON.
 #[test]
 fn invalid_queue_messages_are_listed_as_dead_letters() {
     let servers = Servers::start(1);
-    let home = joined(home(), &servers);
+    let home = with_cluster(home(), &servers);
     let worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(publish_garbage(&servers));
     let letters = |status: &Value| status["dead_letters"].as_array().unwrap().clone();
-    wait_for("three dead letters", || letters(&status(&home)).len() == 3);
-    let status = status(&home);
+    wait_for("three dead letters", || letters(&cluster_status(&home)).len() == 3);
+    let status = cluster_status(&home);
     let mut reasons: Vec<String> =
         letters(&status).iter().map(|one| one["reason"].as_str().unwrap().to_owned()).collect();
     reasons.sort();
@@ -296,7 +298,7 @@ fn invalid_queue_messages_are_listed_as_dead_letters() {
     // A newer worker may support the unknown kind, so this job is redelivered up to the limit. The other two messages
     // become dead letters at once.
     let deliveries = |one: &Value| match one["reason"].as_str().unwrap() {
-        "unknown kind of job `sing`" => one["deliveries"] == MOST_TRIES,
+        "unknown kind of job `sing`" => one["deliveries"] == MAX_DELIVERIES,
         _ => one["deliveries"] == 1,
     };
     assert!(letters(&status).iter().all(deliveries), "{status}");
@@ -310,19 +312,20 @@ fn invalid_queue_messages_are_listed_as_dead_letters() {
 #[test]
 fn run_whose_debate_jobs_become_dead_letters_fails() {
     let servers = Servers::start(1);
-    let home = joined(home(), &servers);
+    let home = with_cluster(home(), &servers);
     let serving = TestServer::start(&home, &[]);
     // This worker can execute runs. Divided by 1,000 slots, its memory is too small for the sandbox of a debate.
     let _holder = Worker::start(&home, &["--slots", "1000", "--isolation", "jail"]);
     let consult = json!({"kind": "consult", "ticker": "NVDA", "rounds": 1, "moves": 1});
-    let run = serving.begin(consult);
+    let run = serving.start_run(consult);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let queue = runtime.block_on(async { connect(&servers).await.queue().await.unwrap() });
+    let queue =
+        runtime.block_on(async { connect_to_cluster(&servers).await.queue().await.unwrap() });
     let isolations = vec!["jail".to_owned()];
     let abilities = Capabilities { isolations, memory: 1 << 20, ..Capabilities::default() };
     let unable = runtime.spawn(async move {
         loop {
-            let taken = queue.take(&abilities, SlotKind::Sandbox).await.unwrap();
+            let taken = queue.next_delivery(&abilities, SlotKind::Sandbox).await.unwrap();
             assert_eq!(taken.work.kind, "debate");
             taken.dead_letter("cannot decode the job").await;
         }
@@ -333,28 +336,28 @@ fn run_whose_debate_jobs_become_dead_letters_fails() {
     let error = run["error"].to_string();
     assert!(error.contains("no worker could start the debate: its job was removed"), "{run}");
     assert!(error.contains("assize cluster status"), "{run}");
-    let letters = status(&home)["dead_letters"].as_array().unwrap().len() as u64;
-    assert!(letters >= MOST_TRIES, "{letters}");
+    let letters = cluster_status(&home)["dead_letters"].as_array().unwrap().len() as u64;
+    assert!(letters >= MAX_DELIVERIES, "{letters}");
 }
 
-/// The job of the first run has an undecodable body, and the message of the second run is not JSON.
+/// The queue message of the first run is a job with an undecodable body, and that of the second run is not JSON.
 #[test]
 fn run_whose_job_no_worker_can_decode_fails_with_the_reason() {
     let servers = Servers::start(1);
-    let home = joined(home(), &servers);
+    let home = with_cluster(home(), &servers);
     let serving = TestServer::start(&home, &[]);
-    let begin = || serving.begin(json!({"kind": "run", "task": "Calculate fibonacci(10)"}));
+    let begin = || serving.start_run(json!({"kind": "run", "task": "Calculate fibonacci(10)"}));
     let runs = [begin(), begin()];
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let queue = connect(&servers).await.queue().await.unwrap();
+        let queue = connect_to_cluster(&servers).await.queue().await.unwrap();
         let abilities = Capabilities { memory: 1 << 20, ..Capabilities::default() };
         for _ in &runs {
-            queue.take(&abilities, SlotKind::Sandbox).await.unwrap().done().await;
+            queue.next_delivery(&abilities, SlotKind::Sandbox).await.unwrap().ack().await;
         }
         let about = runs[0].clone();
         let work = QueuedJob { kind: "run".to_owned(), about, turn: 99, body: json!([7]) };
-        queue.put(&Requirements::default(), &work).await.unwrap();
+        queue.add(&Requirements::default(), &work).await.unwrap();
         publish_raw(&servers, &runs[1]).await;
     });
     let _worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
@@ -364,19 +367,19 @@ fn run_whose_job_no_worker_can_decode_fails_with_the_reason() {
         let reason = format!("no worker could start the run: cannot decode {reason}: ");
         assert!(run["error"].to_string().contains(&reason), "{run}");
     }
-    let letters = || status(&home)["dead_letters"].as_array().unwrap().clone();
+    let letters = || cluster_status(&home)["dead_letters"].as_array().unwrap().clone();
     wait_for("two dead letters", || letters().len() == 2);
-    assert!(letters().iter().all(|one| one["deliveries"] == MOST_TRIES), "{:?}", letters());
+    assert!(letters().iter().all(|one| one["deliveries"] == MAX_DELIVERIES), "{:?}", letters());
 }
 
 /// Connects to the cluster as another node.
-pub(super) async fn connect(servers: &Servers) -> Cluster {
+pub(super) async fn connect_to_cluster(servers: &Servers) -> Cluster {
     let options = ClusterOptions {
         address: servers.address().parse().unwrap(),
-        identification: ClusterCredentials::default(),
+        credentials: ClusterCredentials::default(),
         name: "assize".to_owned(),
         replicas: 1,
-        patience: None,
+        timeout: None,
         times: ClusterTimes::of_lease(LEASE),
     };
     Cluster::connect(options).await.unwrap()
@@ -384,11 +387,11 @@ pub(super) async fn connect(servers: &Servers) -> Cluster {
 
 /// Publishes three invalid messages to the queue of jobs.
 async fn publish_garbage(servers: &Servers) {
-    let queue = connect(servers).await.queue().await.unwrap();
+    let queue = connect_to_cluster(servers).await.queue().await.unwrap();
     for (kind, about) in [("sing", "a-song"), ("run", "a-run")] {
         let (kind, about) = (kind.to_owned(), about.to_owned());
         let work = QueuedJob { kind, about, turn: 1, body: json!([7]) };
-        queue.put(&Requirements::default(), &work).await.unwrap();
+        queue.add(&Requirements::default(), &work).await.unwrap();
     }
     publish_raw(servers, "garbage").await;
 }

@@ -7,29 +7,30 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::proof::{consult_request, numbered_reply};
-use super::{Servers, Worker, joined, status, wait_for};
+use super::{Servers, Worker, cluster_status, wait_for, with_cluster};
 use crate::CommandOutput;
 use crate::run::with_provider;
-use crate::serve::{TestServer, debate};
+use crate::serve::{TestServer, debate_body};
 
 #[test]
 fn concurrency_limit_is_not_exceeded_when_the_worker_that_enforces_it_is_killed() {
-    let latency = Latency { to_begin: Duration::from_millis(30), to_end: Duration::ZERO };
-    let fake = FakeProvider::caching(latency, numbered_reply);
+    let latency =
+        Latency { to_first_byte: Duration::from_millis(30), to_last_byte: Duration::ZERO };
+    let fake = FakeProvider::with_prompt_cache(latency, numbered_reply);
     let servers = Servers::start(1);
-    let home = joined(with_provider(FakeKind::Anthropic, &fake), &servers);
+    let home = with_cluster(with_provider(FakeKind::Anthropic, &fake), &servers);
     let home = home.set("ASSIZE_ANTHROPIC_CONCURRENCY", "3");
     let serving = TestServer::start(&home, &[]);
     let mut workers: Vec<Worker> =
         (0..3).map(|_| Worker::start(&home, &["--slots", "3"])).collect();
     let runs: Vec<String> = ["CRSA", "CRSB", "CRSC", "CRSD"]
-        .map(|ticker| serving.begin(consult_request(ticker)))
+        .map(|ticker| serving.start_run(consult_request(ticker)))
         .into();
     fake.wait_for_requests(100);
     // One worker, the keeper, enforces the limits of the provider for all workers. If the keeper dies, another worker
     // becomes the keeper.
     let keeper = || {
-        let status = status(&home);
+        let status = cluster_status(&home);
         let nodes = status["nodes"].as_array().unwrap().iter();
         let mut keepers = nodes.filter(|node| node["keeps"] == json!(["anthropic"]));
         let keeper = keepers.next().map(|node| node["id"].as_str().unwrap().to_owned());
@@ -46,7 +47,7 @@ fn concurrency_limit_is_not_exceeded_when_the_worker_that_enforces_it_is_killed(
     wait_for("another worker that enforces the limits", || {
         keeper().is_some_and(|keeper| keeper != first)
     });
-    assert_eq!(fake.most_at_once(), 3);
+    assert_eq!(fake.max_concurrent_requests(), 3);
 }
 
 /// The local model server reports two slots, and no setting overrides that number. So at most two calls are in flight,
@@ -54,17 +55,18 @@ fn concurrency_limit_is_not_exceeded_when_the_worker_that_enforces_it_is_killed(
 #[test]
 fn slots_of_a_local_server_limit_calls_and_debates_in_a_cluster() {
     let props = json!({"default_generation_settings": {"n_ctx": 131_072}, "total_slots": 2});
-    let fake = FakeProvider::slow(FakeKind::OpenAi, Duration::from_millis(10), numbered_reply)
-        .describing("/props", props);
+    let fake =
+        FakeProvider::with_latency(FakeKind::OpenAi, Duration::from_millis(10), numbered_reply)
+            .with_description("/props", props);
     let servers = Servers::start(1);
-    let home = joined(with_provider(FakeKind::OpenAi, &fake), &servers);
+    let home = with_cluster(with_provider(FakeKind::OpenAi, &fake), &servers);
     let home = home.set("ASSIZE_OPENAI_MODEL", "smollm2");
     let serving = TestServer::start(&home, &[]);
     let _worker = Worker::start(&home, &["--slots", "3", "--isolation", "jail"]);
-    let run = serving.begin(consult_request("CRSA"));
-    let events = serving.events_of(&run, None);
+    let run = serving.start_run(consult_request("CRSA"));
+    let events = serving.wait_for_events(&run, None);
     assert_eq!(serving.wait_for_end(&run)["status"], "done");
-    assert_eq!(fake.most_at_once(), 2);
+    assert_eq!(fake.max_concurrent_requests(), 2);
     let rounds = events.iter().filter(|events| events.name == "sandbox_round");
     let mut moves: Vec<&str> = rounds.map(|events| events.data["move"].as_str().unwrap()).collect();
     moves.dedup();
@@ -76,21 +78,23 @@ fn slots_of_a_local_server_limit_calls_and_debates_in_a_cluster() {
 
 #[test]
 fn requests_per_minute_are_limited_across_workers() {
-    let fake = FakeProvider::caching(Latency::default(), numbered_reply);
+    let fake = FakeProvider::with_prompt_cache(Latency::default(), numbered_reply);
     let servers = Servers::start(1);
-    let home = joined(with_provider(FakeKind::Anthropic, &fake), &servers);
+    let home = with_cluster(with_provider(FakeKind::Anthropic, &fake), &servers);
     let home = home.set("ASSIZE_ANTHROPIC_REQUESTS_PER_MINUTE", "20");
     let serving = TestServer::start(&home, &[]);
     let _workers = [(); 2].map(|()| Worker::start(&home, &["--slots", "1"]));
     // One debate needs fewer calls than the limit per minute, two debates together need more.
-    let runs = [debate(), debate()].map(|debate| serving.begin(debate));
+    let runs = [debate_body(), debate_body()].map(|debate| serving.start_run(debate));
     fake.wait_for_requests(20);
     // Wait for a fixed time, because there is no event to wait for: no further call must be made.
     std::thread::sleep(Duration::from_secs(5));
-    assert_eq!(fake.captured().len(), 20);
+    assert_eq!(fake.captured_requests().len(), 20);
     let under_way: Vec<&String> = runs
         .iter()
-        .filter(|run| serving.get(&format!("/api/runs/{run}")).good()["status"] == "running")
+        .filter(|run| {
+            serving.get(&format!("/api/runs/{run}")).success_json()["status"] == "running"
+        })
         .collect();
     assert!(!under_way.is_empty());
     for run in under_way {
@@ -102,10 +106,11 @@ fn requests_per_minute_are_limited_across_workers() {
 #[test]
 fn token_budget_is_not_exceeded_when_a_worker_is_killed() {
     // The provider is so slow that the worker has calls in flight when it is killed.
-    let latency = Latency { to_begin: Duration::from_millis(150), to_end: Duration::ZERO };
-    let fake = FakeProvider::caching(latency, numbered_reply);
+    let latency =
+        Latency { to_first_byte: Duration::from_millis(150), to_last_byte: Duration::ZERO };
+    let fake = FakeProvider::with_prompt_cache(latency, numbered_reply);
     let servers = Servers::start(1);
-    let home = joined(with_provider(FakeKind::Anthropic, &fake), &servers);
+    let home = with_cluster(with_provider(FakeKind::Anthropic, &fake), &servers);
     let mut worker = Worker::start(&home, &["--slots", "3"]);
     let args = ["consult", "CRSA", "--rounds", "3", "--moves", "1", "--yes", "--quiet"];
     let limited = [&args[..], &["--max-tokens", "100000"]].concat();
@@ -142,10 +147,11 @@ fn token_budget_is_not_exceeded_when_a_worker_is_killed() {
 
 #[test]
 fn budget_raised_on_resume_is_kept_when_the_worker_is_replaced() {
-    let latency = Latency { to_begin: Duration::from_millis(100), to_end: Duration::ZERO };
-    let fake = FakeProvider::caching(latency, numbered_reply);
+    let latency =
+        Latency { to_first_byte: Duration::from_millis(100), to_last_byte: Duration::ZERO };
+    let fake = FakeProvider::with_prompt_cache(latency, numbered_reply);
     let servers = Servers::start(1);
-    let home = joined(with_provider(FakeKind::Anthropic, &fake), &servers);
+    let home = with_cluster(with_provider(FakeKind::Anthropic, &fake), &servers);
     let mut worker = Worker::start(&home, &["--slots", "3"]);
     let args = ["consult", "CRSA", "--rounds", "3", "--moves", "1", "--yes", "--quiet"];
     let CommandOutput { code, err, .. } =
@@ -153,7 +159,7 @@ fn budget_raised_on_resume_is_kept_when_the_worker_is_replaced() {
     assert!(code != 0 && err.contains("the budget of"), "{err}");
     let more = ["runs", "resume", "latest", "--max-tokens", "10000000", "--quiet"];
     let command = home.command(&more).spawn().unwrap();
-    fake.wait_for_requests(fake.captured().len() + 10);
+    fake.wait_for_requests(fake.captured_requests().len() + 10);
     worker.signal(Signal::TERM);
     assert_eq!(worker.child.wait().unwrap().code(), Some(0), "{}", worker.log_text());
     let _worker = Worker::start(&home, &["--slots", "3"]);
@@ -164,7 +170,7 @@ fn budget_raised_on_resume_is_kept_when_the_worker_is_replaced() {
 #[test]
 fn run_command_fails_when_its_queued_run_is_removed() {
     let servers = Servers::start(1);
-    let home = joined(crate::exec::home(), &servers);
+    let home = with_cluster(crate::exec::home(), &servers);
     // There is no worker, so the run stays in the queue.
     let command = home.command(&["run", "Calculate fibonacci(10)"]).spawn().unwrap();
     wait_for("the run to be queued", || home.run(&["runs", "list"]).out.contains("waiting"));
@@ -179,13 +185,13 @@ fn run_command_fails_when_its_queued_run_is_removed() {
 fn runs_that_wait_for_a_provider_do_not_block_the_job_that_enforces_its_limits() {
     let fake = FakeProvider::always(FakeKind::Anthropic, FakeReply::status(401));
     let servers = Servers::start(1);
-    let home = joined(with_provider(FakeKind::Anthropic, &fake), &servers);
+    let home = with_cluster(with_provider(FakeKind::Anthropic, &fake), &servers);
     let home =
         home.set("ASSIZE_SERVE_MAX_RUNNING", "100").set("ASSIZE_SERVE_STARTS_PER_MINUTE", "1000");
     let serving = TestServer::start(&home, &[]);
-    // There are more runs than a worker executes at once. All of them wait for the keeper of the provider, and only the
-    // same worker can execute the job of the keeper.
-    let runs: Vec<String> = (0..66).map(|_| serving.begin(debate())).collect();
+    // There are more runs than a worker executes at once. The runs wait for the job that enforces the limits of the
+    // provider, and only the same worker can execute that job.
+    let runs: Vec<String> = (0..66).map(|_| serving.start_run(debate_body())).collect();
     let _worker = Worker::start(&home, &["--slots", "1"]);
     for run in &runs {
         assert_eq!(serving.wait_for_end(run)["status"], "failed");

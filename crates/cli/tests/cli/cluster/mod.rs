@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::exec::wait_for;
 use crate::{CommandOutput, Home};
 
-/// Lease period of all nodes in the tests, equal to the default. A shorter one would expire when many processes share
+/// Lease period of all nodes in the tests, equal to the default. A shorter lease would expire when many processes share
 /// few CPUs.
 const LEASE: Duration = Duration::from_secs(6);
 
@@ -72,13 +72,13 @@ impl Drop for Worker {
 }
 
 /// Configures `home` to use the cluster on the given NATS servers.
-fn joined(home: Home, servers: &Servers) -> Home {
+fn with_cluster(home: Home, servers: &Servers) -> Home {
     home.set("ASSIZE_CLUSTER_SERVERS", servers.address())
         .set("ASSIZE_CLUSTER_LEASE_SECONDS", LEASE.as_secs().to_string())
 }
 
 /// Output of `assize cluster status --json`.
-fn status(home: &Home) -> Value {
+fn cluster_status(home: &Home) -> Value {
     let CommandOutput { code, out, err } = home.run(&["cluster", "status", "--json"]);
     assert_eq!(code, 0, "{err}");
     serde_json::from_str(&out).unwrap()

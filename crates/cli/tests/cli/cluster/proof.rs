@@ -11,25 +11,25 @@ use assize_testkit::{CapturedRequest, FakeKind, FakeProvider, FakeReply, Latency
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{LEASE, Servers, Worker, joined};
+use super::{LEASE, Servers, Worker, with_cluster};
 use crate::run::with_provider;
 use crate::serve::{StreamEvent, TestServer};
 use crate::{CommandOutput, Home};
 
-/// Delimiters around the number in an answer of the fake provider.
-const MARKS: [&str; 2] = ["[[", "]]"];
+/// Delimiters around the number that the fake provider writes into each answer.
+const NUMBER_DELIMITERS: [&str; 2] = ["[[", "]]"];
 
 /// Removes the numbers of fake answers, with their delimiters, from a text.
-fn unnumbered(text: &str) -> String {
-    let mut parts = text.split(MARKS[0]);
+fn without_answer_numbers(text: &str) -> String {
+    let mut parts = text.split(NUMBER_DELIMITERS[0]);
     let mut plain = parts.next().unwrap_or_default().to_owned();
-    parts.for_each(|part| plain.push_str(part.split_once(MARKS[1]).unwrap().1));
+    parts.for_each(|part| plain.push_str(part.split_once(NUMBER_DELIMITERS[1]).unwrap().1));
     plain
 }
 
-/// Valid reply of the fake provider. It depends only on the request, except for the number of the answer in it.
+/// Valid reply of the fake provider. Except for the number of the answer, its text depends only on the request.
 pub(super) fn numbered_reply(number: usize, request: &CapturedRequest) -> FakeReply {
-    let text = unnumbered(&request.body.to_string()).replace("\\n", " ");
+    let text = without_answer_numbers(&request.body.to_string()).replace("\\n", " ");
     // Prompts delimit quoted texts with a hash of the text. The numbers of the answers change these hashes, so they are
     // left out.
     let is_mark = |word: &&str| word.len() == 12 && word.chars().all(|c| c.is_ascii_hexdigit());
@@ -40,7 +40,7 @@ pub(super) fn numbered_reply(number: usize, request: &CapturedRequest) -> FakeRe
     // The number is written in letters, because assize flags digits as figures without a source.
     let letters: String =
         number.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect();
-    let mark = format!("{}{letters}{}", MARKS[0], MARKS[1]);
+    let mark = format!("{}{letters}{}", NUMBER_DELIMITERS[0], NUMBER_DELIMITERS[1]);
     let point = |shift: u32| hash.rotate_right(shift) % 10 + 1;
     let last = text.rfind("Now: ").map_or(text.as_str(), |at| &text[at..]);
     let answer = if last.contains("propose exactly") {
@@ -68,17 +68,18 @@ pub(super) fn consult_request(ticker: &str) -> Value {
 }
 
 /// Number of model calls for one [`consult_request`]: nine calls before the debates, and 19 for each of five debates.
-const CALLS: usize = 9 + 5 * (1 + 3 * (2 * 3 - 1 + 1));
+const CALLS_PER_CONSULTATION: usize = 9 + 5 * (1 + 3 * (2 * 3 - 1 + 1));
 
 /// Creates a `Home` that uses the provider `fake` and the cluster on `servers`.
-fn home_of(fake: &FakeProvider, servers: &Servers) -> Home {
-    joined(with_provider(FakeKind::Anthropic, fake), servers)
+fn home_in_cluster(fake: &FakeProvider, servers: &Servers) -> Home {
+    with_cluster(with_provider(FakeKind::Anthropic, fake), servers)
 }
 
 /// Result of a consultation, without the parts that depend on the numbers of the answers or on the worker that executed
 /// the run.
-fn result(run: &Value) -> Value {
-    let mut result: Value = serde_json::from_str(&unnumbered(&run["result"].to_string())).unwrap();
+fn comparable_result(run: &Value) -> Value {
+    let mut result: Value =
+        serde_json::from_str(&without_answer_numbers(&run["result"].to_string())).unwrap();
     result.as_object_mut().unwrap().remove("made");
     // Usage, cost and drift (similarity of answers) depend on the numbers in the answers.
     let remove = |part: &mut Value, names: &[&str]| {
@@ -110,15 +111,15 @@ fn assert_same(one: &Value, other: &Value, at: &str) {
     }
 }
 
-/// Numbers of the fake answers that are recorded in the journal of a run.
-fn recorded(home: &Home, run: &str) -> Vec<usize> {
+/// Numbers of those answers of the fake provider that are recorded in the journal of a run.
+fn recorded_answer_numbers(home: &Home, run: &str) -> Vec<usize> {
     let CommandOutput { code, out, err } = home.run(&["runs", "export", run]);
     assert_eq!(code, 0, "{err}");
     let export: Value = serde_json::from_str(&out).unwrap();
     let text = |record: &Value| record["done"]["text"].as_str().map(str::to_owned);
     let texts = export["records"].as_array().unwrap().iter().filter_map(text);
     let number = |text: String| {
-        let letters = text.split_once(MARKS[0])?.1.split_once(MARKS[1])?.0;
+        let letters = text.split_once(NUMBER_DELIMITERS[0])?.1.split_once(NUMBER_DELIMITERS[1])?.0;
         let digits: String =
             letters.bytes().map(|letter| char::from(letter - b'a' + b'0')).collect();
         digits.parse().ok()
@@ -127,7 +128,7 @@ fn recorded(home: &Home, run: &str) -> Vec<usize> {
 }
 
 /// Index of the worker that holds the most leases on running runs.
-fn busiest(home: &Home, workers: &[Worker]) -> usize {
+fn busiest_worker(home: &Home, workers: &[Worker]) -> usize {
     let CommandOutput { code, out, err } =
         home.run(&["runs", "list", "--status", "running", "--json"]);
     assert_eq!(code, 0, "{err}");
@@ -143,10 +144,11 @@ fn busiest(home: &Home, workers: &[Worker]) -> usize {
     index
 }
 
-/// Appends the events of a run that follow the last one in `events`, until the server dies or the run ends.
-fn follow_on(serving: &TestServer<'_>, run: &str, events: &mut Vec<StreamEvent>) {
+/// Reads the events of a run after the last event in `events` and appends them to `events`, until the server dies or
+/// the run ends.
+fn append_further_events(serving: &TestServer<'_>, run: &str, events: &mut Vec<StreamEvent>) {
     let last = events.iter().rev().find_map(|event| event.id);
-    let more = serving.events_of(run, last);
+    let more = serving.wait_for_events(run, last);
     events.extend(more.into_iter().filter(|event| event.id.is_some()));
 }
 
@@ -156,25 +158,27 @@ fn consultations_survive_killed_workers_servers_and_nats() {
     let last = if std::env::var_os("ASSIZE_TEST_FULL").is_some() { 'J' } else { 'E' };
     let tickers: Vec<String> = ('A'..=last).map(|letter| format!("CRS{letter}")).collect();
     // Expected results: undisturbed, on one machine, with the isolation of the workers.
-    let quick = FakeProvider::caching(Latency::default(), numbered_reply);
+    let quick = FakeProvider::with_prompt_cache(Latency::default(), numbered_reply);
     let alone = with_provider(FakeKind::Anthropic, &quick).set("ASSIZE_SANDBOX_ISOLATION", "jail");
     let serving = TestServer::start(&alone, &[]);
     let expected: BTreeMap<&str, Value> = tickers
         .iter()
         .map(|ticker| {
-            let run = serving.begin(consult_request(ticker));
-            (ticker.as_str(), result(&serving.wait_for_end(&run)))
+            let run = serving.start_run(consult_request(ticker));
+            (ticker.as_str(), comparable_result(&serving.wait_for_end(&run)))
         })
         .collect();
-    assert_eq!(quick.captured().len(), tickers.len() * CALLS);
+    assert_eq!(quick.captured_requests().len(), tickers.len() * CALLS_PER_CONSULTATION);
     assert_ne!(expected["CRSA"], expected["CRSB"]);
     serving.stop();
 
-    let latency =
-        Latency { to_begin: Duration::from_millis(60), to_end: Duration::from_millis(20) };
-    let fake = FakeProvider::caching(latency, numbered_reply);
+    let latency = Latency {
+        to_first_byte: Duration::from_millis(60),
+        to_last_byte: Duration::from_millis(20),
+    };
+    let fake = FakeProvider::with_prompt_cache(latency, numbered_reply);
     let mut servers = Servers::start(3);
-    let (home, other) = (home_of(&fake, &servers), home_of(&fake, &servers));
+    let (home, other) = (home_in_cluster(&fake, &servers), home_in_cluster(&fake, &servers));
     let (first, second) = (TestServer::start(&home, &[]), TestServer::start(&other, &[]));
     let mut workers: Vec<Worker> =
         (0..3).map(|_| Worker::start(&home, &["--slots", "3", "--isolation", "jail"])).collect();
@@ -183,7 +187,7 @@ fn consultations_survive_killed_workers_servers_and_nats() {
         .enumerate()
         .map(|(index, ticker)| {
             let serving = if index % 2 == 0 { &first } else { &second };
-            (ticker.clone(), serving.begin(consult_request(ticker)))
+            (ticker.clone(), serving.start_run(consult_request(ticker)))
         })
         .collect();
     let watched = &runs["CRSA"];
@@ -191,10 +195,10 @@ fn consultations_survive_killed_workers_servers_and_nats() {
     std::thread::scope(|scope| {
         let (first, events, fake, workers) = (&first, &mut events, &fake, &mut workers);
         // A client receives the events of one run from the server that will be killed.
-        scope.spawn(move || follow_on(first, watched, events));
+        scope.spawn(move || append_further_events(first, watched, events));
         fake.wait_for_requests(100);
         eprintln!("killing the busiest worker");
-        workers.remove(busiest(&other, workers)).kill();
+        workers.remove(busiest_worker(&other, workers)).kill();
         fake.wait_for_requests(180);
         eprintln!("killing an assize server");
         let pid = rustix::process::Pid::from_child(&first.child);
@@ -208,29 +212,29 @@ fn consultations_survive_killed_workers_servers_and_nats() {
     servers.restart(1);
     fake.wait_for_requests(360);
     eprintln!("pausing the busiest worker");
-    let paused = &workers[busiest(&other, &workers)];
+    let paused = &workers[busiest_worker(&other, &workers)];
     paused.signal(Signal::STOP);
     std::thread::sleep(LEASE + LEASE / 2);
     paused.signal(Signal::CONT);
-    follow_on(&second, watched, &mut events);
+    append_further_events(&second, watched, &mut events);
     let ended: BTreeMap<&str, Value> =
         runs.iter().map(|(ticker, run)| (ticker.as_str(), second.wait_for_end(run))).collect();
 
     // All results are the same as the undisturbed ones.
     for (ticker, run) in &ended {
         assert_eq!(run["status"], "done", "{ticker}: {run}");
-        assert_same(&result(run), &expected[ticker], ticker);
+        assert_same(&comparable_result(run), &expected[ticker], ticker);
     }
     // No request was sent again after its answer was recorded.
-    let captured = fake.captured();
+    let captured = fake.captured_requests();
     let mut last: HashMap<String, usize> = HashMap::new();
     for (number, request) in captured.iter().enumerate() {
         last.insert(request.body.to_string(), number);
     }
     let mut finished = 0;
     for run in runs.values() {
-        let recorded = recorded(&other, run);
-        assert_eq!(recorded.len(), CALLS, "{run}");
+        let recorded = recorded_answer_numbers(&other, run);
+        assert_eq!(recorded.len(), CALLS_PER_CONSULTATION, "{run}");
         for number in recorded {
             assert_eq!(
                 last[&captured[number].body.to_string()],
@@ -250,7 +254,7 @@ fn consultations_survive_killed_workers_servers_and_nats() {
     // The client that reconnected to the other server got every event once and in order.
     let ids: Vec<u64> = events.iter().filter_map(|event| event.id).collect();
     assert!(ids.is_sorted_by(|one, next| one < next));
-    let all = second.events_of(watched, None);
+    let all = second.wait_for_events(watched, None);
     let all: Vec<&StreamEvent> = all.iter().filter(|event| event.id.is_some()).collect();
     assert!(
         events.iter().collect::<Vec<_>>() == all,
@@ -263,17 +267,19 @@ fn consultations_survive_killed_workers_servers_and_nats() {
 
 /// A paused worker loses its lease and gets its own job redelivered while the old execution is still in memory.
 #[test]
-fn redelivered_job_does_not_share_sandboxes_with_the_expired_attempt() {
-    let latency =
-        Latency { to_begin: Duration::from_millis(60), to_end: Duration::from_millis(20) };
-    let fake = FakeProvider::caching(latency, numbered_reply);
+fn redelivered_job_does_not_share_sandboxes_with_its_earlier_execution() {
+    let latency = Latency {
+        to_first_byte: Duration::from_millis(60),
+        to_last_byte: Duration::from_millis(20),
+    };
+    let fake = FakeProvider::with_prompt_cache(latency, numbered_reply);
     let mut servers = Servers::start(1);
-    let home = home_of(&fake, &servers);
+    let home = home_in_cluster(&fake, &servers);
     let serving = TestServer::start(&home, &[]);
     // The worker has more slots than jobs, so that a redelivered job starts at once.
     let args = ["--slots", "8", "--isolation", "jail", "--log-level", "info"];
     let worker = Worker::start(&home, &args);
-    let run = serving.begin(consult_request("CRSA"));
+    let run = serving.start_run(consult_request("CRSA"));
     fake.wait_for_requests(20);
     worker.signal(Signal::STOP);
     std::thread::sleep(LEASE + LEASE / 6);
@@ -284,7 +290,7 @@ fn redelivered_job_does_not_share_sandboxes_with_the_expired_attempt() {
     servers.restart(0);
     let run = serving.wait_for_end(&run);
     assert_eq!(run["status"], "done", "{run}\n{}", worker.log_text());
-    assert_eq!(fake.captured().len(), CALLS);
+    assert_eq!(fake.captured_requests().len(), CALLS_PER_CONSULTATION);
     // The job of the run is delivered once at the start, and at most once after each of the two interruptions.
     let log = worker.log_text();
     assert!((1..=3).contains(&log.matches("job received work=\"run ").count()), "{log}");
@@ -294,14 +300,16 @@ fn redelivered_job_does_not_share_sandboxes_with_the_expired_attempt() {
 /// against the deadline of the call.
 #[test]
 fn model_calls_that_wait_for_nats_do_not_exceed_their_deadline() {
-    let latency =
-        Latency { to_begin: Duration::from_millis(60), to_end: Duration::from_millis(20) };
-    let fake = FakeProvider::caching(latency, numbered_reply);
+    let latency = Latency {
+        to_first_byte: Duration::from_millis(60),
+        to_last_byte: Duration::from_millis(20),
+    };
+    let fake = FakeProvider::with_prompt_cache(latency, numbered_reply);
     let mut servers = Servers::start(1);
-    let home = home_of(&fake, &servers).set("ASSIZE_GATEWAY_DEADLINE_SECONDS", "12");
+    let home = home_in_cluster(&fake, &servers).set("ASSIZE_GATEWAY_DEADLINE_SECONDS", "12");
     let serving = TestServer::start(&home, &[]);
     let _worker = Worker::start(&home, &["--slots", "5", "--isolation", "jail"]);
-    let run = serving.begin(consult_request("CRSA"));
+    let run = serving.start_run(consult_request("CRSA"));
     fake.wait_for_requests(40);
     servers.kill(0);
     // The outage is longer than the deadline of a model call.
@@ -309,5 +317,5 @@ fn model_calls_that_wait_for_nats_do_not_exceed_their_deadline() {
     servers.restart(0);
     let run = serving.wait_for_end(&run);
     assert_eq!(run["status"], "done", "{run}");
-    assert_eq!(fake.captured().len(), CALLS);
+    assert_eq!(fake.captured_requests().len(), CALLS_PER_CONSULTATION);
 }

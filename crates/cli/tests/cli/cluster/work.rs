@@ -9,20 +9,20 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::task::unconstrained;
 
-use super::faults::connect;
+use super::faults::connect_to_cluster;
 use super::proof::{consult_request, numbered_reply};
-use super::{Servers, Worker, joined, status, wait_for};
-use crate::drafts::{WATCHDOG, project};
+use super::{Servers, Worker, cluster_status, wait_for, with_cluster};
+use crate::drafts::{WATCHDOG, home_with_project};
 use crate::exec::home;
 use crate::run::{program, with_provider};
-use crate::serve::warm::{alive, descendants};
-use crate::serve::{TestServer, consult, fibonacci, names};
+use crate::serve::warm::{descendant_processes, process_exists};
+use crate::serve::{TestServer, consult_body, event_names, fibonacci_body};
 use crate::{CommandOutput, Home};
 
 #[test]
 fn runs_executed_by_workers_have_the_same_results_as_local_runs() {
     let servers = Servers::start(1);
-    let home = joined(home(), &servers);
+    let home = with_cluster(home(), &servers);
     let alone = Home::new().set("PATH", "/usr/local/bin:/usr/bin:/bin");
     let _worker = Worker::start(&home, &["--slots", "3", "--isolation", "jail"]);
     let CommandOutput { code, out, err } = home.run(&["run", "Calculate fibonacci(10)"]);
@@ -53,14 +53,14 @@ fn runs_executed_by_workers_have_the_same_results_as_local_runs() {
     // Runs are stored in the cluster, and not in the local store.
     let CommandOutput { out, .. } = home.run(&["runs", "list"]);
     assert_eq!(out.lines().filter(|line| line.contains(" done ")).count(), 2, "{out}");
-    assert!(!home.store().exists());
+    assert!(!home.store_path().exists());
     let CommandOutput { code, out, err } = home.run(&["runs", "show", "latest", "--json"]);
     assert_eq!(code, 0, "{err}");
     let shown: Value = serde_json::from_str(&out).unwrap();
     let isolation = shown["result"]["made"]["isolation"].as_str().unwrap();
     assert!(isolation.starts_with("the cluster: jail"), "{isolation}");
     // After both runs, the queue of the cluster is empty.
-    let status = status(&home);
+    let status = cluster_status(&home);
     assert_eq!((&status["running"], &status["waiting"]), (&json!(0), &json!(0)), "{status}");
     assert_eq!(status["stuck"], json!([]));
 }
@@ -88,11 +88,11 @@ fn resume_and_fork_keep_the_cluster_flag() {
     let CommandOutput { out, .. } = in_cluster(&["runs", "list"]);
     assert_eq!(out.matches(" done ").count(), 2, "{out}");
     // No command opened the local store.
-    assert!(!home.store().exists());
+    assert!(!home.store_path().exists());
 }
 
 #[test]
-fn hints_about_runs_repeat_the_cluster_flag() {
+fn hints_about_runs_in_a_cluster_repeat_the_cluster_flag() {
     let servers = Servers::start(1);
     let home = home();
     home.write("MOVE.md", crate::debate::MOVE);
@@ -119,15 +119,15 @@ fn hints_about_runs_repeat_the_cluster_flag() {
 #[test]
 fn run_without_a_suitable_worker_is_reported_and_waits_for_one() {
     let servers = Servers::start(1);
-    let home = joined(home(), &servers);
-    let picky =
-        joined(crate::exec::home(), &servers).set("ASSIZE_CLUSTER_REQUIRE_LABELS", "site=north");
+    let home = with_cluster(home(), &servers);
+    let picky = with_cluster(crate::exec::home(), &servers)
+        .set("ASSIZE_CLUSTER_REQUIRE_LABELS", "site=north");
     let serving = TestServer::start(&picky, &[]);
     let _south = Worker::start(&home, &["--slots", "1", "--label", "site=south"]);
-    let run = serving.begin(fibonacci());
-    let run_status = || serving.get(&format!("/api/runs/{run}")).good()["status"].clone();
+    let run = serving.start_run(fibonacci_body());
+    let run_status = || serving.get(&format!("/api/runs/{run}")).success_json()["status"].clone();
     wait_for("the run to be reported as stuck", || {
-        status(&home)["stuck"].as_array().is_some_and(|stuck| stuck.len() == 1)
+        cluster_status(&home)["stuck"].as_array().is_some_and(|stuck| stuck.len() == 1)
     });
     assert_eq!(run_status(), "waiting");
     let CommandOutput { out, err, .. } = home.run(&["cluster", "status"]);
@@ -156,7 +156,7 @@ fn run_without_a_suitable_worker_is_reported_and_waits_for_one() {
 #[test]
 fn worker_refuses_a_queued_run_that_edits_files() {
     let servers = Servers::start(1);
-    let home = joined(project(), &servers)
+    let home = with_cluster(home_with_project(), &servers)
         .set("PATH", "/usr/local/bin:/usr/bin:/bin")
         .set("ASSIZE_REHEARSAL_LATENCY_MS", "60000");
     let mut editing = home.command(&["work", "Add --version flag to watchdog.py"]).spawn().unwrap();
@@ -167,10 +167,10 @@ fn worker_refuses_a_queued_run_that_edits_files() {
     editing.kill().unwrap();
     editing.wait().unwrap();
     tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let queue = connect(&servers).await.queue().await.unwrap();
+        let queue = connect_to_cluster(&servers).await.queue().await.unwrap();
         let (kind, about, body) = (RUN.to_owned(), id.to_owned(), json!({"run": id}));
         queue
-            .put(&Requirements::default(), &QueuedJob { kind, about, turn: 1, body })
+            .add(&Requirements::default(), &QueuedJob { kind, about, turn: 1, body })
             .await
             .unwrap();
     });
@@ -178,50 +178,50 @@ fn worker_refuses_a_queued_run_that_edits_files() {
     wait_for("the worker to refuse the run", || {
         worker.log_text().contains("only the process that started the run can execute it")
     });
-    assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
+    assert_eq!(home.file_text("src/watchdog.py"), WATCHDOG);
 }
 
 #[test]
 fn every_server_shows_and_cancels_runs_of_every_worker() {
     let servers = Servers::start(1);
-    let home = joined(home(), &servers);
-    let other = joined(crate::exec::home(), &servers);
+    let home = with_cluster(home(), &servers);
+    let other = with_cluster(crate::exec::home(), &servers);
     let (first, second) = (TestServer::start(&home, &[]), TestServer::start(&other, &[]));
-    let slow = joined(crate::exec::home(), &servers).set("ASSIZE_REHEARSAL_LATENCY_MS", "20");
+    let slow = with_cluster(crate::exec::home(), &servers).set("ASSIZE_REHEARSAL_LATENCY_MS", "20");
     let worker = Worker::start(&slow, &["--slots", "2"]);
-    let run = first.begin(consult());
+    let run = first.start_run(consult_body());
     let events_at = |serving: &TestServer<'_>| {
-        let mut events = serving.events_of(&run, None);
+        let mut events = serving.wait_for_events(&run, None);
         // The snapshot event, which has no id, contains the lease holder, so it may differ between servers.
         events.retain(|event| event.id.is_some());
         events
     };
     let seen = events_at(&second);
-    assert_eq!(names(&seen).last(), Some(&"run_ended"));
+    assert_eq!(event_names(&seen).last(), Some(&"run_ended"));
     assert!(seen == events_at(&first));
     // The cluster status lists all nodes. A node that replies slowly may be missing for a moment.
     wait_for("the status to list all nodes", || {
-        let status = status(&home);
+        let status = cluster_status(&home);
         let nodes = status["nodes"].as_array().unwrap();
         let roles: Vec<&str> = nodes.iter().map(|node| node["role"].as_str().unwrap()).collect();
         roles == ["server", "server", "worker"] && nodes[2]["id"] == worker.id.as_str()
     });
     // `/api/about` describes the cluster, and not the machine of the server.
-    let about = first.get("/api/about").good();
+    let about = first.get("/api/about").success_json();
     let described = [&about["cluster"], &about["store"], &about["isolation"]];
     assert_eq!(described, [&json!("assize"), &json!(servers.address()), &Value::Null]);
-    let seen = first.get("/api/cluster").good();
+    let seen = first.get("/api/cluster").success_json();
     assert_eq!((&seen["slots"], &seen["stuck"]), (&json!(2), &json!([])), "{seen}");
     // The second server can cancel a run that was started through the first server.
-    let run = first.begin(json!({"kind": "consult", "ticker": "NVDA", "rounds": 50}));
+    let run = first.start_run(json!({"kind": "consult", "ticker": "NVDA", "rounds": 50}));
     wait_for("the run to start", || {
-        second.get(&format!("/api/runs/{run}")).good()["status"] == "running"
+        second.get(&format!("/api/runs/{run}")).success_json()["status"] == "running"
     });
     assert_eq!(second.post(&format!("/api/runs/{run}/cancel"), json!({})).status, 202);
     assert_eq!(first.wait_for_end(&run)["status"], "cancelled");
     let holds = |node: &Value| node["holds"].as_array().unwrap().len();
     wait_for("all leases to be released", || {
-        let status = super::status(&home);
+        let status = super::cluster_status(&home);
         let held: usize = status["nodes"].as_array().unwrap().iter().map(holds).sum();
         (&status["busy"], held) == (&json!(0), 0)
     });
@@ -233,11 +233,11 @@ fn output_of_a_program_on_a_worker_is_streamed_while_it_runs() {
     let fake =
         FakeProvider::always(FakeKind::Anthropic, FakeReply::text(program(code).to_string()));
     let servers = Servers::start(1);
-    let home = joined(with_provider(FakeKind::Anthropic, &fake), &servers);
+    let home = with_cluster(with_provider(FakeKind::Anthropic, &fake), &servers);
     let serving = TestServer::start(&home, &[]);
     let _worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
-    let run = serving.begin(json!({"kind": "run", "task": "say one, then two"}));
-    let events = serving.events_of(&run, None);
+    let run = serving.start_run(json!({"kind": "run", "task": "say one, then two"}));
+    let events = serving.wait_for_events(&run, None);
     let at = |name: &str| {
         events.iter().position(|events| events.name == name && events.data["text"] != "")
     };
@@ -249,28 +249,28 @@ fn output_of_a_program_on_a_worker_is_streamed_while_it_runs() {
 
 #[test]
 fn run_survives_more_worker_restarts_than_the_delivery_limit() {
-    let fake = FakeProvider::caching(
-        Latency { to_begin: Duration::from_millis(100), ..Latency::default() },
+    let fake = FakeProvider::with_prompt_cache(
+        Latency { to_first_byte: Duration::from_millis(100), ..Latency::default() },
         numbered_reply,
     );
     let servers = Servers::start(1);
-    let home = joined(with_provider(FakeKind::Anthropic, &fake), &servers);
+    let home = with_cluster(with_provider(FakeKind::Anthropic, &fake), &servers);
     let serving = TestServer::start(&home, &[]);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut requests = runtime.block_on(async {
         let client = async_nats::connect(servers.address()).await.unwrap();
         client.subscribe("assize.ask.>").await.unwrap()
     });
-    let run = serving.begin(consult_request("CRSA"));
+    let run = serving.start_run(consult_request("CRSA"));
     let mut before = 0;
     // Workers are replaced more often than a job may be delivered without progress.
     for _ in 0..7 {
         let mut worker = Worker::start(&home, &["--slots", "5", "--isolation", "jail"]);
         fake.wait_for_requests(before + 12);
-        before = fake.captured().len();
+        before = fake.captured_requests().len();
         worker.signal(Signal::TERM);
         assert_eq!(worker.child.wait().unwrap().code(), Some(0), "{}", worker.log_text());
-        assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "waiting");
+        assert_eq!(serving.get(&format!("/api/runs/{run}")).success_json()["status"], "waiting");
     }
     let _worker = Worker::start(&home, &["--slots", "5", "--isolation", "jail"]);
     let ended = serving.wait_for_end(&run);
@@ -288,7 +288,7 @@ fn run_survives_more_worker_restarts_than_the_delivery_limit() {
     // A restarted server still shows the run as done.
     serving.stop();
     let serving = TestServer::start(&home, &[]);
-    assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "done");
+    assert_eq!(serving.get(&format!("/api/runs/{run}")).success_json()["status"], "done");
 }
 
 /// A worker creates the sandbox of the debate. The lease holder applies the rules for failed model calls that
@@ -296,22 +296,23 @@ fn run_survives_more_worker_restarts_than_the_delivery_limit() {
 #[test]
 fn debate_in_a_cluster_runs_in_a_sandbox_and_follows_the_failure_rules() {
     let limited = |request: &assize_testkit::CapturedRequest, role: &str| {
-        crate::debate::task(request).starts_with(role) && !crate::debate::is_scoring(request)
+        crate::debate::task_text(request).starts_with(role) && !crate::debate::is_scoring(request)
     };
     for (role, expected) in [("You are D2,", 0), ("You are D", 4)] {
         let fake =
-            FakeProvider::answering(FakeKind::Anthropic, move |number, request| {
-                match limited(request, role) {
+            FakeProvider::with_responder(
+                FakeKind::Anthropic,
+                move |number, request| match limited(request, role) {
                     true => FakeReply::Status(
                         429,
                         vec![("retry-after", "3600".to_owned())],
                         "{}".to_owned(),
                     ),
-                    false => crate::debate::answer(number, request),
-                }
-            });
+                    false => crate::debate::debate_answer(number, request),
+                },
+            );
         let servers = Servers::start(1);
-        let home = joined(with_provider(FakeKind::Anthropic, &fake), &servers);
+        let home = with_cluster(with_provider(FakeKind::Anthropic, &fake), &servers);
         home.write("MOVE.md", crate::debate::MOVE);
         let _worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
         let CommandOutput { code, out, err } =
@@ -341,7 +342,7 @@ fn failed_cluster_run_has_the_same_exit_code_and_message_as_a_local_run() {
         (code, why)
     };
     let refusing = FakeProvider::always(FakeKind::Anthropic, FakeReply::status(401));
-    let answering = FakeProvider::caching(Latency::default(), numbered_reply);
+    let answering = FakeProvider::with_prompt_cache(Latency::default(), numbered_reply);
     let limited = ["--rounds", "2", "--moves", "1", "--max-tokens", "20000", "--yes", "--quiet"];
     let limited = [&["consult", "CRSA"], &limited[..]].concat();
     for (expected, fake, args) in
@@ -349,7 +350,7 @@ fn failed_cluster_run_has_the_same_exit_code_and_message_as_a_local_run() {
     {
         let servers = Servers::start(1);
         let local = with_provider(FakeKind::Anthropic, fake);
-        let home = joined(with_provider(FakeKind::Anthropic, fake), &servers);
+        let home = with_cluster(with_provider(FakeKind::Anthropic, fake), &servers);
         let _worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
         let local = failure(&local, args);
         assert_eq!(local.0, expected, "{local:?}");
@@ -360,14 +361,16 @@ fn failed_cluster_run_has_the_same_exit_code_and_message_as_a_local_run() {
 #[test]
 fn worker_fills_its_warm_pool_at_start_and_removes_it_on_exit() {
     let servers = Servers::start(1);
-    let home = joined(home(), &servers).set("ASSIZE_SANDBOX_POOL", "5");
+    let home = with_cluster(home(), &servers).set("ASSIZE_SANDBOX_POOL", "5");
     let mut worker = Worker::start(&home, &["--slots", "2", "--isolation", "jail"]);
-    let processes = || descendants(worker.child.id().cast_signed());
+    let processes = || descendant_processes(worker.child.id().cast_signed());
     // Each sandbox has three processes: the keeper (supervisor of the jail), the first process of the jail, and the
     // interpreter. Two slots limit the pool to two sandboxes.
     wait_for("two idle sandboxes", || processes().len() == 6);
     let sandboxes = processes();
     worker.signal(Signal::TERM);
     worker.child.wait().unwrap();
-    wait_for("the sandboxes of the worker to end", || !sandboxes.iter().any(|id| alive(*id)));
+    wait_for("the sandboxes of the worker to end", || {
+        !sandboxes.iter().any(|id| process_exists(*id))
+    });
 }

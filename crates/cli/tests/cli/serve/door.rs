@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{TestServer, fibonacci, home};
+use super::{TestServer, fibonacci_body, home};
 use crate::CommandOutput;
 
 #[test]
@@ -22,20 +22,32 @@ fn requests_without_a_valid_token_get_401() {
         "/mcp/code",
     ];
     for path in paths {
-        let refused = serving.raw(Method::GET, path, &[], "");
+        let refused = serving.request_without_token(Method::GET, path, &[], "");
         assert_eq!(refused.header("www-authenticate"), "Bearer realm=\"assize\"");
-        refused.refused(401);
+        refused.problem_document(401);
         for wrong in ["Bearer", "Bearer x", "Basic abc", &token[..token.len() - 1], &serving.token]
         {
-            serving.raw(Method::GET, path, &[("authorization", wrong)], "").refused(401);
+            serving
+                .request_without_token(Method::GET, path, &[("authorization", wrong)], "")
+                .problem_document(401);
         }
-        serving.raw(Method::GET, path, &[("cookie", "assize=x; other=y")], "").refused(401);
+        serving
+            .request_without_token(Method::GET, path, &[("cookie", "assize=x; other=y")], "")
+            .problem_document(401);
     }
     // Health checks need no token.
     for path in ["/healthz", "/readyz"] {
-        assert_eq!(serving.raw(Method::GET, path, &[("host", "anything")], "").status, 200);
+        assert_eq!(
+            serving.request_without_token(Method::GET, path, &[("host", "anything")], "").status,
+            200
+        );
     }
-    assert_eq!(serving.raw(Method::GET, "/api/runs", &[("authorization", &token)], "").status, 200);
+    assert_eq!(
+        serving
+            .request_without_token(Method::GET, "/api/runs", &[("authorization", &token)], "")
+            .status,
+        200
+    );
     // The token stays the same after a restart.
     let before = serving.token.clone();
     assert_eq!(serving.stop(), 0);
@@ -50,15 +62,15 @@ fn requests_without_a_valid_token_get_401() {
 fn login_link_works_once_and_its_cookie_is_protected_against_csrf() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
-    let path = serving.link.strip_prefix(&serving.address).unwrap().to_owned();
-    let entered = serving.raw(Method::GET, &path, &[], "");
+    let path = serving.login_link.strip_prefix(&serving.address).unwrap().to_owned();
+    let entered = serving.request_without_token(Method::GET, &path, &[], "");
     assert_eq!(entered.status, 200);
     let cookie = entered.header("set-cookie").to_owned();
     assert!(cookie.contains("; HttpOnly; SameSite=Strict"), "{cookie}");
     assert!(cookie.contains("; Max-Age=2592000;"), "{cookie}");
     assert!(!cookie.contains(&serving.token) && !entered.text.contains(&serving.token));
     let cookie = cookie.split(';').next().unwrap();
-    let listed = serving.raw(Method::GET, "/api/runs", &[("cookie", cookie)], "");
+    let listed = serving.request_without_token(Method::GET, "/api/runs", &[("cookie", cookie)], "");
     assert_eq!(listed.status, 200);
     // Requests from other origins are refused, even with the cookie.
     let origin = format!("http://127.0.0.1:{}", serving.port());
@@ -72,7 +84,12 @@ fn login_link_works_once_and_its_cookie_is_protected_against_csrf() {
         ("sec-fetch-site", "same-origin", 201),
     ] {
         let headers = [("cookie", cookie), json, (name, value)];
-        let answer = serving.raw(Method::POST, "/api/runs", &headers, fibonacci().to_string());
+        let answer = serving.request_without_token(
+            Method::POST,
+            "/api/runs",
+            &headers,
+            fibonacci_body().to_string(),
+        );
         assert_eq!(answer.status, status, "{name}: {value}: {answer:?}");
         assert_eq!(answer.header("access-control-allow-origin"), "");
     }
@@ -81,14 +98,25 @@ fn login_link_works_once_and_its_cookie_is_protected_against_csrf() {
         ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
     {
         let headers = [("cookie", cookie), ("content-type", kind)];
-        serving.raw(Method::POST, "/api/runs", &headers, fibonacci().to_string()).refused(415);
+        serving
+            .request_without_token(
+                Method::POST,
+                "/api/runs",
+                &headers,
+                fibonacci_body().to_string(),
+            )
+            .problem_document(415);
     }
-    let again = serving.raw(Method::GET, &path, &[], "");
+    let again = serving.request_without_token(Method::GET, &path, &[], "");
     assert_eq!((again.status, again.header("set-cookie")), (410, ""));
-    assert_eq!(serving.raw(Method::GET, "/enter?ticket=guessed", &[], "").status, 410);
+    assert_eq!(
+        serving.request_without_token(Method::GET, "/enter?ticket=guessed", &[], "").status,
+        410
+    );
     // A new login link logs another browser in.
-    let link = serving.post("/api/links", json!({})).good();
-    let entered = serving.raw(Method::GET, link["path"].as_str().unwrap(), &[], "");
+    let link = serving.post("/api/links", json!({})).success_json();
+    let entered =
+        serving.request_without_token(Method::GET, link["path"].as_str().unwrap(), &[], "");
     assert_eq!(entered.status, 200);
 }
 
@@ -105,13 +133,15 @@ fn unknown_host_header_is_refused() {
         ("evil.example".to_owned(), 421),
     ] {
         let headers = [("authorization", token.as_str()), ("host", host.as_str())];
-        let answer = serving.raw(Method::GET, "/api/version", &headers, "");
+        let answer = serving.request_without_token(Method::GET, "/api/version", &headers, "");
         assert_eq!(answer.status, status, "{host}: {answer:?}");
     }
     // Even a valid login link is refused under another host name.
-    let path = serving.link.strip_prefix(&serving.address).unwrap().to_owned();
-    serving.raw(Method::GET, &path, &[("host", "evil.example")], "").refused(421);
-    assert_eq!(serving.raw(Method::GET, &path, &[], "").status, 200);
+    let path = serving.login_link.strip_prefix(&serving.address).unwrap().to_owned();
+    serving
+        .request_without_token(Method::GET, &path, &[("host", "evil.example")], "")
+        .problem_document(421);
+    assert_eq!(serving.request_without_token(Method::GET, &path, &[], "").status, 200);
 }
 
 #[test]
@@ -146,15 +176,15 @@ fn invalid_api_requests_are_refused_with_a_reason() {
     let token = format!("Bearer {}", serving.token);
     let send = |kind: &str, body: String| {
         let headers = [("authorization", token.as_str()), ("content-type", kind)];
-        serving.raw(Method::POST, "/api/runs", &headers, body)
+        serving.request_without_token(Method::POST, "/api/runs", &headers, body)
     };
     let json = "application/json";
-    send(json, "{".to_owned()).refused(400);
-    send(json, "[]".to_owned()).refused(422);
-    send(json, "{}".to_owned()).refused(422);
-    send("text/plain", fibonacci().to_string()).refused(415);
+    send(json, "{".to_owned()).problem_document(400);
+    send(json, "[]".to_owned()).problem_document(422);
+    send(json, "{}".to_owned()).problem_document(422);
+    send("text/plain", fibonacci_body().to_string()).problem_document(415);
     let large = json!({"kind": "run", "task": "x".repeat(100 << 10)}).to_string();
-    let problem = send(json, large).refused(413);
+    let problem = send(json, large).problem_document(413);
     assert!(problem["detail"].as_str().unwrap().contains("bytes exceed"), "{problem}");
     let many: Vec<Value> =
         (0..201).map(|n| json!({"name": format!("{n}.md"), "text": ""})).collect();
@@ -193,7 +223,7 @@ fn invalid_api_requests_are_refused_with_a_reason() {
         (json!({"kind": "debate", "document": ""}), "empty"),
         (json!({"kind": "eval", "name": "x", "problems": "no"}), "1"),
     ] {
-        let problem = send(json, body.to_string()).refused(422);
+        let problem = send(json, body.to_string()).problem_document(422);
         assert!(problem["detail"].as_str().unwrap().contains(word), "{body}: {problem}");
     }
     for (body, status) in [
@@ -201,7 +231,7 @@ fn invalid_api_requests_are_refused_with_a_reason() {
         (json!({"kind": "consult", "ticker": "NVDA", "root": "/etc"}), 404),
         (json!({"kind": "run", "task": "x", "settings": {"provider": "openai"}}), 409),
     ] {
-        send(json, body.to_string()).refused(status);
+        send(json, body.to_string()).problem_document(status);
     }
     for (method, path, status) in [
         (Method::PUT, "/api/runs", 405),
@@ -223,9 +253,9 @@ fn invalid_api_requests_are_refused_with_a_reason() {
         (Method::DELETE, "/api/sandboxes/none", 404),
         (Method::DELETE, "/api/sessions/..%2f..", 404),
     ] {
-        serving.ask(method.clone(), path, None).refused(status);
+        serving.send(method.clone(), path, None).problem_document(status);
     }
-    assert_eq!(serving.get("/api/runs").good()["runs"], json!([]));
+    assert_eq!(serving.get("/api/runs").success_json()["runs"], json!([]));
     assert_eq!(serving.stop(), 0);
 }
 
@@ -252,7 +282,7 @@ fn invalid_serve_options_are_refused() {
     ] {
         std::process::Command::new("chmod")
             .args(["600", "short.token"])
-            .current_dir(home.work())
+            .current_dir(home.work_folder())
             .status()
             .unwrap();
         let CommandOutput { code, err, .. } = home.run(&[&["serve"][..], args].concat());
@@ -265,11 +295,17 @@ fn invalid_serve_options_are_refused() {
 fn server_without_authentication_still_checks_origin_and_host() {
     let home = home();
     let serving = TestServer::start(&home, &["--no-auth"]);
-    assert_eq!(serving.raw(Method::GET, "/api/runs", &[], "").status, 200);
-    serving.raw(Method::GET, "/api/runs", &[("origin", "http://evil.example")], "").refused(403);
-    serving.raw(Method::GET, "/api/runs", &[("host", "evil.example")], "").refused(421);
-    serving.raw(Method::GET, "/api/doctor", &[("sec-fetch-site", "cross-site")], "").refused(403);
-    serving.post("/api/tokens", json!({"scope": "code"})).refused(409);
+    assert_eq!(serving.request_without_token(Method::GET, "/api/runs", &[], "").status, 200);
+    serving
+        .request_without_token(Method::GET, "/api/runs", &[("origin", "http://evil.example")], "")
+        .problem_document(403);
+    serving
+        .request_without_token(Method::GET, "/api/runs", &[("host", "evil.example")], "")
+        .problem_document(421);
+    serving
+        .request_without_token(Method::GET, "/api/doctor", &[("sec-fetch-site", "cross-site")], "")
+        .problem_document(403);
+    serving.post("/api/tokens", json!({"scope": "code"})).problem_document(409);
 }
 
 #[test]
@@ -277,12 +313,12 @@ fn run_starts_beyond_the_rate_and_concurrency_limits_get_429() {
     let home = home().set("ASSIZE_SERVE_STARTS_PER_MINUTE", "3");
     let serving = TestServer::start(&home, &[]);
     for _ in 0..3 {
-        serving.begin(fibonacci());
+        serving.start_run(fibonacci_body());
     }
-    let refused = serving.post("/api/runs", fibonacci());
+    let refused = serving.post("/api/runs", fibonacci_body());
     let wait: u64 = refused.header("retry-after").parse().unwrap();
     assert!((1..=20).contains(&wait), "{wait}");
-    let problem = refused.refused(429);
+    let problem = refused.problem_document(429);
     assert!(problem["hint"].as_str().unwrap().contains("serve.starts_per_minute"), "{problem}");
     assert_eq!(serving.get("/api/runs").status, 200);
     drop(serving);
@@ -290,15 +326,15 @@ fn run_starts_beyond_the_rate_and_concurrency_limits_get_429() {
         .set("ASSIZE_SERVE_MAX_RUNNING", "1")
         .set("ASSIZE_REHEARSAL_LATENCY_MS", "500");
     let serving = TestServer::start(&slow, &[]);
-    let run = serving.begin(super::debate());
-    serving.post("/api/runs", super::debate()).refused(429);
-    serving.post(&format!("/api/runs/{run}/cancel"), json!({})).good();
+    let run = serving.start_run(super::debate_body());
+    serving.post("/api/runs", super::debate_body()).problem_document(429);
+    serving.post(&format!("/api/runs/{run}/cancel"), json!({})).success_json();
     serving.wait_for_end(&run);
-    serving.begin(fibonacci());
+    serving.start_run(fibonacci_body());
 }
 
 #[test]
-fn requests_cannot_exceed_the_operators_settings() {
+fn api_requests_cannot_exceed_the_limits_in_the_operators_settings() {
     let home = home()
         .set("ASSIZE_SANDBOX_MEMORY", "128M")
         .set("ASSIZE_BUDGET_MAX_COST", "1")
@@ -311,10 +347,10 @@ fn requests_cannot_exceed_the_operators_settings() {
         (json!({"isolation": "auto"}), "as strong as docker"),
     ] {
         let body = json!({"kind": "run", "task": "Calculate fibonacci(10)", "settings": settings});
-        let problem = serving.post("/api/runs", body).refused(422);
+        let problem = serving.post("/api/runs", body).problem_document(422);
         assert!(problem["detail"].as_str().unwrap().contains(word), "{problem}");
     }
-    let keys = serving.get("/api/doctor?offline=true").good();
+    let keys = serving.get("/api/doctor?offline=true").success_json();
     assert!(keys["providers"].as_array().is_some_and(|all| all.len() == 6), "{keys}");
 }
 
@@ -324,7 +360,7 @@ fn api_keys_appear_in_no_response_or_event() {
     let home = home().set("ANTHROPIC_API_KEY", key).set("ANTHROPIC_BASE_URL", "http://127.0.0.1:9");
     let serving = TestServer::start(&home, &[]);
     let run =
-        serving.begin(json!({"kind": "debate", "document": crate::debate::MOVE, "rounds": 1}));
+        serving.start_run(json!({"kind": "debate", "document": crate::debate::MOVE, "rounds": 1}));
     let shown = serving.wait_for_end(&run);
     assert_eq!(shown["status"], "failed", "{shown}");
     let mut all = vec![shown.to_string()];
@@ -333,10 +369,10 @@ fn api_keys_appear_in_no_response_or_event() {
     {
         all.push(serving.get(path).text);
     }
-    all.extend(serving.events_of(&run, None).into_iter().map(|event| event.data.to_string()));
+    all.extend(serving.wait_for_events(&run, None).into_iter().map(|event| event.data.to_string()));
     let found: Vec<&String> = all.iter().filter(|text| text.contains(key)).collect();
     assert!(found.is_empty(), "{found:?}");
-    let failed: Value = serving.get(&format!("/api/runs/{run}")).good();
+    let failed: Value = serving.get(&format!("/api/runs/{run}")).success_json();
     assert!(failed["error"].as_str().is_some_and(|error| !error.is_empty()), "{failed}");
 }
 
@@ -348,7 +384,7 @@ fn tls_server_works_only_with_clients_that_trust_its_certificate() {
     home.write("key.pem", &own.signing_key.serialize_pem());
     let tls = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
     let mut serving = TestServer::start(&home, &tls);
-    assert!(serving.link.starts_with("https://127.0.0.1:"), "{}", serving.link);
+    assert!(serving.login_link.starts_with("https://127.0.0.1:"), "{}", serving.login_link);
     // Requests fail if the client does not trust the certificate, and over plain HTTP.
     let (untrusted, plain) = (serving.address.clone(), serving.address.replace("https", "http"));
     serving.block_on(async {
@@ -359,18 +395,22 @@ fn tls_server_works_only_with_clients_that_trust_its_certificate() {
     });
     let trusted = reqwest::Certificate::from_pem(own.cert.pem().as_bytes()).unwrap();
     serving.client = super::client().tls_certs_only([trusted]).build().unwrap();
-    let run = serving.begin(fibonacci());
-    let events = serving.events_of(&run, None);
+    let run = serving.start_run(fibonacci_body());
+    let events = serving.wait_for_events(&run, None);
     assert_eq!(events.last().unwrap().name, "run_ended");
-    let path = serving.link.strip_prefix(&serving.address).unwrap().to_owned();
-    let entered = serving.raw(Method::GET, &path, &[], "");
+    let path = serving.login_link.strip_prefix(&serving.address).unwrap().to_owned();
+    let entered = serving.request_without_token(Method::GET, &path, &[], "");
     assert!(entered.header("set-cookie").contains("; Secure"), "{entered:?}");
     assert!(entered.header("strict-transport-security").contains("max-age"), "{entered:?}");
     let cookie = entered.header("set-cookie").split(';').next().unwrap().to_owned();
     for (origin, status) in [("https", 200), ("http", 403)] {
         let origin = format!("{origin}://127.0.0.1:{}", serving.port());
         let headers = [("cookie", cookie.as_str()), ("origin", origin.as_str())];
-        assert_eq!(serving.raw(Method::GET, "/api/runs", &headers, "").status, status, "{origin}");
+        assert_eq!(
+            serving.request_without_token(Method::GET, "/api/runs", &headers, "").status,
+            status,
+            "{origin}"
+        );
     }
     assert_eq!(serving.stop(), 0);
 }
@@ -379,11 +419,13 @@ fn tls_server_works_only_with_clients_that_trust_its_certificate() {
 fn server_behind_a_proxy_uses_its_public_host_name() {
     let home = home();
     let serving = TestServer::start(&home, &["--behind-proxy", "--host", "assize.example"]);
-    assert!(serving.link.starts_with("https://assize.example/"), "{}", serving.link);
-    let path = serving.link.strip_prefix("https://assize.example").unwrap().to_owned();
+    assert!(serving.login_link.starts_with("https://assize.example/"), "{}", serving.login_link);
+    let path = serving.login_link.strip_prefix("https://assize.example").unwrap().to_owned();
     let host = ("host", "assize.example");
-    serving.raw(Method::GET, &path, &[("host", "evil.example")], "").refused(421);
-    let entered = serving.raw(Method::GET, &path, &[host], "");
+    serving
+        .request_without_token(Method::GET, &path, &[("host", "evil.example")], "")
+        .problem_document(421);
+    let entered = serving.request_without_token(Method::GET, &path, &[host], "");
     assert!(entered.header("set-cookie").contains("; Secure"), "{entered:?}");
     let cookie = entered.header("set-cookie").split(';').next().unwrap().to_owned();
     for (origin, status) in [
@@ -395,13 +437,18 @@ fn server_behind_a_proxy_uses_its_public_host_name() {
     ] {
         let json = ("content-type", "application/json");
         let headers = [("cookie", cookie.as_str()), host, ("origin", origin), json];
-        let answer = serving.raw(Method::POST, "/api/runs", &headers, fibonacci().to_string());
+        let answer = serving.request_without_token(
+            Method::POST,
+            "/api/runs",
+            &headers,
+            fibonacci_body().to_string(),
+        );
         assert_eq!(answer.status, status, "{origin}: {answer:?}");
     }
     let with_port = [("cookie", cookie.as_str()), ("host", "assize.example:443")];
-    assert_eq!(serving.raw(Method::GET, "/api/runs", &with_port, "").status, 200);
+    assert_eq!(serving.request_without_token(Method::GET, "/api/runs", &with_port, "").status, 200);
     let headers = [with_port[0], with_port[1], ("origin", "https://assize.example")];
-    assert_eq!(serving.raw(Method::GET, "/api/runs", &headers, "").status, 200);
+    assert_eq!(serving.request_without_token(Method::GET, "/api/runs", &headers, "").status, 200);
     // The server ignores forwarding headers such as `x-forwarded-host`.
     let token = format!("Bearer {}", serving.token);
     let headers = [
@@ -410,7 +457,7 @@ fn server_behind_a_proxy_uses_its_public_host_name() {
         ("x-forwarded-host", "assize.example"),
         ("forwarded", "host=assize.example"),
     ];
-    serving.raw(Method::GET, "/api/runs", &headers, "").refused(421);
+    serving.request_without_token(Method::GET, "/api/runs", &headers, "").problem_document(421);
 }
 
 #[test]
@@ -433,19 +480,20 @@ fn server_serves_the_embedded_web_page() {
     assert!(plain.header("cache-control").contains("immutable"), "{:?}", plain.headers);
     let token = format!("Bearer {}", serving.token);
     let takes = [("authorization", token.as_str()), ("accept-encoding", "br, gzip;q=0.5")];
-    let packed = serving.raw(Method::GET, &script, &takes, "");
+    let packed = serving.request_without_token(Method::GET, &script, &takes, "");
     assert_eq!(packed.header("content-encoding"), "gzip");
     assert!(packed.text.len() < plain.text.len());
-    serving.get("/assets/../Cargo.toml").refused(404);
-    serving.get("/assets/nothing.js").refused(404);
+    serving.get("/assets/../Cargo.toml").problem_document(404);
+    serving.get("/assets/nothing.js").problem_document(404);
     // For unknown paths, browsers get the web page with status 404, and other clients get a problem document.
-    serving.get("/nowhere").refused(404);
+    serving.get("/nowhere").problem_document(404);
     let looks = [("authorization", token.as_str()), ("accept", "text/html,*/*")];
-    let nowhere = serving.raw(Method::GET, "/nowhere", &looks, "");
+    let nowhere = serving.request_without_token(Method::GET, "/nowhere", &looks, "");
     assert_eq!((nowhere.status, &nowhere.text), (404, &index.text));
-    serving.raw(Method::GET, "/api/nowhere", &looks, "").refused(404);
+    serving.request_without_token(Method::GET, "/api/nowhere", &looks, "").problem_document(404);
     // Without a cookie, browsers get a page with instructions, and other clients get a problem document.
-    let browser = serving.raw(Method::GET, "/", &[("accept", "text/html,*/*")], "");
+    let browser =
+        serving.request_without_token(Method::GET, "/", &[("accept", "text/html,*/*")], "");
     assert_eq!((browser.status, browser.text.contains("assize serve")), (401, true), "{browser:?}");
-    serving.raw(Method::GET, &script, &[], "").refused(401);
+    serving.request_without_token(Method::GET, &script, &[], "").problem_document(401);
 }

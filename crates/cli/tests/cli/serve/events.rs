@@ -6,7 +6,7 @@ use std::fs;
 use assize_testkit::{CapturedRequest, FakeKind, FakeProvider, FakeReply};
 use serde_json::{Value, json};
 
-use super::{PATH, StreamEvent, TestServer, names};
+use super::{PATH, StreamEvent, TestServer, event_names};
 use crate::Home;
 use crate::drafts::WATCHDOG;
 
@@ -33,20 +33,20 @@ fn server_sends_every_documented_event_and_no_other() {
         true => FakeReply::text("I would add a flag."),
         false => FakeReply::text("Here.\n\nFILE: src/watchdog.py\n```python\nVERSION = 1\n```\n"),
     };
-    let fake = FakeProvider::answering(FakeKind::Ollama, silent);
-    let home = Home::with(FakeKind::Ollama, &fake).set("PATH", PATH);
+    let fake = FakeProvider::with_responder(FakeKind::Ollama, silent);
+    let home = Home::with_fake_provider(FakeKind::Ollama, &fake).set("PATH", PATH);
     home.write("src/watchdog.py", WATCHDOG);
     let serving = TestServer::start(&home, &["--root", "mine=."]);
     let mut received: Vec<StreamEvent> = Vec::new();
     let consult = |more: Value| {
-        let mut body = super::consult();
+        let mut body = super::consult_body();
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         body
     };
     let mut follow = |request: Value, status: &str| {
-        let run = serving.begin(request);
-        received.extend(serving.events_of(&run, None));
-        let shown = serving.get(&format!("/api/runs/{run}")).good();
+        let run = serving.start_run(request);
+        received.extend(serving.wait_for_events(&run, None));
+        let shown = serving.get(&format!("/api/runs/{run}")).success_json();
         assert_eq!(shown["status"], status, "{shown}");
     };
     let rehearsed = json!({"provider": "rehearsal"});
@@ -66,11 +66,11 @@ fn server_sends_every_documented_event_and_no_other() {
     let text = json!({"mode": "auto", "task": "Give watchdog.py a version"});
     follow(work(text), "done");
     follow(work(json!({"settings": rehearsed})), "done");
-    assert_eq!(fake.take_complaints(), [] as [&str; 0]);
-    let run = serving.begin(consult(json!({"settings": rehearsed, "rounds": 50, "moves": 3})));
-    serving.post(&format!("/api/runs/{run}/cancel"), json!({})).good();
-    received.extend(serving.events_of(&run, None));
-    let names: BTreeSet<String> = names(&received).into_iter().map(str::to_owned).collect();
+    assert_eq!(fake.take_violations(), [] as [&str; 0]);
+    let run = serving.start_run(consult(json!({"settings": rehearsed, "rounds": 50, "moves": 3})));
+    serving.post(&format!("/api/runs/{run}/cancel"), json!({})).success_json();
+    received.extend(serving.wait_for_events(&run, None));
+    let names: BTreeSet<String> = event_names(&received).into_iter().map(str::to_owned).collect();
     let mut expected = documented_events();
     expected.insert("snapshot".to_owned());
     assert_eq!(names, expected);

@@ -5,11 +5,11 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use super::{TestServer, consult, debate, home, names};
+use super::{TestServer, consult_body, debate_body, event_names, home};
 use crate::exec::wait_for;
 
 /// Whether the ids of events are strictly increasing.
-fn increasing(events: &[super::StreamEvent]) -> bool {
+fn ids_are_increasing(events: &[super::StreamEvent]) -> bool {
     let ids: Vec<u64> = events.iter().filter_map(|event| event.id).collect();
     ids.windows(2).all(|two| two[0] < two[1])
 }
@@ -18,17 +18,17 @@ fn increasing(events: &[super::StreamEvent]) -> bool {
 fn consultation_streams_all_events_and_serves_its_documents() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
-    let run = serving.begin(consult());
-    let events = serving.events_of(&run, None);
+    let run = serving.start_run(consult_body());
+    let events = serving.wait_for_events(&run, None);
     assert_eq!(events[0].name, "snapshot");
     assert_eq!((&events[0].data["run"]["id"], events[0].id), (&json!(run), None));
-    assert!(increasing(&events), "{events:?}");
+    assert!(ids_are_increasing(&events), "{events:?}");
     assert!(events[1..].iter().all(|event| event.id.is_some() && event.data["run"] == json!(run)));
     // Check the names and fields of events that clients rely on.
     let first = |name: &str| {
         let found = events.iter().find(|event| event.name == name);
         found
-            .unwrap_or_else(|| panic!("the run sent no event `{name}`: {:?}", names(&events)))
+            .unwrap_or_else(|| panic!("the run sent no event `{name}`: {:?}", event_names(&events)))
             .data
             .clone()
     };
@@ -49,15 +49,15 @@ fn consultation_streams_all_events_and_serves_its_documents() {
     let last = events.last().unwrap();
     assert_eq!((last.name.as_str(), &last.data["status"]), ("run_ended", &json!("done")));
 
-    let shown = serving.get(&format!("/api/runs/{run}")).good();
+    let shown = serving.get(&format!("/api/runs/{run}")).success_json();
     assert_eq!((&shown["status"], &shown["held_here"]), (&json!("done"), &json!(false)));
     assert_eq!(shown["label"], "rehearsal, no model was asked");
     assert_eq!(shown["result"]["recommended_moves"].as_array().unwrap().len(), 3);
-    let scores = serving.get(&format!("/api/runs/{run}/scores")).good();
+    let scores = serving.get(&format!("/api/runs/{run}/scores")).success_json();
     assert_eq!(scores["scores"].as_array().unwrap().len(), 5);
-    let logs = serving.get(&format!("/api/runs/{run}/transcripts")).good();
+    let logs = serving.get(&format!("/api/runs/{run}/transcripts")).success_json();
     assert_eq!(logs["moves"]["m3"]["i2"].as_array().unwrap().len(), 4, "{logs}");
-    let documents = serving.get(&format!("/api/runs/{run}/documents")).good();
+    let documents = serving.get(&format!("/api/runs/{run}/documents")).success_json();
     let listed: Vec<&str> = documents["files"]
         .as_array()
         .unwrap()
@@ -79,8 +79,8 @@ fn consultation_streams_all_events_and_serves_its_documents() {
         );
         assert_eq!(document.header("x-content-type-options"), "nosniff");
     }
-    serving.get(&format!("/api/runs/{run}/documents/..%2F..%2Fetc%2Fpasswd")).refused(404);
-    serving.get(&format!("/api/runs/{run}/documents/m99.md")).refused(404);
+    serving.get(&format!("/api/runs/{run}/documents/..%2F..%2Fetc%2Fpasswd")).problem_document(404);
+    serving.get(&format!("/api/runs/{run}/documents/m99.md")).problem_document(404);
     assert_eq!(serving.stop(), 0);
 }
 
@@ -88,26 +88,26 @@ fn consultation_streams_all_events_and_serves_its_documents() {
 fn documents_can_be_read_as_soon_as_an_event_names_them() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "100");
     let serving = TestServer::start(&home, &[]);
-    let run = serving.begin(consult());
+    let run = serving.start_run(consult_body());
     serving.block_on(async {
-        let mut stream = serving.follow(&format!("/api/runs/{run}/events"), None).await;
+        let mut stream = serving.open_event_stream(&format!("/api/runs/{run}/events"), None).await;
         let mut seen = 0;
         // Read five documents: two of layer 0, two of layer 1, and the first of layer 2.
         while seen < 5 {
             let event = stream.next().await.unwrap();
             for name in event.data["output"].as_array().into_iter().flatten() {
                 let path = format!("/api/runs/{run}/documents/{}", name.as_str().unwrap());
-                let document = serving.text(&path).await;
+                let document = serving.get_text(&path).await;
                 assert!(document.contains("> **REHEARSAL"), "{name}: {document}");
                 seen += 1;
             }
         }
     });
-    assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "running");
-    serving.post(&format!("/api/runs/{run}/cancel"), json!({})).good();
+    assert_eq!(serving.get(&format!("/api/runs/{run}")).success_json()["status"], "running");
+    serving.post(&format!("/api/runs/{run}/cancel"), json!({})).success_json();
     serving.wait_for_end(&run);
     // The documents of a cancelled run stay available.
-    let listed = serving.get(&format!("/api/runs/{run}/documents")).good();
+    let listed = serving.get(&format!("/api/runs/{run}/documents")).success_json();
     assert!(listed.to_string().contains("F1.md"), "{listed}");
 }
 
@@ -115,18 +115,18 @@ fn documents_can_be_read_as_soon_as_an_event_names_them() {
 fn code_run_streams_all_events_and_serves_its_files() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
-    let run = serving.begin(json!({
+    let run = serving.start_run(json!({
         "kind": "run", "task": "Calculate fibonacci(10)", "expect": "55",
         "files": [{"name": "data/notes.txt", "text": "some"}, {"name": "dot.png", "base64": "iVBORw0KGgo="}],
         "settings": {"memory": "128M", "timeout_seconds": 20},
     }));
-    let events = serving.events_of(&run, None);
+    let events = serving.wait_for_events(&run, None);
     let attempt = ["code_generated", "execution_started", "execution_complete"];
     let expected = [&["snapshot"][..], &attempt, &["code_finished", "run_ended"]].concat();
-    assert_eq!(names(&events), expected);
-    let logs = serving.get(&format!("/api/runs/{run}/transcripts")).good();
+    assert_eq!(event_names(&events), expected);
+    let logs = serving.get(&format!("/api/runs/{run}/transcripts")).success_json();
     assert!(logs["attempts"][0]["execution"]["stdout"].as_str().unwrap().contains("55"), "{logs}");
-    let files = serving.get(&format!("/api/runs/{run}/artifacts")).good();
+    let files = serving.get(&format!("/api/runs/{run}/artifacts")).success_json();
     let named = |kind: &str| -> Vec<&str> {
         files[kind].as_array().unwrap().iter().map(|file| file["name"].as_str().unwrap()).collect()
     };
@@ -140,18 +140,18 @@ fn code_run_streams_all_events_and_serves_its_files() {
         (notes.text.as_str(), notes.header("content-type")),
         ("some", "text/plain; charset=utf-8")
     );
-    serving.get(&format!("/api/runs/{run}/documents")).refused(404);
-    serving.get(&format!("/api/runs/{run}/scores")).refused(404);
+    serving.get(&format!("/api/runs/{run}/documents")).problem_document(404);
+    serving.get(&format!("/api/runs/{run}/scores")).problem_document(404);
 }
 
 #[test]
 fn server_streams_program_output_while_the_program_runs() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
-    let run = serving.begin(json!({"kind": "run", "task": "Count down from ten"}));
+    let run = serving.start_run(json!({"kind": "run", "task": "Count down from ten"}));
     let path = format!("/api/runs/{run}/events");
     serving.block_on(async {
-        let mut stream = serving.follow(&path, None).await;
+        let mut stream = serving.open_event_stream(&path, None).await;
         let mut text = String::new();
         while !text.contains("9\n") {
             let event = stream.next().await.unwrap();
@@ -165,15 +165,15 @@ fn server_streams_program_output_while_the_program_runs() {
             }
         }
         // A client that connects later also gets the output from before its connection.
-        let mut late = serving.follow(&path, None).await;
+        let mut late = serving.open_event_stream(&path, None).await;
         let mut first = late.next().await.unwrap();
         while first.data["stream"] != "stdout" {
             first = late.next().await.unwrap();
         }
         assert!(first.data["text"].as_str().unwrap().starts_with("10\n"), "{first:?}");
-        let rest = stream.rest().await;
+        let rest = stream.remaining_events().await;
         assert_eq!(rest.last().unwrap().name, "run_ended");
-        assert_eq!(late.rest().await.last().unwrap().name, "run_ended");
+        assert_eq!(late.remaining_events().await.last().unwrap().name, "run_ended");
     });
 }
 
@@ -181,8 +181,8 @@ fn server_streams_program_output_while_the_program_runs() {
 fn reconnecting_client_gets_the_remaining_events_once() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
-    let run = serving.begin(debate());
-    let whole = serving.events_of(&run, None);
+    let run = serving.start_run(debate_body());
+    let whole = serving.wait_for_events(&run, None);
     assert_eq!(whole.last().unwrap().name, "run_ended");
     // Reconnect after each event of the run.
     for (index, event) in whole.iter().enumerate().skip(1) {
@@ -192,15 +192,19 @@ fn reconnecting_client_gets_the_remaining_events_once() {
             let token = format!("Bearer {}", serving.token);
             let last = event.id.unwrap().to_string();
             let headers = [("authorization", token.as_str()), ("last-event-id", last.as_str())];
-            let answer = serving.raw(reqwest::Method::GET, &path, &headers, "");
+            let answer = serving.request_without_token(reqwest::Method::GET, &path, &headers, "");
             assert_eq!((answer.status, answer.text.as_str()), (204, ""));
             continue;
         }
-        let rest = serving.events_of(&run, event.id);
+        let rest = serving.wait_for_events(&run, event.id);
         assert_eq!(rest[0].name, "snapshot");
         assert_eq!(rest[1..], whole[index + 1..]);
         let by_query = serving.block_on(async {
-            serving.follow(&format!("{path}?after={}", event.id.unwrap()), None).await.rest().await
+            serving
+                .open_event_stream(&format!("{path}?after={}", event.id.unwrap()), None)
+                .await
+                .remaining_events()
+                .await
         });
         assert_eq!(by_query[1..], whole[index + 1..]);
     }
@@ -208,19 +212,22 @@ fn reconnecting_client_gets_the_remaining_events_once() {
     for wrong in ["x", "-1", "1.5", "99999999999999999999999"] {
         let headers = [("authorization", token.as_str()), ("last-event-id", wrong)];
         let path = format!("/api/runs/{run}/events");
-        serving.raw(reqwest::Method::GET, &path, &headers, "").refused(400);
+        serving
+            .request_without_token(reqwest::Method::GET, &path, &headers, "")
+            .problem_document(400);
     }
-    serving.get("/api/runs/debate-nosuch/events").refused(404);
+    serving.get("/api/runs/debate-nosuch/events").problem_document(404);
 }
 
 #[test]
 fn one_event_stream_carries_the_events_of_several_runs() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "5");
     let serving = TestServer::start(&home, &[]);
-    let (one, two) = (serving.begin(debate()), serving.begin(debate()));
-    let other = serving.begin(debate());
+    let (one, two) = (serving.start_run(debate_body()), serving.start_run(debate_body()));
+    let other = serving.start_run(debate_body());
     serving.block_on(async {
-        let mut stream = serving.follow(&format!("/api/events?runs={one},{two}"), None).await;
+        let mut stream =
+            serving.open_event_stream(&format!("/api/events?runs={one},{two}"), None).await;
         let snapshot = stream.next().await.unwrap();
         assert_eq!(snapshot.data["runs"].as_array().unwrap().len(), 2);
         let (mut all, mut ended) = (Vec::new(), 0);
@@ -230,20 +237,20 @@ fn one_event_stream_carries_the_events_of_several_runs() {
             ended += usize::from(event.name == "run_ended");
             all.push(event);
         }
-        assert!(increasing(&all));
+        assert!(ids_are_increasing(&all));
         // The shared stream has the same events of each run as the stream of that run alone.
         for run in [&one, &two] {
             let path = format!("/api/runs/{run}/events");
-            let alone = serving.follow(&path, None).await.rest().await;
+            let alone = serving.open_event_stream(&path, None).await.remaining_events().await;
             let own = all.iter().filter(|event| event.data["run"] == json!(run));
             assert!(own.eq(&alone[1..]));
         }
     });
     // A stream of all runs contains only events that happen after it was opened.
     serving.block_on(async {
-        let mut stream = serving.follow("/api/events", None).await;
+        let mut stream = serving.open_event_stream("/api/events", None).await;
         assert_eq!(stream.next().await.unwrap().name, "snapshot");
-        let run = tokio::task::block_in_place(|| run_elsewhere(&serving));
+        let run = tokio::task::block_in_place(|| run_in_another_process(&serving));
         loop {
             let event = stream.next().await.unwrap();
             if event.name == "run_ended" && event.data["run"] == json!(run) {
@@ -251,11 +258,11 @@ fn one_event_stream_carries_the_events_of_several_runs() {
             }
         }
     });
-    serving.get("/api/events?runs=unknown").refused(404);
+    serving.get("/api/events?runs=unknown").problem_document(404);
 }
 
 /// Completes a run in another process that uses the same store. Returns the id of the run.
-fn run_elsewhere(serving: &TestServer<'_>) -> String {
+fn run_in_another_process(serving: &TestServer<'_>) -> String {
     let ran = serving.home.run(&["run", "--json", "Calculate fibonacci(10)"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     let result: Value = serde_json::from_str(&ran.out).unwrap();
@@ -277,7 +284,8 @@ fn connect_without_reading(serving: &TestServer<'_>, run: &str) -> TcpStream {
 fn slow_stuck_and_disconnected_clients_do_not_delay_a_run() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "2");
     let serving = TestServer::start(&home, &[]);
-    let run = serving.begin(json!({"kind": "consult", "ticker": "NVDA", "rounds": 4, "moves": 1}));
+    let run =
+        serving.start_run(json!({"kind": "consult", "ticker": "NVDA", "rounds": 4, "moves": 1}));
     let stuck: Vec<TcpStream> = (0..20).map(|_| connect_without_reading(&serving, &run)).collect();
     for _ in 0..20 {
         drop(connect_without_reading(&serving, &run));
@@ -285,9 +293,9 @@ fn slow_stuck_and_disconnected_clients_do_not_delay_a_run() {
     // One more client sends an incomplete request.
     let mut half = TcpStream::connect(format!("127.0.0.1:{}", serving.port())).unwrap();
     half.write_all(b"GET /api/runs HTTP/1.1\r\nHo").unwrap();
-    let whole = serving.events_of(&run, None);
+    let whole = serving.wait_for_events(&run, None);
     assert_eq!(whole.last().unwrap().name, "run_ended");
-    assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "done");
+    assert_eq!(serving.get(&format!("/api/runs/{run}")).success_json()["status"], "done");
     // Clients that did not read get all events when they read again.
     for mut connection in stuck {
         let mut all = Vec::new();
@@ -313,14 +321,14 @@ fn slow_stuck_and_disconnected_clients_do_not_delay_a_run() {
 fn run_continues_after_all_clients_have_disconnected() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "20");
     let serving = TestServer::start(&home, &[]);
-    let run = serving.begin(debate());
+    let run = serving.start_run(debate_body());
     serving.block_on(async {
-        let mut stream = serving.follow(&format!("/api/runs/{run}/events"), None).await;
+        let mut stream = serving.open_event_stream(&format!("/api/runs/{run}/events"), None).await;
         stream.next().await.unwrap();
         assert_eq!(stream.retry, Some(1000));
     });
     wait_for("the run to end", || {
-        serving.get(&format!("/api/runs/{run}")).good()["status"] == "done"
+        serving.get(&format!("/api/runs/{run}")).success_json()["status"] == "done"
     });
 }
 
@@ -328,26 +336,26 @@ fn run_continues_after_all_clients_have_disconnected() {
 fn events_during_a_disconnection_are_sent_on_reconnect() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "300");
     let serving = TestServer::start(&home, &[]);
-    let run = serving.begin(debate());
+    let run = serving.start_run(debate_body());
     let seen = serving.block_on(async {
-        let mut stream = serving.follow(&format!("/api/runs/{run}/events"), None).await;
+        let mut stream = serving.open_event_stream(&format!("/api/runs/{run}/events"), None).await;
         stream.next().await.unwrap();
         stream.next().await.unwrap()
     });
     wait_for("the run to end", || {
-        serving.get(&format!("/api/runs/{run}")).good()["status"] == "done"
+        serving.get(&format!("/api/runs/{run}")).success_json()["status"] == "done"
     });
-    let rest = serving.events_of(&run, seen.id);
-    let whole = serving.events_of(&run, None);
+    let rest = serving.wait_for_events(&run, seen.id);
+    let whole = serving.wait_for_events(&run, None);
     assert!(whole.len() > 8, "{whole:?}");
     assert_eq!(rest[1..], whole[2..]);
 }
 
 #[test]
-fn client_that_disconnects_during_a_start_leaves_no_orphaned_run() {
+fn client_that_disconnects_while_it_starts_a_run_leaves_no_orphaned_run() {
     let home = home().set("ASSIZE_SERVE_STARTS_PER_MINUTE", "10000");
     let serving = TestServer::start(&home, &[]);
-    let body = debate().to_string();
+    let body = debate_body().to_string();
     let (host, token) = (format!("127.0.0.1:{}", serving.port()), &serving.token);
     let request = format!(
         "POST /api/runs HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
@@ -361,12 +369,12 @@ fn client_that_disconnects_during_a_start_leaves_no_orphaned_run() {
         std::thread::sleep(std::time::Duration::from_micros(millis * 200));
     }
     let running = || {
-        let page = serving.get("/api/runs?status=running&limit=200").good();
+        let page = serving.get("/api/runs?status=running&limit=200").success_json();
         page["runs"].as_array().unwrap().len()
     };
     // Wait for the first run, because a run is stored only after its sandbox was chosen.
     wait_for("the first run to be stored", || {
-        !serving.get("/api/runs").good()["runs"].as_array().unwrap().is_empty()
+        !serving.get("/api/runs").success_json()["runs"].as_array().unwrap().is_empty()
     });
     wait_for("all runs to end", || running() == 0);
 }
@@ -376,7 +384,7 @@ fn idle_event_stream_gets_heartbeats() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
     serving.block_on(async {
-        let mut stream = serving.follow("/api/events", None).await;
+        let mut stream = serving.open_event_stream("/api/events", None).await;
         assert_eq!(stream.next().await.unwrap().name, "snapshot");
         assert_eq!((stream.retry, stream.heartbeats), (Some(1000), 0));
         stream.heartbeat().await;
@@ -387,11 +395,12 @@ fn idle_event_stream_gets_heartbeats() {
 fn removed_run_does_not_affect_other_runs_in_an_event_stream() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
-    let (one, two) = (serving.begin(debate()), serving.begin(debate()));
-    let whole = serving.events_of(&one, None);
-    let end = serving.events_of(&two, None).last().unwrap().id.unwrap();
+    let (one, two) = (serving.start_run(debate_body()), serving.start_run(debate_body()));
+    let whole = serving.wait_for_events(&one, None);
+    let end = serving.wait_for_events(&two, None).last().unwrap().id.unwrap();
     serving.block_on(async {
-        let mut stream = serving.follow(&format!("/api/events?runs={one},{two}"), None).await;
+        let mut stream =
+            serving.open_event_stream(&format!("/api/events?runs={one},{two}"), None).await;
         assert_eq!(stream.next().await.unwrap().name, "snapshot");
         let removed = tokio::task::block_in_place(|| serving.home.run(&["runs", "rm", &two]));
         assert_eq!(removed.code, 0, "{}", removed.err);
@@ -405,10 +414,11 @@ fn removed_run_does_not_affect_other_runs_in_an_event_stream() {
         assert_eq!(own, whole[1..]);
         // A client that reconnects with an event id of the removed run still gets the events of the other run.
         let after = format!("/api/events?runs={one},{two}");
-        let mut stream = serving.follow(&after, Some(end)).await;
+        let mut stream = serving.open_event_stream(&after, Some(end)).await;
         assert_eq!(stream.next().await.unwrap().data["missing"], json!([two]));
         let last = whole[whole.len() - 3].id;
-        let mut stream = serving.follow(&format!("/api/events?runs={one},{two}"), last).await;
+        let mut stream =
+            serving.open_event_stream(&format!("/api/events?runs={one},{two}"), last).await;
         let snapshot = stream.next().await.unwrap();
         assert_eq!(snapshot.data["missing"], json!([two]));
         assert_eq!(snapshot.data["runs"][0]["id"], json!(one));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{TestServer, consult, debate, fibonacci, home, names};
+use super::{TestServer, consult_body, debate_body, event_names, fibonacci_body, home};
 use crate::exec::wait_for;
 
 /// Waits for a run to succeed, and returns its result without the parts that differ between executions.
@@ -27,7 +27,7 @@ fn result_of(serving: &TestServer<'_>, run: &str) -> Value {
 /// steps finish in any order.
 fn event_counts(serving: &TestServer<'_>, run: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    let events = serving.events_of(run, None).into_iter().skip(1);
+    let events = serving.wait_for_events(run, None).into_iter().skip(1);
     // Leave out the events about lost calls: the number of calls in flight varies when the server is killed.
     for mut event in events.filter(|event| event.name != "calls_lost") {
         for name in ["run", "at", "duration_ms"] {
@@ -40,9 +40,9 @@ fn event_counts(serving: &TestServer<'_>, run: &str) -> BTreeMap<String, usize> 
 
 /// Requests for ten runs: two consultations, five debates and three code runs.
 fn ten_requests() -> Vec<Value> {
-    let mut all = vec![consult(), consult()];
-    all.extend((0..5).map(|_| debate()));
-    all.extend((0..3).map(|_| fibonacci()));
+    let mut all = vec![consult_body(), consult_body()];
+    all.extend((0..5).map(|_| debate_body()));
+    all.extend((0..3).map(|_| fibonacci_body()));
     all
 }
 
@@ -53,7 +53,7 @@ fn server_killed_during_ten_runs_resumes_all_with_the_same_results() {
     let undisturbed: Vec<(Value, BTreeMap<String, usize>)> = ten_requests()
         .into_iter()
         .map(|request| {
-            let run = serving.begin(request);
+            let run = serving.start_run(request);
             (result_of(&serving, &run), event_counts(&serving, &run))
         })
         .collect();
@@ -61,7 +61,7 @@ fn server_killed_during_ten_runs_resumes_all_with_the_same_results() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "30");
     let serving = TestServer::start(&home, &[]);
     let runs: Vec<String> =
-        ten_requests().into_iter().map(|request| serving.begin(request)).collect();
+        ten_requests().into_iter().map(|request| serving.start_run(request)).collect();
     let kills: u32 =
         std::env::var("ASSIZE_TEST_KILLS").map_or(2, |count| count.parse::<u32>().unwrap() / 10);
     let mut serving = serving;
@@ -70,7 +70,8 @@ fn server_killed_during_ten_runs_resumes_all_with_the_same_results() {
         // Kill the server after a random number of events.
         let some = runs[dice.usize(..7)].clone();
         serving.block_on(async {
-            let mut stream = serving.follow(&format!("/api/runs/{some}/events"), None).await;
+            let mut stream =
+                serving.open_event_stream(&format!("/api/runs/{some}/events"), None).await;
             for _ in 0..dice.usize(2..12) {
                 stream.next().await;
             }
@@ -90,17 +91,17 @@ fn restarted_server_resumes_running_but_not_cancelled_runs() {
     // The model is so slow that the debate still runs when the server is stopped.
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "200");
     let serving = TestServer::start(&home, &[]);
-    let run = serving.begin(debate());
+    let run = serving.start_run(debate_body());
     let seen = serving.block_on(async {
-        let mut stream = serving.follow(&format!("/api/runs/{run}/events"), None).await;
+        let mut stream = serving.open_event_stream(&format!("/api/runs/{run}/events"), None).await;
         let mut seen = Vec::new();
         while seen.len() < 3 {
             seen.push(stream.next().await.unwrap());
         }
         seen
     });
-    let cancelled = serving.begin(debate());
-    serving.post(&format!("/api/runs/{cancelled}/cancel"), json!({})).good();
+    let cancelled = serving.start_run(debate_body());
+    serving.post(&format!("/api/runs/{cancelled}/cancel"), json!({})).success_json();
     serving.wait_for_end(&cancelled);
     assert_eq!(serving.stop(), 0);
     let listed: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
@@ -111,13 +112,16 @@ fn restarted_server_resumes_running_but_not_cancelled_runs() {
     assert_eq!((status(&run), status(&cancelled)), (json!("stopped"), json!("cancelled")));
     // A client that reconnects after the restart gets the remaining events.
     let serving = TestServer::start(&home, &[]);
-    let rest = serving.events_of(&run, seen.last().unwrap().id);
-    assert_eq!(*names(&rest).last().unwrap(), "run_ended");
-    let whole = serving.events_of(&run, None);
+    let rest = serving.wait_for_events(&run, seen.last().unwrap().id);
+    assert_eq!(*event_names(&rest).last().unwrap(), "run_ended");
+    let whole = serving.wait_for_events(&run, None);
     let again: Vec<_> = seen[1..].iter().chain(&rest[1..]).collect();
     assert!(again.into_iter().eq(&whole[1..]));
     // A run that the user cancelled stays cancelled.
-    assert_eq!(serving.get(&format!("/api/runs/{cancelled}")).good()["status"], "cancelled");
+    assert_eq!(
+        serving.get(&format!("/api/runs/{cancelled}")).success_json()["status"],
+        "cancelled"
+    );
 }
 
 #[test]
@@ -131,13 +135,16 @@ fn server_resumes_the_run_of_a_killed_command_only_on_request() {
     let serving = TestServer::start(&home, &[]);
     let run = listed()[0]["id"].as_str().unwrap().to_owned();
     // The `assize debate` process still holds the lease on the run.
-    serving.post(&format!("/api/runs/{run}/resume"), json!({})).refused(409);
+    serving.post(&format!("/api/runs/{run}/resume"), json!({})).problem_document(409);
     command.kill().unwrap();
     command.wait().unwrap();
     drop(serving);
     let serving = TestServer::start(&home, &[]);
-    assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "stopped");
-    assert_eq!(serving.get("/api/runs?status=stopped").good()["runs"].as_array().unwrap().len(), 1);
+    assert_eq!(serving.get(&format!("/api/runs/{run}")).success_json()["status"], "stopped");
+    assert_eq!(
+        serving.get("/api/runs?status=stopped").success_json()["runs"].as_array().unwrap().len(),
+        1
+    );
     assert_eq!(serving.post(&format!("/api/runs/{run}/resume"), json!({})).status, 201);
     assert_eq!(serving.wait_for_end(&run)["status"], "done");
 }
@@ -146,23 +153,27 @@ fn server_resumes_the_run_of_a_killed_command_only_on_request() {
 fn second_server_on_a_store_streams_and_cancels_runs_of_the_first() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "400");
     let one = TestServer::start(&home, &[]);
-    let run = one.begin(debate());
+    let run = one.start_run(debate_body());
     let two = TestServer::start(&home, &[]);
     // The second server shows the run and streams its events, but does not take over its lease.
-    let shown = two.get(&format!("/api/runs/{run}")).good();
+    let shown = two.get(&format!("/api/runs/{run}")).success_json();
     assert_eq!((&shown["status"], &shown["held_here"]), (&json!("running"), &json!(false)));
-    let (there, here) = (two.events_of(&run, None), one.events_of(&run, None));
+    let (there, here) = (two.wait_for_events(&run, None), one.wait_for_events(&run, None));
     assert_eq!(there[1..], here[1..]);
     // The second server can cancel a run of the first server.
-    let run = one.begin(debate());
+    let run = one.start_run(debate_body());
     let stopped = two.post(&format!("/api/runs/{run}/cancel"), json!({}));
     assert_eq!((stopped.status, &stopped.json()["status"]), (202, &json!("cancelled")));
     wait_for("the first server to count the cancelled run", || {
         one.get("/metrics").text.contains("{kind=\"debate\",how=\"cancelled\"} 1\n")
     });
-    let events = one.events_of(&run, None);
-    assert_eq!(names(&events).iter().filter(|name| **name == "run_ended").count(), 1, "{events:?}");
-    two.post(&format!("/api/runs/{run}/cancel"), json!({})).refused(409);
+    let events = one.wait_for_events(&run, None);
+    assert_eq!(
+        event_names(&events).iter().filter(|name| **name == "run_ended").count(),
+        1,
+        "{events:?}"
+    );
+    two.post(&format!("/api/runs/{run}/cancel"), json!({})).problem_document(409);
 }
 
 #[test]
@@ -170,11 +181,11 @@ fn new_server_resumes_runs_of_a_dead_server_but_not_of_a_live_one() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "600");
     let one = TestServer::start(&home, &[]);
     let two = TestServer::start(&home, &[]);
-    let (left, held) = (one.begin(debate()), two.begin(debate()));
+    let (left, held) = (one.start_run(debate_body()), two.start_run(debate_body()));
     one.kill();
     let three = TestServer::start(&home, &[]);
     let here = |serving: &TestServer<'_>, run: &str| {
-        serving.get(&format!("/api/runs/{run}")).good()["held_here"].clone()
+        serving.get(&format!("/api/runs/{run}")).success_json()["held_here"].clone()
     };
     assert_eq!((here(&three, &left), here(&three, &held)), (json!(true), json!(false)));
     assert_eq!(here(&two, &held), true);
@@ -188,8 +199,8 @@ fn new_server_resumes_runs_of_a_dead_server_but_not_of_a_live_one() {
 fn concurrent_resume_requests_start_the_run_once() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "100");
     let serving = TestServer::start(&home, &[]);
-    let run = serving.begin(debate());
-    serving.post(&format!("/api/runs/{run}/cancel"), json!({})).good();
+    let run = serving.start_run(debate_body());
+    serving.post(&format!("/api/runs/{run}/cancel"), json!({})).success_json();
     serving.wait_for_end(&run);
     let request = || {
         let path = format!("{}/api/runs/{run}/resume", serving.address);
@@ -209,7 +220,7 @@ fn concurrent_resume_requests_start_the_run_once() {
 fn incomplete_requests_do_not_keep_the_server_from_stopping() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "100");
     let serving = TestServer::start(&home, &[]);
-    let run = serving.begin(debate());
+    let run = serving.start_run(debate_body());
     let lines = [
         "GET /api/runs HTTP/1.1\r\nHo",
         "POST /api/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{",
@@ -235,28 +246,29 @@ fn incomplete_requests_do_not_keep_the_server_from_stopping() {
 fn cancelled_run_of_a_dead_server_is_not_resumed() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "600");
     let serving = TestServer::start(&home, &[]);
-    let (run, other) = (serving.begin(debate()), serving.begin(debate()));
+    let (run, other) = (serving.start_run(debate_body()), serving.start_run(debate_body()));
     let second = TestServer::start(&home, &[]);
     let cancel = format!("/api/runs/{run}/cancel");
     // When the second server answers, it has read from the store that the first server holds both leases.
-    assert_eq!(second.get(&format!("/api/runs/{run}")).good()["status"], "running");
+    assert_eq!(second.get(&format!("/api/runs/{run}")).success_json()["status"], "running");
     serving.kill();
-    assert_eq!(second.get(&format!("/api/runs/{run}")).good()["status"], "stopped");
+    assert_eq!(second.get(&format!("/api/runs/{run}")).success_json()["status"], "stopped");
     let stopped = second.post(&cancel, json!({}));
     assert_eq!((stopped.status, &stopped.json()["status"]), (202, &json!("cancelled")));
-    assert_eq!(second.events_of(&run, None).last().unwrap().name, "run_ended");
+    assert_eq!(second.wait_for_events(&run, None).last().unwrap().name, "run_ended");
     second.kill();
     let serving = TestServer::start(&home, &[]);
     assert_eq!(serving.wait_for_end(&other)["status"], "done");
-    assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "cancelled");
+    assert_eq!(serving.get(&format!("/api/runs/{run}")).success_json()["status"], "cancelled");
     assert_eq!(serving.post(&format!("/api/runs/{run}/resume"), json!({})).status, 201);
     assert_eq!(serving.wait_for_end(&run)["status"], "done");
 }
 
 #[test]
-fn server_does_not_resume_work_outside_of_its_allowed_roots() {
-    let home =
-        crate::drafts::project().set("PATH", super::PATH).set("ASSIZE_REHEARSAL_LATENCY_MS", "200");
+fn server_does_not_resume_work_runs_outside_of_its_allowed_root_folders() {
+    let home = crate::drafts::home_with_project()
+        .set("PATH", super::PATH)
+        .set("ASSIZE_REHEARSAL_LATENCY_MS", "200");
     let mut command = home.command(&["work", "Add --version flag to watchdog.py"]).spawn().unwrap();
     let listed =
         || serde_json::from_str::<Value>(&home.run(&["runs", "list", "--json"]).out).unwrap();
@@ -265,7 +277,7 @@ fn server_does_not_resume_work_outside_of_its_allowed_roots() {
     command.wait().unwrap();
     let run = listed()[0]["id"].as_str().unwrap().to_owned();
     let serving = TestServer::start(&home, &[]);
-    serving.post(&format!("/api/runs/{run}/resume"), json!({})).refused(403);
+    serving.post(&format!("/api/runs/{run}/resume"), json!({})).problem_document(403);
     drop(serving);
     let serving = TestServer::start(&home, &["--root", "mine=."]);
     assert_eq!(serving.post(&format!("/api/runs/{run}/resume"), json!({})).status, 201);

@@ -35,7 +35,7 @@ pub(crate) struct TestServer<'a> {
     home: &'a Home,
     pub(crate) child: Child,
     pub(crate) address: String,
-    pub(crate) link: String,
+    pub(crate) login_link: String,
     pub(crate) token: String,
     pub(crate) client: Client,
     runtime: Runtime,
@@ -60,13 +60,14 @@ impl HttpResponse {
     }
 
     /// Asserts a 2xx status and returns the JSON body.
-    pub(crate) fn good(self) -> Value {
+    pub(crate) fn success_json(self) -> Value {
         assert!((200..300).contains(&self.status), "{self:?}");
         self.json()
     }
 
-    /// Asserts that the response has this status and a complete problem document. Returns the document.
-    pub(crate) fn refused(self, status: u16) -> Value {
+    /// Asserts that the response has this status and a complete error body (`application/problem+json`). Returns the
+    /// body.
+    pub(crate) fn problem_document(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
         assert_eq!(self.header("content-type"), "application/problem+json", "{self:?}");
         let problem = self.json();
@@ -134,7 +135,7 @@ impl EventStream {
     }
 
     /// Returns all events up to the end of the stream.
-    pub(crate) async fn rest(mut self) -> Vec<StreamEvent> {
+    pub(crate) async fn remaining_events(mut self) -> Vec<StreamEvent> {
         let mut all = Vec::new();
         while let Some(event) = self.next().await {
             all.push(event);
@@ -174,7 +175,7 @@ impl<'a> TestServer<'a> {
             home,
             child,
             address,
-            link: report["link"].as_str().unwrap_or_default().to_owned(),
+            login_link: report["link"].as_str().unwrap_or_default().to_owned(),
             token: token.unwrap_or_default(),
             client: client().build().unwrap(),
             runtime: Runtime::new().unwrap(),
@@ -186,7 +187,7 @@ impl<'a> TestServer<'a> {
     }
 
     /// Sends a request with exactly these headers, without the token of the server.
-    pub(crate) fn raw(
+    pub(crate) fn request_without_token(
         &self,
         method: Method,
         path: &str,
@@ -206,27 +207,30 @@ impl<'a> TestServer<'a> {
     }
 
     /// Sends a request with the token of the server and an optional JSON body.
-    pub(crate) fn ask(&self, method: Method, path: &str, body: Option<Value>) -> HttpResponse {
+    pub(crate) fn send(&self, method: Method, path: &str, body: Option<Value>) -> HttpResponse {
         let token = format!("Bearer {}", self.token);
         let json = ("content-type", "application/json");
         match body {
-            Some(body) => {
-                self.raw(method, path, &[("authorization", &token), json], body.to_string())
-            }
-            None => self.raw(method, path, &[("authorization", &token)], ""),
+            Some(body) => self.request_without_token(
+                method,
+                path,
+                &[("authorization", &token), json],
+                body.to_string(),
+            ),
+            None => self.request_without_token(method, path, &[("authorization", &token)], ""),
         }
     }
 
     pub(crate) fn get(&self, path: &str) -> HttpResponse {
-        self.ask(Method::GET, path, None)
+        self.send(Method::GET, path, None)
     }
 
     pub(crate) fn post(&self, path: &str, body: Value) -> HttpResponse {
-        self.ask(Method::POST, path, Some(body))
+        self.send(Method::POST, path, Some(body))
     }
 
     /// Starts a run and returns its id.
-    pub(crate) fn begin(&self, request: Value) -> String {
+    pub(crate) fn start_run(&self, request: Value) -> String {
         let answer = self.post("/api/runs", request);
         assert_eq!(answer.status, 201, "{answer:?}");
         let id = answer.json()["id"].as_str().unwrap().to_owned();
@@ -235,13 +239,13 @@ impl<'a> TestServer<'a> {
     }
 
     /// Sends a GET request with the token and returns the body of the response.
-    pub(crate) async fn text(&self, path: &str) -> String {
+    pub(crate) async fn get_text(&self, path: &str) -> String {
         let request = self.client.get(format!("{}{path}", self.address)).bearer_auth(&self.token);
         request.send().await.unwrap().text().await.unwrap()
     }
 
     /// Opens an event stream. If `last` is given, the stream begins after the event with that id.
-    pub(crate) async fn follow(&self, path: &str, last: Option<u64>) -> EventStream {
+    pub(crate) async fn open_event_stream(&self, path: &str, last: Option<u64>) -> EventStream {
         let mut request = self.client.get(format!("{}{path}", self.address));
         request = request.bearer_auth(&self.token);
         if let Some(last) = last {
@@ -254,16 +258,19 @@ impl<'a> TestServer<'a> {
     }
 
     /// Waits until a run ends and returns its events. If `last` is given, only the events after that id.
-    pub(crate) fn events_of(&self, run: &str, last: Option<u64>) -> Vec<StreamEvent> {
+    pub(crate) fn wait_for_events(&self, run: &str, last: Option<u64>) -> Vec<StreamEvent> {
         self.runtime.block_on(async {
-            self.follow(&format!("/api/runs/{run}/events"), last).await.rest().await
+            self.open_event_stream(&format!("/api/runs/{run}/events"), last)
+                .await
+                .remaining_events()
+                .await
         })
     }
 
     /// Waits until a run has ended, and returns the run as the API describes it.
     pub(crate) fn wait_for_end(&self, run: &str) -> Value {
-        self.events_of(run, None);
-        self.get(&format!("/api/runs/{run}")).good()
+        self.wait_for_events(run, None);
+        self.get(&format!("/api/runs/{run}")).success_json()
     }
 
     pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
@@ -302,22 +309,22 @@ pub(crate) fn client() -> ClientBuilder {
 pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Names of events in order, without `execution_output`, whose number varies.
-pub(crate) fn names(events: &[StreamEvent]) -> Vec<&str> {
+pub(crate) fn event_names(events: &[StreamEvent]) -> Vec<&str> {
     let names = events.iter().map(|event| event.name.as_str());
     names.filter(|name| *name != "execution_output").collect()
 }
 
 /// Request body that starts a small consultation.
-pub(crate) fn consult() -> Value {
+pub(crate) fn consult_body() -> Value {
     json!({"kind": "consult", "ticker": "NVDA", "rounds": 2, "moves": 1})
 }
 
 /// Request body that starts a code run with a task of the rehearsal model.
-pub(crate) fn fibonacci() -> Value {
+pub(crate) fn fibonacci_body() -> Value {
     json!({"kind": "run", "task": "Calculate fibonacci(10)"})
 }
 
 /// Request body that starts a debate of two rounds.
-pub(crate) fn debate() -> Value {
+pub(crate) fn debate_body() -> Value {
     json!({"kind": "debate", "document": crate::debate::MOVE, "rounds": 2})
 }

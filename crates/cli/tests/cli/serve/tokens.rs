@@ -35,7 +35,7 @@ impl McpClient<'_> {
     fn send(&self, session: &str, body: &Value) -> HttpResponse {
         let headers = self.headers(session);
         let headers: Vec<(&str, &str)> = headers.iter().map(|(n, v)| (*n, v.as_str())).collect();
-        self.serving.raw(Method::POST, &self.path, &headers, body.to_string())
+        self.serving.request_without_token(Method::POST, &self.path, &headers, body.to_string())
     }
 
     fn initialize(&self) -> HttpResponse {
@@ -46,7 +46,7 @@ impl McpClient<'_> {
     }
 
     /// Opens an MCP session and returns its id.
-    fn open(&self) -> String {
+    fn open_session(&self) -> String {
         let answer = self.initialize();
         assert_eq!(answer.status, 200, "{answer:?}");
         let session = answer.header("mcp-session-id").to_owned();
@@ -57,14 +57,14 @@ impl McpClient<'_> {
 }
 
 /// Creates an MCP client with a new token of the given scope.
-fn scoped<'a>(serving: &'a TestServer<'_>, scope: &str) -> McpClient<'a> {
-    let made = serving.post("/api/tokens", json!({"scope": scope})).good();
+fn client_with_scoped_token<'a>(serving: &'a TestServer<'_>, scope: &str) -> McpClient<'a> {
+    let made = serving.post("/api/tokens", json!({"scope": scope})).success_json();
     let text = |name: &str| made[name].as_str().unwrap().to_owned();
     McpClient { serving, token: text("token"), path: text("path") }
 }
 
 /// JSON-RPC request that calls `run_code` with a time limit of 3 s.
-fn call(id: &Value, code: &str) -> Value {
+fn run_code_request(id: &Value, code: &str) -> Value {
     let arguments = json!({"code": code, "timeout_seconds": 3});
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
            "params": {"name": "run_code", "arguments": arguments}})
@@ -74,42 +74,43 @@ fn call(id: &Value, code: &str) -> Value {
 fn mcp_sessions_and_their_quota_are_separate_for_each_token() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
-    let greedy = scoped(&serving, "code");
-    let first = greedy.open();
+    let greedy = client_with_scoped_token(&serving, "code");
+    let first = greedy.open_session();
     for _ in 1..MAX_SESSIONS {
         assert_eq!(greedy.initialize().status, 200);
     }
-    let problem = greedy.initialize().refused(429);
+    let problem = greedy.initialize().problem_document(429);
     assert!(problem["hint"].as_str().unwrap().contains("DELETE"), "{problem}");
     // The owner's token and each scoped token have separate quotas of sessions.
     let owner =
         McpClient { serving: &serving, token: serving.token.clone(), path: "/mcp/code".to_owned() };
-    owner.open();
-    let other = scoped(&serving, "code");
-    other.open();
+    owner.open_session();
+    let other = client_with_scoped_token(&serving, "code");
+    other.open_session();
     // A session can be used only with the token that opened it.
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
-    other.send(&first, &ping).refused(404);
-    owner.send(&first, &ping).refused(404);
+    other.send(&first, &ping).problem_document(404);
+    owner.send(&first, &ping).problem_document(404);
     assert_eq!(greedy.send(&first, &ping).status, 200);
     // After a session is closed, the token can open another one.
     let headers = greedy.headers(&first);
     let headers: Vec<(&str, &str)> = headers.iter().map(|(n, v)| (*n, v.as_str())).collect();
-    let ended = serving.raw(Method::DELETE, "/mcp/code", &headers, "");
+    let ended = serving.request_without_token(Method::DELETE, "/mcp/code", &headers, "");
     assert!((200..300).contains(&ended.status), "{ended:?}");
-    greedy.open();
+    greedy.open_session();
 }
 
 #[test]
 fn mcp_request_id_in_flight_is_refused_until_its_response() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
-    let client = scoped(&serving, "code");
-    let session = client.open();
+    let client = client_with_scoped_token(&serving, "code");
+    let session = client.open_session();
     for id in [json!(7), json!("seven")] {
         // The program runs, and the request is in flight, until the time limit of 3 s.
-        let slow = call(&id, "import signal\nprint('first', flush=True)\nsignal.pause()");
-        let quick = call(&id, "print('second')");
+        let slow =
+            run_code_request(&id, "import signal\nprint('first', flush=True)\nsignal.pause()");
+        let quick = run_code_request(&id, "print('second')");
         let mut request = serving.client.post(format!("{}{}", serving.address, client.path));
         for (name, value) in client.headers(&session) {
             request = request.header(name, value);
@@ -119,7 +120,7 @@ fn mcp_request_id_in_flight_is_refused_until_its_response() {
             assert_eq!(first.status(), 200);
             first
         });
-        let problem = client.send(&session, &quick).refused(409);
+        let problem = client.send(&session, &quick).problem_document(409);
         assert!(problem["hint"].as_str().unwrap().contains("a unique id"), "{problem}");
         let text = serving.block_on(async { first.text().await.unwrap() });
         assert!(text.contains("first") && !text.contains("second"), "{text}");
@@ -133,9 +134,10 @@ fn mcp_request_id_in_flight_is_refused_until_its_response() {
 fn scoped_tokens_are_listed_expire_and_are_revoked_one_by_one() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
-    let (kept, revoked) = (scoped(&serving, "code"), scoped(&serving, "code"));
+    let (kept, revoked) =
+        (client_with_scoped_token(&serving, "code"), client_with_scoped_token(&serving, "code"));
     assert_ne!(kept.token, revoked.token);
-    let listed = serving.get("/api/tokens").good();
+    let listed = serving.get("/api/tokens").success_json();
     let listed = listed["tokens"].as_array().unwrap();
     assert_eq!(listed.len(), 2, "{listed:?}");
     for one in listed {
@@ -146,10 +148,10 @@ fn scoped_tokens_are_listed_expire_and_are_revoked_one_by_one() {
     let id = listed[1]["id"].as_str().unwrap();
     assert!(revoked.token.starts_with(id));
     let path = format!("/api/tokens/{id}");
-    assert_eq!(serving.ask(Method::DELETE, &path, None).status, 204);
-    serving.ask(Method::DELETE, &path, None).refused(404);
-    revoked.initialize().refused(401);
-    kept.open();
+    assert_eq!(serving.send(Method::DELETE, &path, None).status, 204);
+    serving.send(Method::DELETE, &path, None).problem_document(404);
+    revoked.initialize().problem_document(401);
+    kept.open_session();
     // The command `assize tokens` manages the same tokens as the API.
     let out = home.run(&["tokens", "list", "--json"]).out;
     let shown: Value = serde_json::from_str(&out).unwrap();
@@ -161,11 +163,11 @@ fn scoped_tokens_are_listed_expire_and_are_revoked_one_by_one() {
         token: made.out.trim().to_owned(),
         path: "/mcp/code".to_owned(),
     };
-    own.open();
+    own.open_session();
     let (id, _) = own.token.split_once('.').unwrap();
     assert!(home.run(&["tokens", "ls"]).out.contains(id));
     assert_eq!(home.run(&["tokens", "revoke", id]).code, 0);
-    own.initialize().refused(401);
+    own.initialize().problem_document(401);
     let unknown = home.run(&["tokens", "revoke", id]);
     assert_eq!(
         (unknown.code, unknown.err.contains("assize tokens list")),
@@ -184,9 +186,12 @@ fn scoped_tokens_are_listed_expire_and_are_revoked_one_by_one() {
     }
     assert_eq!(home.run(&["tokens", "create", "code", "--expires-in", "3650d"]).code, 2);
     for ttl in [json!(0), json!(31_536_001), json!("x")] {
-        serving.post("/api/tokens", json!({"scope": "code", "ttl_seconds": ttl})).refused(422);
+        serving
+            .post("/api/tokens", json!({"scope": "code", "ttl_seconds": ttl}))
+            .problem_document(422);
     }
-    let short = serving.post("/api/tokens", json!({"scope": "code", "ttl_seconds": 1})).good();
+    let short =
+        serving.post("/api/tokens", json!({"scope": "code", "ttl_seconds": 1})).success_json();
     let short = McpClient {
         serving: &serving,
         token: short["token"].as_str().unwrap().to_owned(),
@@ -199,9 +204,9 @@ fn scoped_tokens_are_listed_expire_and_are_revoked_one_by_one() {
     assert_eq!(serving.stop(), 0);
     std::fs::remove_file(file).unwrap();
     let anew = TestServer::start(&home, &[]);
-    assert_eq!(anew.get("/api/tokens").good(), json!({"tokens": []}));
+    assert_eq!(anew.get("/api/tokens").success_json(), json!({"tokens": []}));
     let old = McpClient { serving: &anew, token, path: "/mcp/code".to_owned() };
-    old.initialize().refused(401);
+    old.initialize().problem_document(401);
 }
 
 #[test]
@@ -242,7 +247,7 @@ fn requests_cannot_exceed_the_servers_sandbox_limits() {
     let serving = TestServer::start(&home, &[]);
     // The default memory limit exceeds the maximum of the server, so the maximum applies.
     let big = json!({"code": "print(len(b'x' * (180 << 20)))"});
-    assert_eq!(serving.post("/api/exec", big).good()["out_of_memory"], true);
+    assert_eq!(serving.post("/api/exec", big).success_json()["out_of_memory"], true);
     for (settings, ceiling) in [
         (json!({"memory": "5G"}), "serve.max_memory"),
         (json!({"disk": "5G"}), "serve.max_disk"),
@@ -253,16 +258,16 @@ fn requests_cannot_exceed_the_servers_sandbox_limits() {
             ("/api/sandboxes", json!({"name": "big", "settings": settings})),
             ("/api/runs", json!({"kind": "run", "task": "x", "settings": settings})),
         ] {
-            let problem = serving.post(path, body).refused(422);
+            let problem = serving.post(path, body).problem_document(422);
             assert!(problem["detail"].as_str().unwrap().contains("must be at most"), "{problem}");
             assert!(problem["hint"].as_str().unwrap().contains(ceiling), "{problem}");
         }
     }
     let fine = json!({"code": "print(1)", "settings": {"timeout_seconds": 60, "disk": "65M"}});
-    assert_eq!(serving.post("/api/exec", fine).good()["stdout"], "1\n");
-    let client = scoped(&serving, "code");
-    let session = client.open();
-    let mut long = call(&json!(1), "print(1)");
+    assert_eq!(serving.post("/api/exec", fine).success_json()["stdout"], "1\n");
+    let client = client_with_scoped_token(&serving, "code");
+    let session = client.open_session();
+    let mut long = run_code_request(&json!(1), "print(1)");
     long["params"]["arguments"]["timeout_seconds"] = json!(61);
     let answer = client.send(&session, &long);
     assert!(answer.text.contains("serve.max_timeout_seconds"), "{answer:?}");

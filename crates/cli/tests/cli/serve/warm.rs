@@ -18,7 +18,7 @@ fn with_pool(size: usize) -> Home {
 
 /// State of a backend's warm pool; null if the backend has no warm pool.
 fn pool(serving: &TestServer<'_>, isolation: &str) -> Value {
-    let about = serving.get("/api/about").good();
+    let about = serving.get("/api/about").success_json();
     let pools = about["warm_pools"].as_array().unwrap();
     pools.iter().find(|pool| pool["isolation"] == isolation).cloned().unwrap_or_default()
 }
@@ -46,7 +46,7 @@ fn run_code(serving: &TestServer<'_>, code: &str) -> Value {
         ("accept", "application/json, text/event-stream"),
     ];
     let send = |headers: &[(&str, &str)], body: Value| {
-        serving.raw(Method::POST, "/mcp/code", headers, body.to_string())
+        serving.request_without_token(Method::POST, "/mcp/code", headers, body.to_string())
     };
     let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}}});
@@ -64,18 +64,18 @@ fn run_code(serving: &TestServer<'_>, code: &str) -> Value {
 }
 
 #[test]
-fn exec_sandboxes_mcp_and_runs_share_one_warm_pool() {
+fn exec_requests_named_sandboxes_mcp_calls_and_runs_share_one_warm_pool() {
     let home = with_pool(2);
     let serving = TestServer::start(&home, &[]);
     // The warm pool is filled before the first request.
     wait_until_full(&serving, "jail");
     assert_eq!(hits_and_misses(&serving, "jail"), (0, 0));
-    let ran = serving.post("/api/exec", json!({"code": "print(1)"})).good();
+    let ran = serving.post("/api/exec", json!({"code": "print(1)"})).success_json();
     assert_eq!((&ran["stdout"], &ran["exit_code"]), (&json!("1\n"), &json!(0)), "{ran}");
     assert_eq!(hits_and_misses(&serving, "jail"), (1, 0));
     wait_until_full(&serving, "jail");
     let named = serving.post("/api/sandboxes", json!({"name": "mine", "labels": {"a": "b"}}));
-    let named = named.good();
+    let named = named.success_json();
     assert_eq!((&named["isolation"], &named["labels"]["a"]), (&json!("jail"), &json!("b")));
     assert_eq!(hits_and_misses(&serving, "jail"), (2, 0));
     wait_until_full(&serving, "jail");
@@ -84,7 +84,7 @@ fn exec_sandboxes_mcp_and_runs_share_one_warm_pool() {
     assert_eq!(hits_and_misses(&serving, "jail"), (3, 0));
     wait_until_full(&serving, "jail");
     // A run uses one sandbox to examine the environment and one for its program.
-    let run = serving.begin(json!({"kind": "run", "task": "Calculate fibonacci(10)"}));
+    let run = serving.start_run(json!({"kind": "run", "task": "Calculate fibonacci(10)"}));
     assert_eq!(serving.wait_for_end(&run)["status"], "done");
     let (hits, misses) = hits_and_misses(&serving, "jail");
     assert_eq!((hits > 3, hits + misses), (true, 5), "{hits} {misses}");
@@ -102,7 +102,7 @@ fn exec_sandboxes_mcp_and_runs_share_one_warm_pool() {
     });
     assert!(refills.unwrap().parse::<u64>().unwrap() >= 5, "{metrics}");
     // The server has only one warm pool.
-    assert_eq!(serving.get("/api/about").good()["warm_pools"].as_array().unwrap().len(), 1);
+    assert_eq!(serving.get("/api/about").success_json()["warm_pools"].as_array().unwrap().len(), 1);
 }
 
 #[test]
@@ -113,17 +113,17 @@ fn limits_of_a_request_are_enforced_with_a_warm_pool() {
     // The memory limit of an idle sandbox cannot be changed, so a new sandbox is created.
     let code = "data = bytearray(b'x' * (100 << 20)); print('had it')";
     let small = json!({"code": code, "settings": {"memory": "48M", "disk": "8M"}});
-    let ran = serving.post("/api/exec", small).good();
+    let ran = serving.post("/api/exec", small).success_json();
     assert_eq!((&ran["stdout"], &ran["out_of_memory"]), (&json!(""), &json!(true)), "{ran}");
     assert_eq!(hits_and_misses(&serving, "jail"), (0, 1));
     // The output limit applies to one execution, not to the sandbox, so an idle sandbox can be used.
     let cut = json!({"code": "print('x' * 5000)", "settings": {"output": "1k"}});
-    let ran = serving.post("/api/exec", cut).good();
+    let ran = serving.post("/api/exec", cut).success_json();
     assert_eq!(ran["output_cut"], true, "{ran}");
     assert_eq!(ran["stdout"].as_str().unwrap().len(), 1024);
     assert_eq!(hits_and_misses(&serving, "jail"), (1, 1));
     let late = json!({"code": "while True: pass", "settings": {"timeout_seconds": 0.5}});
-    let ran = serving.post("/api/exec", late).good();
+    let ran = serving.post("/api/exec", late).success_json();
     assert_eq!(ran["timed_out"], true, "{ran}");
 }
 
@@ -138,14 +138,14 @@ fn second_backend_gets_a_warm_pool_after_its_first_use() {
         let settings = json!({"isolation": "docker"});
         serving.post("/api/exec", json!({"code": "print(1)", "settings": settings}))
     };
-    assert_eq!(ask().good()["stdout"], "1\n");
+    assert_eq!(ask().success_json()["stdout"], "1\n");
     wait_until_full(&serving, "docker");
-    assert_eq!(ask().good()["stdout"], "1\n");
+    assert_eq!(ask().success_json()["stdout"], "1\n");
     assert!(hits_and_misses(&serving, "docker").0 >= 1);
 }
 
 /// Ids of all descendant processes of a process.
-pub(crate) fn descendants(of: i32) -> BTreeSet<i32> {
+pub(crate) fn descendant_processes(of: i32) -> BTreeSet<i32> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let parents: Vec<(i32, i32)> = ids
@@ -169,7 +169,7 @@ pub(crate) fn descendants(of: i32) -> BTreeSet<i32> {
 }
 
 /// Whether a process with this id exists.
-pub(crate) fn alive(id: i32) -> bool {
+pub(crate) fn process_exists(id: i32) -> bool {
     std::path::Path::new(&format!("/proc/{id}")).exists()
 }
 
@@ -180,12 +180,12 @@ fn stopped_or_killed_server_leaves_no_idle_sandbox() {
         let mut serving = TestServer::start(&home, &[]);
         wait_until_full(&serving, "jail");
         let server = serving.child.id().cast_signed();
-        let sandboxes = descendants(server);
+        let sandboxes = descendant_processes(server);
         assert!(sandboxes.len() >= 2, "{sandboxes:?}");
         kill_process(Pid::from_raw(server).unwrap(), signal).unwrap();
         serving.child.wait().unwrap();
         wait_for("the idle sandboxes of the server to end", || {
-            !sandboxes.iter().any(|id| alive(*id))
+            !sandboxes.iter().any(|id| process_exists(*id))
         });
     }
 }
@@ -197,10 +197,13 @@ fn each_server_has_its_own_warm_pool() {
     let two = TestServer::start(&home, &[]);
     for serving in [&one, &two] {
         wait_until_full(serving, "jail");
-        assert_eq!(serving.post("/api/exec", json!({"code": "print(1)"})).good()["stdout"], "1\n");
+        assert_eq!(
+            serving.post("/api/exec", json!({"code": "print(1)"})).success_json()["stdout"],
+            "1\n"
+        );
     }
     assert_eq!(one.stop(), 0);
     wait_until_full(&two, "jail");
-    assert_eq!(two.post("/api/exec", json!({"code": "print(2)"})).good()["stdout"], "2\n");
+    assert_eq!(two.post("/api/exec", json!({"code": "print(2)"})).success_json()["stdout"], "2\n");
     assert_eq!(hits_and_misses(&two, "jail"), (2, 0));
 }

@@ -1,5 +1,5 @@
 //! Facts of a company from EDGAR's `companyfacts`: every number of every filing. The same number may occur several
-//! times, and a company may file it under different concepts over the years.
+//! times, and a company may file it under different concepts (EDGAR's names of measures) over the years.
 
 use std::collections::BTreeMap;
 
@@ -98,8 +98,9 @@ impl CompanyFacts {
         self.facts.iter().all(|(taxonomy, concepts)| taxonomy == "dei" || concepts.is_empty())
     }
 
-    /// Returns the series of the concept in `names` that has the latest value; of several, the first. Companies change
-    /// the concept under which they file the same measure.
+    /// Returns the series of the concept in `names` that has the most recent value. If several concepts have a value
+    /// for the same last day, returns the first of these. Several concepts are searched, because companies change the
+    /// concept under which they file a measure.
     pub(crate) fn series(&self, names: &[&str]) -> Option<Series> {
         let mut best: Option<Series> = None;
         for name in names {

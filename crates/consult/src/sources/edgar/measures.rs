@@ -346,7 +346,8 @@ impl FigureTable {
         });
     }
 
-    /// Removes all figures except those of the latest years and quarters, and those of the days on which these ended.
+    /// Removes all figures except the figures of the latest years and quarters, and the balance sheet figures of the
+    /// last days of these years and quarters.
     fn keep_latest(&mut self) {
         let latest = |mut periods: Vec<FigurePeriod>, count: usize| {
             periods.sort_by_key(|period| std::cmp::Reverse(period.end()));
@@ -391,7 +392,8 @@ fn splits(series: &Series) -> Vec<(u32, Date)> {
     splits.into_iter().collect()
 }
 
-/// The split factor, if a share split explains the difference between two filed values for one period.
+/// Factor of the share split that explains the difference between two values filed for the same period; `None` if no
+/// share split explains it.
 fn split_of(before: Decimal, after: Decimal) -> Option<u32> {
     let size = after.abs();
     // Both values are rounded to cents, so small values are not precise enough.

@@ -39,7 +39,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of a response, in bytes. The facts of the largest companies take about ten megabytes.
 const MAX_RESPONSE: usize = 64 << 20;
 
-/// Age of the latest figures, in days, above which the report gets a note.
+/// Maximum age of the latest figures, in days. The report gets a note if the figures are older.
 const STALE_DAYS: i32 = 200;
 
 /// EDGAR client with a cache folder.
@@ -121,7 +121,10 @@ impl Edgar {
         }
         match tickers.find(ticker) {
             Some(found) => Ok(EdgarCompany { cik: found.cik, name: found.title.clone() }),
-            None => Err(EdgarError::Unknown { ticker: ticker.clone(), near: tickers.near(ticker) }),
+            None => Err(EdgarError::Unknown {
+                ticker: ticker.clone(),
+                near: tickers.suggestions(ticker),
+            }),
         }
     }
 
@@ -139,7 +142,8 @@ impl Edgar {
         let facts: CompanyFacts =
             serde_json::from_str(&cached.text).map_err(|error| EdgarError::broken(&name, error))?;
         if facts.cik != company.cik {
-            let reason = format!("it is about another company, with the CIK {}", facts.cik);
+            let reason =
+                format!("the response is about another company, with the CIK {}", facts.cik);
             return Err(EdgarError::broken(&name, reason));
         }
         if facts.is_empty() {
@@ -200,7 +204,7 @@ impl Edgar {
                 month_and_day(submissions.fiscal_year_end.as_deref().unwrap_or_default()),
             ));
         }
-        let text = format!("{head}\n\n{}", tables::of(&measures.figures));
+        let text = format!("{head}\n\n{}", tables::render_figures(&measures.figures));
         let financial = vec![SourceDocument { title: format!("{name}: filed figures"), text }];
         let news = submissions.map(|submissions| {
             let (filings, own_shares) = submissions.recent();
@@ -289,7 +293,7 @@ impl Edgar {
             None => format!("https://{host}.sec.gov"),
         };
         let unreachable =
-            |error: reqwest::Error| EdgarError::Unreachable(Failure::innermost(&error));
+            |error: reqwest::Error| EdgarError::Unreachable(Failure::root_cause_message(&error));
         // This fails without consequences if another part of the process has already installed a crypto provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
@@ -304,7 +308,7 @@ impl Edgar {
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
             if bytes.len() + chunk.len() > MAX_RESPONSE {
-                let reason = format!("it has more than {MAX_RESPONSE} bytes");
+                let reason = format!("the response has more than {MAX_RESPONSE} bytes");
                 return Err(EdgarError::broken(name, reason));
             }
             bytes.extend_from_slice(&chunk);

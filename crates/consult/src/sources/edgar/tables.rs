@@ -7,7 +7,7 @@ use crate::sources::figure::{Figure, FigurePeriod, FigureSource};
 use crate::sources::table;
 
 /// Renders tables of figures by year, by quarter and by balance sheet date, followed by the sources of the figures.
-pub(super) fn of(figures: &[Figure]) -> String {
+pub(super) fn render_figures(figures: &[Figure]) -> String {
     let mut text = String::new();
     let filings = filings_of(figures);
     let title_of = |period: FigurePeriod| match period {

@@ -54,7 +54,7 @@ impl Tickers {
     }
 
     /// Returns similar tickers with the names of their companies, the most similar first.
-    pub(crate) fn near(&self, ticker: &Ticker) -> Vec<String> {
+    pub(crate) fn suggestions(&self, ticker: &Ticker) -> Vec<String> {
         let wanted = ticker.as_str();
         let mut near: Vec<(f64, &String, &TickerEntry)> = self
             .0
@@ -89,8 +89,8 @@ mod tests {
         assert_eq!(tickers.find(&ticker("tsla")).unwrap().cik, 1_318_605);
         assert_eq!(tickers.find(&ticker("BRK.B")).unwrap().title, "BERKSHIRE HATHAWAY INC");
         assert_eq!(tickers.find(&ticker("TLSA")), None);
-        assert_eq!(tickers.near(&ticker("TLSA")), ["TSLA (Tesla, Inc.)"]);
-        assert_eq!(tickers.near(&ticker("NVIDIA"))[0], "NVDA (NVIDIA CORP)");
-        assert_eq!(tickers.near(&ticker("QQQQQQ")), [] as [String; 0]);
+        assert_eq!(tickers.suggestions(&ticker("TLSA")), ["TSLA (Tesla, Inc.)"]);
+        assert_eq!(tickers.suggestions(&ticker("NVIDIA"))[0], "NVDA (NVIDIA CORP)");
+        assert_eq!(tickers.suggestions(&ticker("QQQQQQ")), [] as [String; 0]);
     }
 }

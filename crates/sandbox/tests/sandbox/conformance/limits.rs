@@ -40,7 +40,7 @@ time.sleep(1000)
 
 pub(super) async fn requested_timeout_is_capped_by_the_sandbox_limit(bench: Bench) {
     let sandbox = bench.with(|limits| limits.wall = Duration::from_secs(2)).await;
-    let wait = |wall| ProgramCommand::new("/bin/sleep").args(["1000"]).wall(wall);
+    let wait = |wall| ProgramCommand::new("/bin/sleep").args(["1000"]).time_limit(wall);
     for wall in [Duration::from_millis(200), Duration::from_secs(1000)] {
         let done = sandbox.exec(wait(wall)).await.unwrap().finish().await.unwrap();
         assert!(done.outcome.timed_out);

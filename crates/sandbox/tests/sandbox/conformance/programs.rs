@@ -34,7 +34,7 @@ pub(super) async fn daemons_that_code_started_end_with_the_code(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let other = ProgramCommand::new("/bin/sh").args(["-c", "echo up; read x; echo $x"]).stdin(true);
     let mut other = sandbox.exec(other).await.unwrap();
-    assert!(matches!(other.next().await.unwrap(), ProgramEvent::Wrote(..)));
+    assert!(matches!(other.next().await.unwrap(), ProgramEvent::Output(..)));
     let code = "
 import os, time
 if os.fork() == 0:
@@ -57,11 +57,16 @@ pub(super) async fn timeout_of_a_program_does_not_end_other_programs(bench: Benc
         .exec(ProgramCommand::new("/bin/sh").args(["-c", "echo up; read x; echo $x"]).stdin(true))
         .await
         .unwrap();
-    assert!(matches!(long.next().await.unwrap(), ProgramEvent::Wrote(..)));
+    assert!(matches!(long.next().await.unwrap(), ProgramEvent::Output(..)));
     let short =
         ProgramCommand::new("/bin/sh").args(["-c", "sleep 1000 & setsid sleep 1001 & sleep 1002"]);
-    let short =
-        sandbox.exec(short.wall(Duration::from_millis(500))).await.unwrap().finish().await.unwrap();
+    let short = sandbox
+        .exec(short.time_limit(Duration::from_millis(500)))
+        .await
+        .unwrap()
+        .finish()
+        .await
+        .unwrap();
     assert!(short.outcome.timed_out);
     assert!(long.stdin().write(b"still here\n").await.unwrap());
     assert_eq!(text(&long.finish().await.unwrap().stdout), "still here\n");
@@ -75,7 +80,7 @@ pub(super) async fn process_with_a_dead_main_thread_is_killed(bench: Bench) {
         .exec(ProgramCommand::new("/bin/sh").args(["-c", "echo up; read x"]).stdin(true))
         .await
         .unwrap();
-    assert!(matches!(other.next().await.unwrap(), ProgramEvent::Wrote(..)));
+    assert!(matches!(other.next().await.unwrap(), ProgramEvent::Output(..)));
     // The main thread ends while another thread keeps running.
     let code = "
 import ctypes, os, threading, time
@@ -93,7 +98,7 @@ time.sleep(1000)";
     sandbox.write("/workspace/code.py", code.as_bytes()).await.unwrap();
     let command = ProgramCommand::new("python3").args(["/workspace/code.py"]);
     let mut running = sandbox.exec(command).await.unwrap();
-    assert!(matches!(running.next().await.unwrap(), ProgramEvent::Wrote(..)));
+    assert!(matches!(running.next().await.unwrap(), ProgramEvent::Output(..)));
     running.kill();
     assert_eq!(running.finish().await.unwrap().outcome.signal, Some(9));
     sandbox.remove("/workspace/alive").await.unwrap();
@@ -119,7 +124,7 @@ pub(super) async fn signal_is_delivered_to_the_program(bench: Bench) {
                 sys.exit(5 if signal.sigwait([15]) == 15 else 1)";
     let mut running =
         sandbox.run(Language::Python, code.as_bytes(), ProgramCommand::default()).await.unwrap();
-    assert!(matches!(running.next().await.unwrap(), ProgramEvent::Wrote(..)));
+    assert!(matches!(running.next().await.unwrap(), ProgramEvent::Output(..)));
     running.signal(15).await.unwrap();
     assert_eq!(running.finish().await.unwrap().outcome.exit_code, Some(5));
 }
@@ -192,7 +197,7 @@ pub(super) async fn layers_are_mounted_read_only(bench: Bench) {
     let layer = SandboxLayer::of(&folder).unwrap();
     let at = layer.at.clone();
     let spec = SandboxSpec { layers: vec![layer], ..SandboxSpec::default() };
-    let sandbox = bench.manager.make(spec).await.unwrap();
+    let sandbox = bench.manager.create(spec).await.unwrap();
     let command = ProgramCommand::default().env("PYTHONPATH", &at);
     let done =
         try_python(&sandbox, "import package; print(package.ANSWER)", command).await.unwrap();
@@ -252,15 +257,21 @@ pub(super) async fn ended_sandbox_returns_errors(bench: Bench) {
     sandbox.end().await;
     sandbox.end().await;
     let error = running.finish().await.unwrap_err();
-    assert!(matches!(error, SandboxError::Broke(_)) && error.is_infrastructure(), "{error}");
-    assert!(matches!(sandbox.write("/tmp/x", b"").await, Err(SandboxError::Broke(_))));
-    assert!(matches!(sandbox.exec(ProgramCommand::default()).await, Err(SandboxError::Broke(_))));
+    assert!(
+        matches!(error, SandboxError::SandboxFailed(_)) && error.is_infrastructure(),
+        "{error}"
+    );
+    assert!(matches!(sandbox.write("/tmp/x", b"").await, Err(SandboxError::SandboxFailed(_))));
+    assert!(matches!(
+        sandbox.exec(ProgramCommand::default()).await,
+        Err(SandboxError::SandboxFailed(_))
+    ));
 }
 
 pub(super) async fn invalid_limits_are_rejected(bench: Bench) {
     let mut spec = SandboxSpec::default();
     spec.limits.memory = 1;
-    let error = bench.manager.make(spec).await.unwrap_err();
+    let error = bench.manager.create(spec).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "invalid sandbox limits: the memory limit must be at least 16 MB"
@@ -270,7 +281,7 @@ pub(super) async fn invalid_limits_are_rejected(bench: Bench) {
 pub(super) async fn unknown_image_is_rejected(bench: Bench) {
     let spec =
         SandboxSpec { image: Some("no/such-image:latest".to_owned()), ..SandboxSpec::default() };
-    let error = bench.manager.make(spec).await.unwrap_err();
+    let error = bench.manager.create(spec).await.unwrap_err();
     assert!(error.to_string().contains("no/such-image:latest"), "{error}");
 }
 

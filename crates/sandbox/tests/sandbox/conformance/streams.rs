@@ -160,9 +160,9 @@ os.write(1, b'!')"
     let (mut out, mut err) = (0, 0);
     let outcome = loop {
         match running.next().await.unwrap() {
-            ProgramEvent::Wrote(ProgramStream::Stdout, bytes) => out += bytes.len(),
-            ProgramEvent::Wrote(ProgramStream::Stderr, bytes) => err += bytes.len(),
-            ProgramEvent::Said(_) => {}
+            ProgramEvent::Output(ProgramStream::Stdout, bytes) => out += bytes.len(),
+            ProgramEvent::Output(ProgramStream::Stderr, bytes) => err += bytes.len(),
+            ProgramEvent::HostMessage(_) => {}
             ProgramEvent::Ended(outcome) => break outcome,
         }
     };
@@ -174,7 +174,7 @@ pub(super) async fn output_is_delivered_while_the_program_runs(bench: Bench) {
     let code = "print('ready'); print('you said', input())";
     let command = ProgramCommand::default().stdin(true);
     let mut running = sandbox.run(Language::Python, code.as_bytes(), command).await.unwrap();
-    let ProgramEvent::Wrote(ProgramStream::Stdout, first) = running.next().await.unwrap() else {
+    let ProgramEvent::Output(ProgramStream::Stdout, first) = running.next().await.unwrap() else {
         panic!("no output")
     };
     assert_eq!(text(&first), "ready\n");
