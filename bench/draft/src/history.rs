@@ -48,7 +48,9 @@ pub(crate) fn judge(count: usize) -> anyhow::Result<()> {
     }
     ensure!(all > 0, "this repository has no commit that changes a file");
     let share = |count: usize| count as f64 * 100.0 / all as f64;
-    println!("{all} changes of files in this repository's commits, each judged alone:");
+    println!(
+        "{all} file changes in this repository's commits, each checked separately by the gate:"
+    );
     for (verdict, count) in &verdicts {
         println!("  {verdict:<10} {count:>5}  {:5.1} %", share(*count));
     }

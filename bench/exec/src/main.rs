@@ -41,7 +41,7 @@ struct Args {
     /// Python interpreter of all contestants except containers
     #[arg(long, default_value = "/usr/bin/python3")]
     python: PathBuf,
-    /// Measure only microVMs: cold boot, restore and warm pool
+    /// Backend to measure; with `microvm`, measure cold boot, restore and the warm pool of microVMs
     #[arg(long, value_parser = ["microvm"])]
     isolation: Option<String>,
     /// Measure `POST /api/exec` of a server with and without a warm pool, on each backend
@@ -198,7 +198,7 @@ fn compare(medians: &[(Schedule, String, Figures)]) {
             .find(|(schedule, each, _)| *schedule == Schedule::Sequential && each == name);
         found.and_then(|(_, _, figures)| figures.percentile(50.0))
     };
-    println!("\nRatios of sequential medians");
+    println!("\nRatios of median times, one execution after the other");
     let pairs = [
         ("docker exec", "jail, warm", "at least 15"),
         ("docker exec", "docker, warm", "more than 1"),

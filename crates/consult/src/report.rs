@@ -443,7 +443,8 @@ pub(crate) fn last_of_critic(verdict: &DebateVerdict) -> impl Iterator<Item = (S
     })
 }
 
-/// Text before a figure's source if the figure and the number in the source may be equal by chance.
+/// Prefix that the report prints before the source of a figure if the number in the source may be the same only by
+/// chance.
 pub(crate) const UNLIKE: &str = "source unclear; the same number occurs at ";
 
 /// Short name of a kind of flag, shown in reports.

@@ -106,7 +106,7 @@ impl DraftService {
             let service = Arc::clone(self);
             self.decision_tasks.spawn(async move {
                 if let Err(error) = service.decide_orphaned(id).await {
-                    tracing::warn!(submission = id, %error, "cannot decide on an orphaned submission");
+                    tracing::warn!(submission = id, %error, "cannot decide on a submission whose verification was interrupted");
                 }
             });
         }

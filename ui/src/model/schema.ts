@@ -791,7 +791,7 @@ export interface components {
     schemas: {
         AcceptBody: {
             /**
-             * @description Overwrite files that have changed since the draft was created
+             * @description Overwrite files that have changed in the workspace since the draft was created
              * @default false
              */
             force?: boolean;
@@ -805,7 +805,7 @@ export interface components {
             /** @description Files that the last program of the run wrote */
             left: components["schemas"]["FileInfo"][];
         };
-        /** @description Number of probes of one group for each outcome. */
+        /** @description How many probes of one group had each outcome. */
         AttackGroup: {
             blocked: number;
             /** @description Number of probes without a result, because the test itself failed. */
@@ -835,7 +835,7 @@ export interface components {
             error: components["schemas"]["CodeFailure"] | null;
             /** @description Result of running the program; null if the program was not run. */
             execution: components["schemas"]["CodeExecution"] | null;
-            /** @description Whether the code was found in an answer that does not match the schema. */
+            /** @description Whether the code was extracted from an answer that does not match the schema. */
             found_in_prose?: boolean;
             /** @description The model's explanation of its program. */
             reasoning: string;
@@ -851,7 +851,10 @@ export interface components {
             /** @description How the backend enforces each limit. */
             enforcement: components["schemas"]["Enforcement"] | null;
             hint: string | null;
-            /** @description How the backend runs sandboxes, if the backend has several ways. */
+            /**
+             * @description How the backend runs sandboxes, such as microVMs with KVM or with emulation; null if the backend has only one
+             *     way.
+             */
             how: string | null;
             isolation: components["schemas"]["Isolation"];
             /**
@@ -921,7 +924,10 @@ export interface components {
         ClusterReport: {
             detail: string | null;
             servers: string;
-            /** @description Maximum number of sandboxes of these workers together; null if the check was skipped or failed. */
+            /**
+             * @description Number of sandboxes that the workers counted in `workers` can use at once, added together; null if the check was
+             *     skipped or failed.
+             */
             slots: number | null;
             state: components["schemas"]["ClusterReportState"];
             /** @description Number of workers that accept jobs from this version of assize; null if the check was skipped or failed. */
@@ -933,7 +939,7 @@ export interface components {
         ClusterStatus: {
             /** @description Number of sandboxes that are in use. */
             busy: number;
-            /** @description Jobs that no worker can execute, newest first. */
+            /** @description Jobs that were removed from the queue because no worker can execute them, newest first. */
             dead_letters: components["schemas"]["DeadLetter"][];
             nodes: components["schemas"]["ClusterNode"][];
             queue: components["schemas"]["QueueStatus"][];
@@ -957,7 +963,10 @@ export interface components {
             failure: components["schemas"]["CodeFailure"] | null;
             /** @description Files that the program created, sorted by name. */
             files?: components["schemas"]["OutputFile"][];
-            /** @description Fingerprint of the session's files before the program ran. */
+            /**
+             * @description Fingerprint of the session's files before the program ran, to detect changes by other runs; null without a
+             *     session.
+             */
             found?: components["schemas"]["Fingerprint"] | null;
             /** @description Descriptions of files that were not collected, with reasons. */
             not_taken?: string[];
@@ -981,7 +990,7 @@ export interface components {
             /** @description The program ran in a pre-started interpreter. */
             warm: boolean;
         };
-        /** @description Why an attempt of the code loop failed. */
+        /** @description Why an attempt to write a correct program failed. */
         CodeFailure: {
             /** @constant */
             kind: "no_code";
@@ -1089,7 +1098,7 @@ export interface components {
             /** @description Stock ticker; `None` for a private company, which has a name instead. */
             ticker?: components["schemas"]["Ticker"] | null;
         };
-        /** @description Change that a fork made to its parent run: the fork point and the new personas. */
+        /** @description How a fork of a consultation differs from its parent run: the fork point and the new personas. */
         ConsultFork: {
             at: components["schemas"]["ForkPoint"];
             /** @description Id of the parent run. */
@@ -1101,7 +1110,7 @@ export interface components {
         };
         /** @description Input of a consultation, stored with its run to resume or fork the run. Large parts are stored as artifacts. */
         ConsultInput: {
-            /** @description Provider and model that gave the reused answers, if they differ from the current ones. */
+            /** @description Provider and model that gave the reused answers; `None` if they are the provider and model of this run. */
             answered_before_by?: string | null;
             /** @default false */
             blind_scores: boolean;
@@ -1123,11 +1132,11 @@ export interface components {
             provider: string;
             region: string | null;
             rounds: number;
-            /** @description Whether synthetic data was requested in addition to the sources. */
+            /** @description Whether the user requested synthetic data, which a model makes up. */
             synthetic: boolean;
             /** Format: double */
             temperature: number;
-            /** @description Changes made by the forks that led to this run, the earliest first. */
+            /** @description Forks that led to this run, the earliest first: how each differs from its parent run. */
             turnings?: components["schemas"]["ConsultFork"][];
         };
         /** @description Result of a consultation, with all its documents. */
@@ -1162,13 +1171,13 @@ export interface components {
                 [key: string]: string;
             };
             /**
-             * @description Number of moves that each analyst proposes
+             * @description Number of business moves that each analyst proposes
              * @default 3
              */
             moves?: number;
             /** @description Name of a private company; a request has either `name` or `ticker` */
             name?: string | null;
-            /** @description Maximum number of moves that are debated concurrently */
+            /** @description Maximum number of proposed business moves that are debated concurrently */
             parallel_moves?: number | null;
             /** @description Personas of the roles, in the TOML format that `assize consult --export-personas` writes */
             personas?: string | null;
@@ -1177,7 +1186,10 @@ export interface components {
             /** @default 10 */
             rounds?: number;
             settings?: components["schemas"]["RequestSettings"];
-            /** @description Sources of data about the company. Without sources, `files` and `root`, the model generates synthetic data */
+            /**
+             * @description Sources of data about the company. If `sources`, `files` and `root` are all omitted, the model generates
+             *     synthetic data
+             */
             sources?: components["schemas"]["SourceKind"][];
             /** @description Ticker symbol of a listed company; a request has either `ticker` or `name` */
             ticker?: string | null;
@@ -1201,7 +1213,7 @@ export interface components {
         Cost: "unknown" | {
             nano_usd: components["schemas"]["Money"];
         } | "local";
-        /** @description New scoped token with its secret text. Only the response to the creation contains the secret text. */
+        /** @description New scoped token with its secret text. Only the response that creates the token contains the secret text. */
         CreatedToken: {
             /** @description Time of creation, in milliseconds since 1970 */
             created: number;
@@ -1258,7 +1270,7 @@ export interface components {
         };
         /** @description Input of a debate, stored with its run to resume or fork the run. The move is stored as an artifact. */
         DebateInput: {
-            /** @description Provider and model that answered the earlier rounds, if they differ from the current ones. */
+            /** @description Provider and model that answered the earlier rounds; `None` if they are the provider and model of this run. */
             answered_before_by: string | null;
             /** @description Round from which a fork repeats the calls. */
             at: number | null;
@@ -1266,7 +1278,7 @@ export interface components {
             changes?: components["schemas"]["PersonaChange"][];
             context_window: number | null;
             image?: string | null;
-            /** @description Requested isolation; it also applies when the run is resumed, unless another is requested then. */
+            /** @description Requested isolation. A resumed run uses the same isolation, unless the user requests another isolation. */
             isolation?: string | null;
             /**
              * @description Resource limits of the sandbox in which the debate runs.
@@ -1336,7 +1348,7 @@ export interface components {
             total_score: number;
         };
         DebateStart: {
-            /** @description Text of the move to debate, in Markdown or as plain text */
+            /** @description Text of the proposed business move to debate, in Markdown or as plain text */
             document: string;
             /** @description Container image of the sandbox */
             image?: string | null;
@@ -1407,7 +1419,7 @@ export interface components {
             nanos: number;
             secs: number;
         };
-        /** @description Description for users of how each sandbox limit is enforced. */
+        /** @description Text for users that describes, for each sandbox limit, how the limit is enforced. */
         Enforcement: {
             cpu: string;
             disk: string;
@@ -1428,14 +1440,14 @@ export interface components {
         /** @description Estimated usage and cost of a run. */
         EstimateView: {
             calls: number;
-            /** @description Number of model calls in the longest sequence of calls that wait for each other */
+            /** @description Number of model calls in the longest chain of calls in which each call needs the answer of the previous call */
             calls_in_a_row: number;
             /**
              * Format: double
              * @description Estimated cost in dollars if the provider caches prompts; null if the price of the model is unknown
              */
             cost_cached_usd: number | null;
-            /** @description `local` if the cost is zero because the model runs on the user's own server */
+            /** @description `local` if the cost is zero because the model runs on the user's own server; null for other models */
             cost_note?: string | null;
             /**
              * Format: double
@@ -1472,13 +1484,16 @@ export interface components {
             /** @description Maximum number of attempts per sample. */
             max_attempts: number;
             /**
-             * @description Names of the provider and of the model.
+             * @description Name of the provider and name of the model, separated by a space.
              * @default
              */
             model: string;
-            /** @description Probabilities from 0 to 1 that one sample passes. */
+            /** @description Estimated probabilities, from 0 to 1, that one sample of a problem passes: without and with retries. */
             pass_at_1: components["schemas"]["PassShares"];
-            /** @description Probabilities from 0 to 1 that at least one of all samples of a problem passes; null with one sample. */
+            /**
+             * @description Estimated probabilities, from 0 to 1, that at least one of the samples of a problem passes: without and with
+             *     retries; null if each problem has only one sample.
+             */
             pass_at_k: components["schemas"]["PassShares"] | null;
             /** @description Number of problems. */
             problems: number;
@@ -1491,7 +1506,7 @@ export interface components {
             /** @description Ids of the problems that no sample solved. */
             unsolved: string[];
         };
-        /** @description Result of one sample: one run of the code loop on one problem. */
+        /** @description Result of one sample. A sample is one try to solve a problem, with several attempts if programs fail. */
         EvalSample: {
             /** @description Number of attempts. */
             attempts: number;
@@ -1499,7 +1514,7 @@ export interface components {
             error: components["schemas"]["CodeFailure"] | null;
             /** @description Whether the first attempt passed. */
             first: boolean;
-            /** @description Whether any attempt passed. */
+            /** @description Whether one of the attempts passed. */
             success: boolean;
         };
         EvalStart: {
@@ -1550,7 +1565,7 @@ export interface components {
             files: components["schemas"]["ExecFile"][];
             /** @description Backend of the sandbox; for `/api/exec` also why the backend was chosen */
             isolation: string;
-            /** @description Files that the program wrote but the response does not contain, each with the reason */
+            /** @description Files that the program wrote and that the response does not contain, each with the reason */
             not_taken: string[];
             out_of_memory: boolean;
             output_cut: boolean;
@@ -1563,7 +1578,7 @@ export interface components {
         };
         /** @description A test that failed. */
         FailedTest: {
-            /** @description Error message of the test; of a long message only the end. */
+            /** @description Error message of the test; only the end if the message is long. */
             error: string;
             name: string;
         };
@@ -1656,13 +1671,14 @@ export interface components {
         };
         ForkBody: {
             /**
-             * @description Point from which the fork repeats all model calls: a round such as `round-4`, or in a consultation a round of
-             *     one move such as `m3/round-4`. If omitted, every unchanged prompt reuses its recorded answer
+             * @description Point from which the fork repeats all model calls: a round of the debate such as `round-4`, or in a consultation
+             *     a round of the debate on one proposed business move such as `m3/round-4`. If omitted, every unchanged prompt
+             *     reuses its recorded answer
              * @default null
              */
             at?: string | null;
             /**
-             * @description New text of the move; only for the fork of a debate
+             * @description New text of the proposed business move; only for the fork of a debate
              * @default null
              */
             document?: string | null;
@@ -1674,7 +1690,7 @@ export interface components {
                 [key: string]: string;
             };
             /**
-             * @description New number of rounds; only for the fork of a debate
+             * @description New number of rounds of the debate; only for the fork of a debate
              * @default null
              */
             rounds?: number | null;
@@ -1775,11 +1791,14 @@ export interface components {
         LanguageName: "python" | "bash" | "javascript";
         /** @description Result of checking the audit log of a workspace. */
         LogCheck: {
-            /** @description Repairs of the log file in the workspace: it was too short, and the missing lines were appended. */
+            /** @description Repairs of the log file in the workspace. A repair appends the missing lines to a log file that is too short. */
             completed: components["schemas"]["LogCompletion"][];
             /** @description Number of audit log entries of all workspaces in the store. */
             entries: number;
-            /** @description Current head of the log as `ID:HASH`; a later check can confirm that the log still contains this entry. */
+            /**
+             * @description Id and hash of the last log entry as `ID:HASH`, from which a later check can see whether the log still contains
+             *     this entry; null if the log is empty.
+             */
             head: string | null;
             /** @description Whether the check found no problem. */
             intact: boolean;
@@ -2098,12 +2117,12 @@ export interface components {
         };
         /** @enum {string} */
         ProviderState: "answers" | "fails" | "no_key" | "not_tried";
-        /** @description Number of queued jobs with the same requirements, and of the workers that can execute them. */
+        /** @description How many jobs with the same requirements are queued, and how many workers can execute such jobs. */
         QueueStatus: {
             /** @description Number of jobs in `under_way` that were redelivered at least once. */
             again: number;
             needs: components["schemas"]["WorkNeeds"];
-            /** @description Number of jobs that were delivered to a worker and are not done. */
+            /** @description Number of jobs that were delivered to a worker and are not acknowledged yet. */
             under_way: number;
             /** @description Number of jobs that were never delivered to a worker. */
             waiting: number;
@@ -2182,7 +2201,8 @@ export interface components {
             /** @description Disk limit of the sandbox with a unit, such as 64M */
             disk?: string | null;
             /**
-             * @description Sandbox backend: auto, jail, docker, microvm or at-least=NAME
+             * @description Sandbox backend: auto, jail, docker, microvm, or at-least=NAME for the backend NAME or one with stronger
+             *     isolation
              * @enum {string|null}
              */
             isolation?: "auto" | "jail" | "docker" | "microvm" | "at-least=jail" | "at-least=docker" | "at-least=microvm" | null;
@@ -2312,7 +2332,7 @@ export interface components {
             error: string | null;
             id: string;
             kind: components["schemas"]["RunKind"];
-            /** @description Notice that clients show with the run: that the rehearsal model was used; null otherwise */
+            /** @description Notice that clients show with the run if the run used the rehearsal model; null if it did not */
             label: string | null;
             parent: string | null;
             status: components["schemas"]["RunState"];
@@ -2326,11 +2346,11 @@ export interface components {
             created: number;
             /** @description Why the run failed or was stopped; null otherwise */
             error: string | null;
-            /** @description Whether this server process is executing the run */
+            /** @description Whether this server process, and not another process, is executing the run */
             held_here: boolean;
             id: string;
             kind: components["schemas"]["RunKind"];
-            /** @description Notice that clients show with the run: that the rehearsal model was used; null otherwise */
+            /** @description Notice that clients show with the run if the run used the rehearsal model; null if it did not */
             label: string | null;
             parent: string | null;
             /** @description Usage of the model calls so far, including those before the run was resumed */
@@ -2402,13 +2422,16 @@ export interface components {
         };
         /** @description Resource limits that all processes in a sandbox share. */
         SandboxLimits: {
-            /** @description Maximum CPU time per second, in thousandths of a processor. */
+            /** @description CPU limit in thousandths of a processor: 500 allows half a second of CPU time per second. */
             cpu_millis: number;
-            /** @description Maximum number of bytes that programs can write to files. */
+            /** @description Maximum total size of the files that programs write, in bytes. */
             disk: number;
             /** @description Maximum memory in bytes, without swap. */
             memory: number;
-            /** @description Maximum number of bytes stored of standard output, and of standard error, of one execution. */
+            /**
+             * @description Maximum number of bytes that are stored of each output stream (standard output, standard error) of one
+             *     execution.
+             */
             output: number;
             /** @description Maximum number of processes and threads. */
             processes: number;
@@ -2418,9 +2441,9 @@ export interface components {
         SandboxList: {
             sandboxes: components["schemas"]["SandboxInfo"][];
         };
-        /** @description Scores of one move. The transcripts contain the reasons for the scores. */
+        /** @description Scores of one proposed business move. The transcripts of the debate contain the reasons for the scores. */
         Score: {
-            /** @description Names of the judges, by role */
+            /** @description Names of the judges, by role such as `D1` */
             agents: {
                 [key: string]: string;
             };
@@ -2461,9 +2484,12 @@ export interface components {
             attacks: components["schemas"]["Scorecard"][];
         };
         Scores: {
-            /** @description Final scores, one entry per move; empty until the run is done */
+            /** @description Final scores, one entry per proposed business move; empty until the run is done */
             scores: components["schemas"]["Score"][];
-            /** @description Data of the `sandbox_scored` events so far; empty once the run is done */
+            /**
+             * @description Scores of the debates that have ended so far: the data of their `sandbox_scored` events; empty once the run is
+             *     done
+             */
             so_far: {
                 [key: string]: unknown;
             }[];
@@ -2483,7 +2509,7 @@ export interface components {
             provider: string;
             /** @description Code tasks that the rehearsal model can solve; empty if another provider is used */
             rehearsed: string[];
-            /** @description Tasks of file changes that the rehearsal model can solve; empty if another provider is used */
+            /** @description File-editing tasks that the rehearsal model can solve; empty if another provider is used */
             rehearsed_changes: string[];
             /** @description Where runs are stored: the path of the store's file, or the addresses of the cluster's NATS servers */
             store: string;
@@ -2548,13 +2574,13 @@ export interface components {
                 [key: string]: string;
             };
             /**
-             * @description Number of moves that each analyst proposes
+             * @description Number of business moves that each analyst proposes
              * @default 3
              */
             moves?: number;
             /** @description Name of a private company; a request has either `name` or `ticker` */
             name?: string | null;
-            /** @description Maximum number of moves that are debated concurrently */
+            /** @description Maximum number of proposed business moves that are debated concurrently */
             parallel_moves?: number | null;
             /** @description Personas of the roles, in the TOML format that `assize consult --export-personas` writes */
             personas?: string | null;
@@ -2563,14 +2589,17 @@ export interface components {
             /** @default 10 */
             rounds?: number;
             settings?: components["schemas"]["RequestSettings"];
-            /** @description Sources of data about the company. Without sources, `files` and `root`, the model generates synthetic data */
+            /**
+             * @description Sources of data about the company. If `sources`, `files` and `root` are all omitted, the model generates
+             *     synthetic data
+             */
             sources?: components["schemas"]["SourceKind"][];
             /** @description Ticker symbol of a listed company; a request has either `ticker` or `name` */
             ticker?: string | null;
             /** @description Start the consultation even if its estimated cost exceeds the setting `consult.confirm_above` */
             yes?: boolean;
         } | {
-            /** @description Text of the move to debate, in Markdown or as plain text */
+            /** @description Text of the proposed business move to debate, in Markdown or as plain text */
             document: string;
             /** @description Container image of the sandbox */
             image?: string | null;
@@ -2595,7 +2624,10 @@ export interface components {
              */
             review?: string | null;
             settings?: components["schemas"]["RequestSettings"];
-            /** @description Task for the model, in natural language; default: the task in the workspace's contract */
+            /**
+             * @description Task for the model, in natural language; default: the task in the file `_handoff/TASK_CONTRACT.json` of the
+             *     workspace
+             */
             task?: string | null;
             task_id?: string | null;
             /** @description Command that must succeed before a draft is accepted. The command runs in a sandbox on a copy of the workspace */
@@ -2620,7 +2652,7 @@ export interface components {
             samples?: number;
             settings?: components["schemas"]["RequestSettings"];
         };
-        /** @description Replica of a stream on another NATS server than the leader. */
+        /** @description Replica of a stream, on a NATS server that is not the leader of the stream. */
         StreamCopy: {
             /** @description Number of messages that the replica has not stored yet. */
             behind: number;
@@ -2654,9 +2686,9 @@ export interface components {
             /** @description Age in seconds of the oldest message in the stream; null if the stream is empty. */
             oldest: number | null;
         };
-        /** @description Queued jobs or a run that make no progress. */
+        /** @description Run that makes no progress, or queued jobs that no worker can execute. */
         StuckWork: {
-            /** @description Id of the run, or the number of queued jobs as text. */
+            /** @description Id of the stuck run; for stuck jobs, a text with their number such as `3 queued jobs`. */
             what: string;
             why: string;
         };
@@ -2676,7 +2708,7 @@ export interface components {
             reasons: components["schemas"]["Reason"][];
             /** @description Files that were replaced when the submission was applied. */
             replaced: components["schemas"]["ReplacedFile"][];
-            /** @description When the submission reached its stage, in milliseconds since 1970. */
+            /** @description When the submission reached its current stage, in milliseconds since 1970. */
             settled: number;
             stage: components["schemas"]["SubmissionStage"];
             summary: string;
@@ -2711,7 +2743,7 @@ export interface components {
             reasons: components["schemas"]["Reason"][];
             /** @description Files that were replaced when the submission was applied. */
             replaced: components["schemas"]["ReplacedFile"][];
-            /** @description When the submission reached its stage, in milliseconds since 1970. */
+            /** @description When the submission reached its current stage, in milliseconds since 1970. */
             settled: number;
             stage: components["schemas"]["SubmissionStage"];
             summary: string;
@@ -2743,7 +2775,10 @@ export interface components {
         TaskId: string;
         /** @description Results of the user's tests. */
         TestReport: {
-            /** @description Why the tests cannot be run with any program, such as a syntax error in the test file; null if they can. */
+            /**
+             * @description Error because of which the tests cannot be run with any program, such as a syntax error in the test file; null
+             *     if there is no such error.
+             */
             broken?: string | null;
             failed: components["schemas"]["FailedTest"][];
             /** @description Number of passed tests. */
@@ -2817,7 +2852,7 @@ export interface components {
         UsageView: {
             cached_input_tokens: number;
             calls: number;
-            /** @description `local` if the cost is zero because the model ran on the user's own server */
+            /** @description `local` if the cost is zero because the model ran on the user's own server; null for other models */
             cost_note?: string | null;
             /**
              * Format: double
@@ -2901,14 +2936,14 @@ export interface components {
         };
         /** @description Warm pools of one sandbox backend, added together */
         WarmPoolInfo: {
-            /** @description Number of requests since the server was started that used an idle sandbox */
+            /** @description Number of requests for a sandbox that used an idle sandbox, since the server was started */
             hits: number;
             /** @description Current number of idle sandboxes */
             idle: number;
             isolation: components["schemas"]["Isolation"];
-            /** @description Whether the refill of the pool is suspended because free memory is low */
+            /** @description Whether the warm pool is not refilled at the moment because free memory is low */
             low_memory: boolean;
-            /** @description Number of requests since the server was started that had to start a new sandbox */
+            /** @description Number of requests for a sandbox that had to start a new sandbox, since the server was started */
             misses: number;
             /**
              * Format: double
@@ -2918,7 +2953,7 @@ export interface components {
             /** @description Maximum number of idle sandboxes */
             size: number;
         };
-        /** @description Setting from a folder that is not trusted. The setting is ignored, or makes commands fail. */
+        /** @description Setting from a project folder that is not trusted. Such a setting is either ignored, or makes commands fail. */
         WithheldSetting: {
             from: string;
             ignored: boolean;
@@ -2927,7 +2962,10 @@ export interface components {
         };
         /** @description Stored input of a run in which a model edits files; the run can be resumed from this input. */
         WorkInput: {
-            /** @description Requested isolation. It also applies when the run is resumed, unless another isolation is requested then. */
+            /**
+             * @description Isolation that was requested for the run. A resumed run uses it, too, unless another isolation is requested for
+             *     resuming.
+             */
             isolation?: string | null;
             model: string;
             /** @description Policy of the gate when the run started. */
@@ -2948,7 +2986,10 @@ export interface components {
             };
             /** @description Memory that the sandbox needs, in megabytes. */
             memory: number;
-            /** @description Kind of slot that the job occupies on the worker. A job never waits for a slot of another kind. */
+            /**
+             * @description Kind of slot that the job occupies on the worker. Each kind has its own slots, so a job never waits for a job of
+             *     another kind of slot.
+             */
             place: components["schemas"]["WorkPlace"];
             region: string | null;
         };
@@ -2974,7 +3015,10 @@ export interface components {
         };
         /** @description Status of a workspace. */
         WorkspaceInfo: {
-            /** @description Why agents cannot work in this workspace, such as an invalid task contract; null if they can */
+            /**
+             * @description Why agents cannot work in this workspace, such as an invalid file `_handoff/TASK_CONTRACT.json`; null if they
+             *     can
+             */
             blocked: string | null;
             name: string;
             /** @description Number of drafts that are not submitted yet */
@@ -3001,7 +3045,10 @@ export interface components {
              */
             review?: string | null;
             settings?: components["schemas"]["RequestSettings"];
-            /** @description Task for the model, in natural language; default: the task in the workspace's contract */
+            /**
+             * @description Task for the model, in natural language; default: the task in the file `_handoff/TASK_CONTRACT.json` of the
+             *     workspace
+             */
             task?: string | null;
             task_id?: string | null;
             /** @description Command that must succeed before a draft is accepted. The command runs in a sandbox on a copy of the workspace */

@@ -177,7 +177,7 @@ function Attacks() {
   const { value, problem } = useFetch(apiUrl("/api/attacks", {}));
   return (
     <section aria-labelledby="attacks" className="grid gap-3">
-      <Heading id="attacks">Last attack on each sandbox backend</Heading>
+      <Heading id="attacks">Last attack test of each sandbox backend</Heading>
       {problem && <ProblemNotice problem={problem} />}
       {value?.attacks.length === 0 && (
         <Empty title="No attack results yet">

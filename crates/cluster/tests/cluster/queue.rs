@@ -121,7 +121,8 @@ async fn node_with_another_lease_duration_than_the_cluster_is_rejected() {
         open(lease).await.unwrap();
         let error = open(Duration::from_secs(9)).await.unwrap_err();
         assert!(matches!(error, StoreError::CannotOpen { .. }), "{error:?}");
-        let expected = format!("lease is {} s, but 9 s is configured", lease.as_secs());
+        let expected =
+            format!("leases of the cluster last {} s, but 9 s is configured", lease.as_secs());
         assert!(error.to_string().ends_with(&expected), "{error}");
     }
 }

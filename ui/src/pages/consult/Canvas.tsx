@@ -211,7 +211,7 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
         </Panel>
         <Panel position="top-right" className="flex gap-1">
           {isActive(run.status) && (
-            <Button aria-pressed={following} aria-label={following ? "Following progress" : "Follow progress"} onClick={() => setFollowing((before) => !before)} title="Keep the running layer in view">
+            <Button aria-pressed={following} aria-label={following ? "Following progress" : "Follow progress"} onClick={() => setFollowing((before) => !before)} title="Keep the running part of the consultation in view">
               <Crosshair aria-hidden className={cn("size-4", following && "text-accent")} />
               <span className="max-sm:hidden">{following ? "Following progress" : "Follow progress"}</span>
             </Button>
