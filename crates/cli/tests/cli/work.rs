@@ -260,7 +260,11 @@ fn work_with_a_model_without_tool_calls_needs_text_or_auto_mode() {
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert!(ran.out.contains("the model submitted no draft"), "{}", ran.out);
     let ran = home.run(&["work", task, "--provider", "ollama", "--mode", "auto"]);
-    assert!(ran.err.contains("continuing without tools: the model called no tools"), "{}", ran.err);
+    assert!(
+        ran.err.contains("the model continues without tools: the model called no tools"),
+        "{}",
+        ran.err
+    );
     // The gate escalates the draft, because it deletes ten of eleven lines.
     assert_eq!(ran.code, 6, "{} {}", ran.out, ran.err);
     assert!(ran.out.contains("[deletion]"), "{}", ran.out);
