@@ -95,7 +95,7 @@ fn invalid_graph_reports_every_problem_with_its_node() {
     --
     a branch of node `a` starts at the join `j` of the branches
     --
-    a branch of node `a` leads back to `a` before its join
+    a branch of node `a` leads back to `a` before the join of the branches
     --
     node `c` leaves a branch of `b` for `outer`: the branches must join at `inner` first
     ");
