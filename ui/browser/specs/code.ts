@@ -17,7 +17,7 @@ test("a code run shows the failed program, its critique, and the changes in the 
   await expect(first.getByText("exit code 1")).toBeVisible();
   await expect(first.getByLabel("Errors (stderr)")).toContainText("FileNotFoundError");
   await expect(first.getByText("no such file is in the sandbox")).toBeVisible();
-  await expect(first.getByText("work on sample data and say so")).toBeVisible();
+  await expect(first.getByText("use sample data and say so")).toBeVisible();
   const second = page.getByRole("region", { name: "Attempt 2" });
   await expect(second.getByText("succeeded")).toBeVisible();
   // Added lines are marked with +, removed lines with −, and unchanged lines have no mark.
