@@ -106,11 +106,10 @@ fn documented_commands_print_the_output_shown() {
 }
 
 /// Shell blocks of the documentation that no test runs: text that identifies the block, and the reason.
-const NOT_RUN: [(&str, &str); 18] = [
+const NOT_RUN: [(&str, &str); 17] = [
     ("_API_KEY=…", "needs a key"),
     ("OPENAI_BASE_URL=", "needs a model server; `scripts/llama` starts one"),
     ("--max-output-tokens", "needs the model server of an earlier block"),
-    ("--mode text", "needs the model server of an earlier block"),
     ("pip install --no-deps xllamacpp", "`scripts/llama` does it"),
     ("llama_server.py", "`scripts/llama` does it"),
     ("scripts/", "`scripts/test` runs it"),
