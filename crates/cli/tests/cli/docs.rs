@@ -38,6 +38,16 @@ fn commands(page: &str) -> Vec<(&str, &str)> {
     commands
 }
 
+/// Bash command that runs a script with the built binary in its `PATH`, and writes errors to standard output, too.
+fn bash(home: &Path, script: &str) -> Command {
+    let folder = Path::new(env!("CARGO_BIN_EXE_assize")).parent().unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new("bash");
+    command.args(["-c", &format!("exec 2>&1; {script}")]).env_clear();
+    command.env("PATH", path).env("HOME", home);
+    command
+}
+
 /// Runs the commands of a page in order in a new home folder, and compares their output with the page. Returns the
 /// number of commands.
 fn check(page: &Path) -> Result<usize, String> {
@@ -48,16 +58,10 @@ fn check(page: &Path) -> Result<usize, String> {
     for example in fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap()) {
         fs::copy(example.path(), work.join("examples").join(example.file_name())).unwrap();
     }
-    let folder = Path::new(env!("CARGO_BIN_EXE_assize")).parent().unwrap();
-    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let commands = commands(&text);
     for (command, expected) in &commands {
         let own = command.replace("cargo run --quiet -- ", "assize ");
-        let output = Command::new("bash")
-            .args(["-c", &format!("exec 2>&1; {own}")])
-            .env_clear()
-            .env("PATH", &path)
-            .env("HOME", home.path())
+        let output = bash(home.path(), &own)
             .current_dir(&work)
             // No command may use an Ollama server on this machine. `doctor --offline` connects to no provider, so it
             // keeps the default address.
@@ -128,14 +132,8 @@ const NOT_RUN: [(&str, &str); 17] = [
 
 /// Runs a script with the built binary in `home`. Returns its output; fails if a command fails.
 fn run_script(home: &Path, script: &str) -> String {
-    let folder = Path::new(env!("CARGO_BIN_EXE_assize")).parent().unwrap();
-    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let stop_background_jobs = "trap 'kill $(jobs -p) 2>/dev/null || :; wait' EXIT";
-    let output = Command::new("bash")
-        .args(["-c", &format!("set -euo pipefail\n{stop_background_jobs}\nexec 2>&1\n{script}")])
-        .env_clear()
-        .env("PATH", path)
-        .env("HOME", home)
+    let output = bash(home, &format!("set -euo pipefail\n{stop_background_jobs}\n{script}"))
         .env("OLLAMA_HOST", "127.0.0.1:9")
         .current_dir(home)
         .output()
