@@ -3,14 +3,14 @@ import { LazyMotion, MotionConfig } from "motion/react";
 import { useEffect, type ReactNode } from "react";
 
 import { apiUrl } from "./model/api";
-import { count } from "./model/format";
+import { formatCount } from "./model/format";
 import { useFetch } from "./model/hooks";
 import { Drafts } from "./pages/Drafts";
 import { Home } from "./pages/Home";
 import { RunPage } from "./pages/Run";
 import { System } from "./pages/System";
-import { cn, Empty } from "./parts/ui";
-import { Scheme } from "./parts/Scheme";
+import { cn, EmptyState } from "./parts/ui";
+import { ColorSchemeButton } from "./parts/ColorSchemeButton";
 import { Link, useRoute } from "./route";
 
 const PAGES = [
@@ -53,7 +53,7 @@ export function App() {
                   >
                     {name}
                     {href === "/drafts" && toReview > 0 && (
-                      <span className="ml-1.5 rounded-full bg-doubt/15 px-1.5 text-xs font-medium text-doubt" aria-label={`${count(toReview, "submission")} to review`}>
+                      <span className="ml-1.5 rounded-full bg-warning/15 px-1.5 text-xs font-medium text-warning" aria-label={`${formatCount(toReview, "submission")} to review`}>
                         {toReview}
                       </span>
                     )}
@@ -61,7 +61,7 @@ export function App() {
                 );
               })}
               <div className="ml-auto">
-                <Scheme />
+                <ColorSchemeButton />
               </div>
             </nav>
           </header>
@@ -88,10 +88,10 @@ function pageFor(path: string[]): ReactNode {
   if (section === "drafts") return <Drafts workspace={id ?? null} submission={path[2] ?? null} />;
   if (section === "system") return <System />;
   return (
-    <Empty page title="Page not found">
+    <EmptyState page title="Page not found">
       <Link href="/" className="text-accent underline">
         Go to the list of trials
       </Link>
-    </Empty>
+    </EmptyState>
   );
 }

@@ -14,7 +14,7 @@ function subscribe(listener: () => void): () => void {
 }
 
 /** Navigates to a URL of the page without a reload. `replace` replaces the current history entry instead of adding one. */
-export function go(to: string, replace = false): void {
+export function navigate(to: string, replace = false): void {
   if (to === location.pathname + location.search) return;
   const newPath = new URL(to, location.origin).pathname !== location.pathname;
   if (replace) history.replaceState(null, "", to);
@@ -24,7 +24,7 @@ export function go(to: string, replace = false): void {
 }
 
 /** Percent-decodes one path segment. A segment with an invalid encoding is returned unchanged. */
-function decoded(part: string): string {
+function decodeSegment(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
@@ -36,7 +36,7 @@ function decoded(part: string): string {
 export function useRoute(): { path: string[]; query: URLSearchParams } {
   const current = useSyncExternalStore(subscribe, () => location.pathname + location.search);
   const url = new URL(current, location.origin);
-  const path = url.pathname.split("/").filter(Boolean).map(decoded);
+  const path = url.pathname.split("/").filter(Boolean).map(decodeSegment);
   return { path, query: url.searchParams };
 }
 
@@ -47,7 +47,7 @@ export function Link({ href, onClick, ...rest }: AnchorHTMLAttributes<HTMLAnchor
     const newTab = event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || event.button !== 0;
     if (event.defaultPrevented || newTab) return;
     event.preventDefault();
-    go(href);
+    navigate(href);
   };
   return <a href={href} onClick={follow} {...rest} />;
 }

@@ -51,7 +51,7 @@ struct Args {
     /// Number of records to write to each store
     #[arg(long, default_value_t = 2000)]
     records: usize,
-    /// Number of workers to kill with a lease on a run, and as many without a lease
+    /// Number of workers to kill in each of two groups: lease holders, and other workers
     #[arg(long, default_value_t = 5)]
     deaths: usize,
 }
@@ -122,8 +122,8 @@ fn main() -> anyhow::Result<()> {
     let max_workers = args.workers.iter().max().copied().unwrap_or(1);
     let full = measure(&args, max_workers, 0)?;
     println!(
-        "at saturation, {} workers and no model delay: {:.0} consultations per hour, {:.0} writes per second, {:.3} CPU \
-         seconds per debate",
+        "at saturation, with {} workers and without model delay: {:.0} consultations per hour, {:.0} writes per second, \
+         {:.3} CPU seconds per debate",
         full.workers, full.consults_per_hour, full.writes_per_second, full.cpu_seconds_per_debate
     );
     stores::compare(args.records)?;

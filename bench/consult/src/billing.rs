@@ -86,13 +86,13 @@ pub(crate) async fn measure(args: &Args) -> anyhow::Result<()> {
         "the cache-friendly order costs {part:.1} % of the plain order (target: at most 33.3)"
     );
     println!(
-        "the cache-friendly order costs {:.1} % of the plain order without F1 and F2 in the debates",
+        "the cache-friendly order costs {:.1} % of the plain order if debates do not get the documents F1 and F2",
         share(ours.cost(), bare.cost())
     );
     println!("{cached:.1} % of the input is read from the cache (target: at least 80)");
     if args.rounds >= assize_debate::ROUNDS {
         ensure!(
-            part <= 33.4 && cached >= 80.0,
+            part < 33.35 && cached >= 80.0,
             "the cache-friendly prompt order saves less than the target"
         );
     }

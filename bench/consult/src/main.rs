@@ -1,7 +1,7 @@
 //! Benchmark of a whole consultation. The first part uses a model with a fixed delay. It compares the wall time with
 //! the longest chain of sequential calls, which is the lower bound, and measures our own CPU time. The second part uses
-//! a provider that caches prompts. It compares the charge for the input with the charge for the same words in another
-//! order.
+//! a provider that caches prompts. It compares the charge for the input with the charge for the same words in an order
+//! that prevents caching.
 //!
 //! Gateway, graph, SQLite journal and a jail for each debate are real. Times on a shared machine are noisy: compare the
 //! ratios.
@@ -31,7 +31,7 @@ struct Args {
     #[arg(long, default_value_t = 250)]
     latency: u64,
     /// Number of rounds in each debate
-    #[arg(long, default_value_t = assize_debate::ROUNDS)]
+    #[arg(long, default_value_t = assize_debate::ROUNDS, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Number of consultations to measure; the results are medians
     #[arg(long, default_value_t = 3)]
@@ -109,11 +109,8 @@ fn rehearsal(args: &Args) -> Arc<dyn Model> {
 
 /// Gateway options that do not limit concurrency.
 fn unlimited_options() -> assize_gateway::GatewayOptions {
-    let pacer = RateLimiter::new(RateLimits { concurrency: 1000, ..RateLimits::default() });
-    assize_gateway::GatewayOptions {
-        rate_limiter: pacer,
-        ..assize_gateway::GatewayOptions::default()
-    }
+    let rate_limiter = RateLimiter::new(RateLimits { concurrency: 1000, ..RateLimits::default() });
+    assize_gateway::GatewayOptions { rate_limiter, ..assize_gateway::GatewayOptions::default() }
 }
 
 /// Runs one consultation, from the ticker to the stored result. Returns the wall time and the number of model calls.
@@ -146,16 +143,16 @@ async fn consult(args: &Args, model: Arc<dyn Model>) -> anyhow::Result<(Duration
         weaker: None,
         isolation: String::new(),
     };
-    let chamber = ConsultContext {
+    let context = ConsultContext {
         rounds: args.rounds,
         max_concurrent_debates: args.at_once,
         debates: Arc::new(debates),
         ..ConsultContext::new(RoleModels::new(model))
     };
-    let calls = chamber.calls();
+    let calls = context.calls();
     let company = ConsultCompany { ticker: Some("CRST".parse()?), name: None };
     let options = RunOptions::with_journal(journal.clone());
-    let state = graph(Arc::new(chamber))?.run(ConsultState::new(company), options).await?;
+    let state = graph(Arc::new(context))?.run(ConsultState::new(company), options).await?;
     journal.finish(Ending::Done { result: serde_json::Value::Null }, Vec::new()).await?;
     let wall = started.elapsed();
     ensure!(state.spent.calls == calls, "expected {calls} calls, got {}", state.spent.calls);

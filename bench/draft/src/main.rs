@@ -156,7 +156,8 @@ async fn check_drafts_unchanged(args: &Args, at: &Path) -> anyhow::Result<()> {
     }
     let all = args.drafts;
     println!(
-        "drafts changed or lost: {lost} of {all} with the draft tools, {lost_as_text} of {all} as text"
+        "drafts changed or lost: {lost} of {all} with the draft tools, \
+         {lost_as_text} of {all} if parsed from the text of an answer"
     );
     ensure!(lost == 0, "{lost} drafts were changed or lost");
     Ok(())
@@ -174,17 +175,18 @@ async fn check_path_escapes(at: &Path) -> anyhow::Result<()> {
     let mut escaped = 0;
     for path in &paths {
         let requested = bench.service.request("bench", path, "t").await;
-        let draft = requested
-            .as_ref()
-            .map_or_else(|_| path.clone(), |requested| requested.draft_path.clone());
+        let draft = requested.map_or_else(|_| path.clone(), |requested| requested.draft_path);
+        // The draft of a new file is empty, and no path names a file that the agent may read.
+        let read = bench.service.read("bench", &draft).await;
+        let was_read = read.is_ok_and(|read| !read.content.is_empty());
         let _ = bench.service.write("bench", &draft, "evil").await;
         let _ = bench.submit(&draft, path, "t").await;
-        if let Ok(read) = bench.service.read("bench", &draft).await
-            && read.content.contains("outside")
-        {
-            escaped += 1;
+        let was_changed = std::fs::read_to_string(&outside).unwrap_or_default() != "outside";
+        if was_changed {
+            // Restore the file, so that the next paths do not count as well.
+            std::fs::write(&outside, "outside")?;
         }
-        escaped += usize::from(std::fs::read_to_string(&outside)? != "outside");
+        escaped += usize::from(was_read || was_changed);
     }
     println!("paths that lead out of the workspace: {escaped} of {}", paths.len());
     ensure!(escaped == 0, "{escaped} paths lead out of the workspace");

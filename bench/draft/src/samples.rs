@@ -23,7 +23,7 @@ struct Sample {
     text: String,
 }
 
-/// Numbers of samples in a set or for a rule.
+/// Counts of the samples in a set or for a rule.
 #[derive(Default)]
 struct Counts {
     /// Samples with a secret.
@@ -82,6 +82,7 @@ fn print(name: &str, counts: &Counts) {
     let Counts { secrets, found, others, stopped } = counts;
     let recall = if *secrets == 0 { 1.0 } else { *found as f64 / *secrets as f64 };
     println!(
-        "{name:<50} found {found} of {secrets} secrets ({recall:.3}), false alarms {stopped} of {others}"
+        "{name:<50} found {found} of {secrets} secrets (recall {recall:.3}), \
+         false alarms on {stopped} of {others} samples without a secret"
     );
 }

@@ -36,7 +36,7 @@ pub(crate) fn scan(folder: &Path) -> anyhow::Result<()> {
             *rules.entry(secret.rule).or_default() += 1;
         }
     }
-    ensure!(files > 0, "no text file in {}; name a folder with files", folder.display());
+    ensure!(files > 0, "no text file in {}; choose a folder with text files", folder.display());
     println!("\n{with_findings} of {files} files have findings");
     for (rule, count) in rules {
         println!("  {rule:<28} {count:>5}");

@@ -3,8 +3,8 @@
 //!
 //! The server is the `assize` binary, in a separate process; the run is a consultation whose model answers with a
 //! delay. Every event contains the time when it was written to the store, and each client records when the event
-//! arrives. With `--peer`, a usual Python server (`sse-starlette` on `uvicorn`) sends the same events at the
-//! same pace to the same clients.
+//! arrives. With `--peer`, the benchmark then measures a Python server (`sse-starlette` on `uvicorn`) that sends the
+//! same events at the same pace to the same number of clients.
 //!
 //! Clients and server share the CPUs. Times on a shared machine are noisy: compare the ratios.
 
@@ -38,7 +38,7 @@ struct Args {
     /// Milliseconds that the simulated model waits before each answer
     #[arg(long, default_value_t = 500)]
     latency: u64,
-    /// Python with sse-starlette and uvicorn, for the Python server to compare with
+    /// Python interpreter with sse-starlette and uvicorn; if set, also measures a Python server for comparison
     #[arg(long)]
     peer: Option<PathBuf>,
 }
@@ -116,7 +116,7 @@ async fn receive_events(
     }
 }
 
-/// Connects all clients, then starts the run, and measures until all clients have received its last event.
+/// Connects all clients, then starts the run, and measures until all clients have received the run's last event.
 async fn measure(
     name: &'static str,
     clients: usize,
@@ -151,7 +151,7 @@ async fn measure(
     for received in &all {
         ensure!(
             received.ids == ids,
-            "a client received {} events, another client {}",
+            "two clients received different events: {} and {} events",
             received.ids.len(),
             ids.len()
         );
@@ -236,7 +236,7 @@ async fn measure_assize(args: &Args, folder: &Path) -> anyhow::Result<(Figures, 
         .and_then(|a| a.strip_prefix("http://"))
         .context("the server printed no address")?;
     let token = std::fs::read_to_string(
-        printed["token_file"].as_str().context("the server printed no token file")?,
+        printed["token_file"].as_str().context("the server printed no path of its token file")?,
     )?;
     let token = token.trim();
     // Warm up with a run without subscribers, so that the memory of a run is not attributed to the clients.

@@ -1,4 +1,5 @@
-//! Contestants of the benchmark: our sandboxes, and the programs that they are compared with (peers).
+//! Contestants: the ways to run code that the benchmark measures and compares. They are our sandboxes, and the
+//! programs that our sandboxes are compared with (peers).
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ pub(crate) enum Contestant {
     WarmAs(Arc<SandboxPool>, SandboxSpec),
     /// New sandbox, with the limits of this specification.
     ColdAs(Arc<SandboxManager>, SandboxSpec),
-    /// Program that our sandboxes are compared with: command line of the program.
+    /// Command line of a program that our sandboxes are compared with.
     Peer(Vec<String>),
 }
 

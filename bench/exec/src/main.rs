@@ -26,7 +26,7 @@ use figures::{Figures, row};
 
 #[derive(Debug, Parser)]
 struct Args {
-    /// Number of runs of each contestant in each schedule
+    /// Number of runs of each contestant (our sandboxes, docker, bubblewrap) in each schedule
     #[arg(long, default_value_t = 100)]
     iterations: usize,
     /// Milliseconds between two starts in the schedule with regular intervals
@@ -203,7 +203,7 @@ fn compare(medians: &[(Schedule, String, Figures)]) {
         ("docker exec", "jail, warm", "at least 15"),
         ("docker exec", "docker, warm", "more than 1"),
         ("docker run --rm", "jail, cold", ""),
-        ("bwrap", "jail, cold", "at least 0.91, the inverse of 1.1"),
+        ("bwrap", "jail, cold", "at least 0.91, so at most 1.1 times the duration"),
     ];
     for (peer, ours, goal) in pairs {
         if let (Some(theirs), Some(our)) = (median(peer), median(ours)) {

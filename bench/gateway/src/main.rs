@@ -181,8 +181,9 @@ impl Ours {
             key: Some(ApiKey::new("sk-bench")),
             ..Endpoint::new(Provider::Anthropic)
         };
-        let pacer = RateLimiter::new(RateLimits { concurrency: 256, ..RateLimits::default() });
-        let options = GatewayOptions { rate_limiter: pacer, ..GatewayOptions::default() };
+        let rate_limiter =
+            RateLimiter::new(RateLimits { concurrency: 256, ..RateLimits::default() });
+        let options = GatewayOptions { rate_limiter, ..GatewayOptions::default() };
         let gateway = Gateway::to_provider(&HttpClient::new(), endpoint, options);
         Ok(Ours { gateway, request: request() })
     }
@@ -219,7 +220,7 @@ impl Client for Bare {
         let request = self.client.post(&self.url).header("content-type", "application/json");
         let response = request.body(self.body.clone()).send().await?;
         let bytes = response.bytes().await?;
-        anyhow::ensure!(bytes.len() > 600, "the answer has less than 600 characters");
+        anyhow::ensure!(bytes.len() > 600, "the response is too short for 600 characters");
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! HTTP server that answers every request at once. It runs in a separate process, so that its CPU time is not counted.
+//! HTTP server that answers every request at once. It runs in a separate process, so that the CPU time of the clients
+//! does not include the CPU time of the server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

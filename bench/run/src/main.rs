@@ -100,11 +100,11 @@ async fn main() -> anyhow::Result<()> {
         ..assize_gateway::GatewayOptions::default()
     };
     let model = Arc::new(Gateway::to_rehearsal(Rehearsal::default(), options));
-    let court = CodeRunner::new(model, "rehearsal", pool.clone(), CodeOptions::default());
+    let runner = CodeRunner::new(model, "rehearsal", pool.clone(), CodeOptions::default());
     let access = Access::Write(Durability::ProcessCrash);
     let store: Arc<dyn Store> =
         Arc::new(SqliteStore::open(&folder.path().join("store.db"), access)?);
-    let bench = Bench { graph: graph(Arc::new(court))?, store, pool };
+    let bench = Bench { graph: graph(Arc::new(runner))?, store, pool };
     // Warm up: the sandbox is probed once per process.
     bench.pool.ready().await?;
     let code = bench.run().await?.code;
@@ -121,7 +121,7 @@ async fn main() -> anyhow::Result<()> {
             beside.push(peer.run().await?);
         }
     }
-    println!("Sequential runs, {} each, with an idle sandbox", args.iterations);
+    println!("{} sequential runs, each with an idle sandbox", args.iterations);
     println!("{:<34} {:>8} {:>8}", "", "p50 ms", "p95 ms");
     row("the whole loop", &mut all);
     row("  without model and program", &mut rest);

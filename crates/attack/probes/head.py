@@ -36,10 +36,10 @@ class Given:
         self.__dict__.update(values)
 
 
-def probe(name, what, **more):
+def probe(name, description, **more):
     def register(function):
         assert name not in PROBES, name
-        PROBES[name] = (function, dict(more, name=name, what=what))
+        PROBES[name] = (function, dict(more, name=name, description=description))
         return function
 
     return register

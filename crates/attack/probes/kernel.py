@@ -33,8 +33,8 @@ FILES = {
     "fault-device": (["/dev/userfaultfd"], READ, "opens the userfaultfd device"),
     "input": (["/dev/uinput", "/dev/input/event0"], READ, "opens an input device, such as a keyboard"),
 }
-for _name, (_paths, _flags, _what) in FILES.items():
-    probe(f"kernel/{_name}", _what)(lambda given, paths=_paths, flags=_flags: any_opened(paths, flags))
+for _name, (_paths, _flags, _description) in FILES.items():
+    probe(f"kernel/{_name}", _description)(lambda given, paths=_paths, flags=_flags: any_opened(paths, flags))
 
 
 @probe("kernel/memory-file", "reads the kernel's memory through `/proc/kcore`")

@@ -15,14 +15,14 @@ def leave_file(path, given):
     return found
 
 
-for _name, _path, _what in (
+for _name, _path, _description in (
     ("temporary-file", "/tmp/assize-left-{tag}", "leaves a file in `/tmp`"),
     ("older-temporary-file", "/var/tmp/assize-left-{tag}", "leaves a file in `/var/tmp`"),
     ("shared-memory-file", "/dev/shm/assize-left-{tag}", "leaves a file in `/dev/shm`"),
     ("working-folder", "assize-left-{tag}", "leaves a file in the working folder"),
     ("module", "assize_left_{tag}/sitecustomize.py", "leaves a Python module in a folder next to the next program"),
 ):
-    probe(f"left/{_name}", _what, steps=2, proof="mark")(
+    probe(f"left/{_name}", _description, steps=2, proof="mark")(
         lambda given, path=_path: leave_file(os.path.abspath(path.format(tag=given.tag)), given)
     )
 

@@ -36,8 +36,8 @@ CALLS = {
     "fanotify_init": ((WRONG, 0), "watches file accesses of all processes"),
     "syslog": ((-1, 0, 0), "reads the kernel log"),
 }
-for _name, (_arguments, _what) in CALLS.items():
-    probe(f"privileges/call-{_name.replace('_', '-')}", _what, syscall=True)(
+for _name, (_arguments, _description) in CALLS.items():
+    probe(f"privileges/call-{_name.replace('_', '-')}", _description, syscall=True)(
         lambda given, name=_name, arguments=_arguments: answered(name, *arguments)
     )
 
@@ -95,8 +95,8 @@ NAMESPACES = {
     "process": (0x20000000, "creates a PID namespace"),
     "time": (0x00000080, "creates a time namespace"),
 }
-for _name, (_flag, _what) in NAMESPACES.items():
-    probe(f"privileges/{_name}-namespace", _what)(
+for _name, (_flag, _description) in NAMESPACES.items():
+    probe(f"privileges/{_name}-namespace", _description)(
         lambda given, flag=_flag: in_child(lambda: enter_namespaces(flag) or b"made")
     )
 

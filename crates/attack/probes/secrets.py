@@ -8,14 +8,14 @@ def shadow(given):
     return b":" in read("/etc/shadow")
 
 
-for _name, _what in {
+for _name, _description in {
     "ssh": "reads a private SSH key in a user's home",
     "aws": "reads cloud credentials in a user's home",
     "history": "reads a user's shell history",
     "dotenv": "reads the `.env` of a user's project",
     "kube": "reads a user's Kubernetes configuration",
 }.items():
-    probe(f"secrets/{_name}", _what, proof=_name)(
+    probe(f"secrets/{_name}", _description, proof=_name)(
         lambda given, name=_name: Found(read(getattr(given, name)).strip())
     )
 

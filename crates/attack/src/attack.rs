@@ -141,7 +141,7 @@ impl Attack {
             ControlOutcome::Reached | ControlOutcome::OnlyInside => {
                 match self.verdict(probe, place).await {
                     ProbeVerdict::Stopped(detail) => (ProbeOutcome::Blocked, detail),
-                    ProbeVerdict::Broke(detail) => (ProbeOutcome::Broke, detail),
+                    ProbeVerdict::Failed(detail) => (ProbeOutcome::Failed, detail),
                     ProbeVerdict::Succeeded(detail) => {
                         match probe.promise.and_then(|promise| place.best_effort(promise)) {
                             None => (ProbeOutcome::Escaped, detail),
@@ -159,7 +159,7 @@ impl Attack {
         ProbeFinding {
             name: probe.name.clone(),
             group: probe.group,
-            what: probe.what.clone(),
+            description: probe.description.clone(),
             backend: place.name(),
             outcome,
             control,
@@ -176,7 +176,7 @@ impl Attack {
         }
         let control = match self.verdict(probe, &self.host).await {
             ProbeVerdict::Succeeded(_) => ControlOutcome::Reached,
-            ProbeVerdict::Stopped(why) | ProbeVerdict::Broke(why) => {
+            ProbeVerdict::Stopped(why) | ProbeVerdict::Failed(why) => {
                 ControlOutcome::NotReached { why }
             }
         };
@@ -189,7 +189,7 @@ impl Attack {
         let first_mark = new_nonce();
         // The names of the files and sockets that a probe creates contain the tag, so that leftovers can be found.
         let tag = format!("{}-{}", &new_nonce()[..16], self.fixtures.name());
-        let mut last = ProbeVerdict::Broke("the probe has no steps".to_owned());
+        let mut last = ProbeVerdict::Failed("the probe has no steps".to_owned());
         for step in 1..=probe.steps {
             // Only the first step receives the mark that later steps have to find.
             let mark = if step == 1 { first_mark.clone() } else { new_nonce() };

@@ -90,7 +90,7 @@ pub(crate) enum SuccessCriterion {
     Output,
     /// The probe succeeds if its run ends more than 1.5 s after the timeout of the run.
     Late,
-    /// The probe succeeds if the sandbox reports another exit code than the real one.
+    /// The probe succeeds if the sandbox reports an exit code that differs from the real one.
     Forged,
     /// The probe succeeds if it reports success, or if it stops the guest agent.
     Guest,
@@ -136,7 +136,7 @@ pub(crate) enum GuaranteedLimit {
 pub(crate) struct Probe {
     pub(crate) name: String,
     /// Description of what the probe tries to do.
-    pub(crate) what: String,
+    pub(crate) description: String,
     #[serde(default)]
     pub(crate) judge: SuccessCriterion,
     #[serde(default, rename = "limits")]
@@ -158,7 +158,7 @@ pub(crate) struct Probe {
     pub(crate) syscall: bool,
     /// Action that the host performs on the working folder during or after the run; `None` if there is none.
     pub(crate) host: Option<HostAction>,
-    /// Real exit code of the probe. A probe that forges exit codes succeeds if another exit code is reported.
+    /// Real exit code of the probe. A probe that forges exit codes succeeds if the reported exit code differs.
     #[serde(default)]
     pub(crate) exit: i32,
     #[serde(skip)]
@@ -191,4 +191,46 @@ pub(crate) async fn list(interpreter: &Path) -> Result<Vec<Probe>, AttackError> 
         probes.extend(listed.into_iter().map(|probe| Probe { group, ..probe }));
     }
     Ok(probes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use assize_sandbox::{Interpreter, Language};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn documented_numbers_of_probes_match_the_catalog() {
+        let path = std::env::var_os("PATH");
+        let python = Interpreter::find(Language::Python, None, path.as_deref()).unwrap();
+        let probes = list(&python.program).await.unwrap();
+        let microvm = probes.len();
+        let other = probes.iter().filter(|probe| !probe.machine).count();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let read = |page: &str| std::fs::read_to_string(root.join(page)).unwrap();
+        let threat_model = "docs/explanation/threat-model.md";
+        for (page, text) in [
+            ("README.md", format!("runs {other} escape attempts ({microvm} for microVMs)")),
+            ("CHANGELOG.md", format!("runs {other} probes ({microvm} for microVMs)")),
+            (
+                threat_model,
+                format!("{other} probes for jail and container, {microvm} for a microVM"),
+            ),
+            ("ui/src/pages/System.tsx", format!("makes about {other} attempts")),
+        ] {
+            assert!(read(page).contains(&text), "{page} does not contain `{text}`");
+        }
+        let mut groups = BTreeMap::<&str, usize>::new();
+        for probe in &probes {
+            *groups.entry(probe.name.split('/').next().unwrap()).or_default() += 1;
+        }
+        let table = read(threat_model);
+        for (group, count) in groups {
+            let start = format!("| `{group}/`");
+            let row = table.lines().find(|line| line.starts_with(&start)).unwrap();
+            assert!(row.ends_with(&format!("| {count} |")), "{count} probes: {row}");
+        }
+    }
 }

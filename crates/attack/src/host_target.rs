@@ -109,7 +109,7 @@ impl HostTarget {
         let (stdout, stderr) = (take(&stdout), take(&stderr));
         let read = |path| std::fs::read(path).unwrap_or_default();
         let writable = [before_answer(&stdout), &stderr, &read(&input), &read(&left_open)];
-        let told = match end {
+        let reported_exit_code = match end {
             ProbeEnd::Exit(code) if run.probe.judge == SuccessCriterion::Forged => {
                 careless_exit_code(&writable, &stdout, code)
             }
@@ -129,7 +129,7 @@ impl HostTarget {
             stdout,
             stderr,
             end,
-            reported_exit_code: told,
+            reported_exit_code,
             took,
             timeout: TIGHT_WALL,
             survived,

@@ -14,7 +14,7 @@ const LATE: std::time::Duration = std::time::Duration::from_millis(1500);
 pub(crate) enum ProbeVerdict {
     Succeeded(String),
     Stopped(String),
-    Broke(String),
+    Failed(String),
 }
 
 /// Answer of a probe: the line of JSON that the probe prints before it exits.
@@ -62,7 +62,7 @@ pub(crate) fn judge(
             return ProbeVerdict::Succeeded(format!("the guest agent no longer runs: {why}"));
         }
         Err(ProbeRunError::Start(why) | ProbeRunError::SandboxFailed(why)) => {
-            return ProbeVerdict::Broke(why.clone());
+            return ProbeVerdict::Failed(why.clone());
         }
     };
     let verdict = |reached: bool, detail: String| {
@@ -72,7 +72,7 @@ pub(crate) fn judge(
     match probe.judge {
         SuccessCriterion::Itself | SuccessCriterion::Guest => own,
         SuccessCriterion::Heard => match own {
-            ProbeVerdict::Broke(why) => ProbeVerdict::Broke(why),
+            ProbeVerdict::Failed(why) => ProbeVerdict::Failed(why),
             _ if arrived => ProbeVerdict::Succeeded(
                 "the random text that the probe sent arrived on the host".to_owned(),
             ),
@@ -97,7 +97,7 @@ pub(crate) fn judge(
             (own, _) => own,
         },
         SuccessCriterion::Survives => match own {
-            ProbeVerdict::Broke(why) => ProbeVerdict::Broke(why),
+            ProbeVerdict::Failed(why) => ProbeVerdict::Failed(why),
             _ if ran.survived => {
                 ProbeVerdict::Succeeded("a process of the probe outlived the run".to_owned())
             }
@@ -136,14 +136,14 @@ fn by_answer(ran: &ProbeResult, proof: Option<&str>) -> ProbeVerdict {
             ProbeEnd::Exit(code) => {
                 let stderr = String::from_utf8_lossy(&ran.stderr);
                 let last = stderr.trim_end().lines().last().unwrap_or_default();
-                ProbeVerdict::Broke(format!(
+                ProbeVerdict::Failed(format!(
                     "the probe exited with code {code} without an answer: {last}"
                 ))
             }
         };
     };
     match (answer.broke, proof) {
-        (Some(why), _) => ProbeVerdict::Broke(why),
+        (Some(why), _) => ProbeVerdict::Failed(why),
         (None, Some(proof)) if answer.reached && answer.nonce.as_deref() != Some(proof) => {
             let detail = format!(
                 "the probe reported success without the expected secret: {}",
@@ -163,7 +163,8 @@ mod tests {
     use super::*;
 
     fn probe(judge: &str) -> Probe {
-        let text = format!(r#"{{"name":"files/x","what":"tries","judge":"{judge}","exit":7}}"#);
+        let text =
+            format!(r#"{{"name":"files/x","description":"tries","judge":"{judge}","exit":7}}"#);
         serde_json::from_str(&text).unwrap()
     }
 
@@ -264,7 +265,7 @@ mod tests {
         match verdict {
             ProbeVerdict::Succeeded(detail) => format!("reached: {detail}"),
             ProbeVerdict::Stopped(detail) => format!("stopped: {detail}"),
-            ProbeVerdict::Broke(why) => format!("broke: {why}"),
+            ProbeVerdict::Failed(why) => format!("broke: {why}"),
         }
     }
 }

@@ -49,7 +49,7 @@ impl SandboxTarget<'_> {
         sandbox.end().await;
         let FinishedProgram { stdout, stderr, outcome, .. } =
             ran.map_err(|error| ProbeRunError::SandboxFailed(error.to_string()))?;
-        let (end, told) = match (outcome.exit_code, outcome.signal) {
+        let (end, reported_exit_code) = match (outcome.exit_code, outcome.signal) {
             _ if outcome.timed_out => (ProbeEnd::TimedOut, None),
             _ if outcome.out_of_memory => (ProbeEnd::OutOfMemory, None),
             (Some(code), _) => (ProbeEnd::Exit(code), Some(code)),
@@ -60,7 +60,7 @@ impl SandboxTarget<'_> {
             stdout,
             stderr,
             end,
-            reported_exit_code: told,
+            reported_exit_code,
             took,
             timeout: wall,
             survived,

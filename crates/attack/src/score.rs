@@ -19,7 +19,7 @@ pub enum ProbeOutcome {
     /// exceeded.
     NotApplicable,
     /// The probe or the sandbox failed with an error. The result shows nothing about the isolation and does not count.
-    Broke,
+    Failed,
 }
 
 /// Outcome of the control: the same probe on the host, without isolation.
@@ -40,7 +40,7 @@ pub struct ProbeFinding {
     pub name: String,
     pub group: ProbeGroup,
     /// Description of what the probe tries to do.
-    pub what: String,
+    pub description: String,
     pub backend: String,
     pub outcome: ProbeOutcome,
     pub control: ControlOutcome,
@@ -56,7 +56,7 @@ pub struct ProbeCount {
     pub blocked: usize,
     pub escaped: usize,
     pub not_applicable: usize,
-    pub broke: usize,
+    pub failed: usize,
 }
 
 impl ProbeCount {
@@ -65,7 +65,7 @@ impl ProbeCount {
             ProbeOutcome::Blocked => self.blocked += 1,
             ProbeOutcome::Escaped => self.escaped += 1,
             ProbeOutcome::NotApplicable => self.not_applicable += 1,
-            ProbeOutcome::Broke => self.broke += 1,
+            ProbeOutcome::Failed => self.failed += 1,
         }
     }
 
@@ -122,7 +122,7 @@ mod tests {
         ProbeFinding {
             name: name.to_owned(),
             group,
-            what: "tries".to_owned(),
+            description: "tries".to_owned(),
             backend: "jail".to_owned(),
             outcome,
             control: ControlOutcome::Reached,
@@ -137,12 +137,12 @@ mod tests {
             finding("network/tcp", ProbeGroup::Network, ProbeOutcome::NotApplicable),
             finding("files/b", ProbeGroup::Files, ProbeOutcome::Escaped),
             finding("files/a", ProbeGroup::Files, ProbeOutcome::Blocked),
-            finding("files/c", ProbeGroup::Files, ProbeOutcome::Broke),
+            finding("files/c", ProbeGroup::Files, ProbeOutcome::Failed),
         ];
         let card = AttackScorecard::new("jail".to_owned(), findings, Duration::from_secs(1));
         assert_eq!(
             card.count(),
-            ProbeCount { blocked: 1, escaped: 1, not_applicable: 1, broke: 1 }
+            ProbeCount { blocked: 1, escaped: 1, not_applicable: 1, failed: 1 }
         );
         assert_eq!(card.count().applicable(), 2);
         assert_eq!(card.by_group()[&ProbeGroup::Network].applicable(), 0);

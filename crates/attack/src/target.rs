@@ -15,8 +15,8 @@ pub(crate) struct ProbeRun<'a> {
     pub(crate) input: String,
     /// Random text in the command lines of all processes of this run, by which the processes are found.
     pub(crate) mark: String,
-    /// Random text that all steps of the probe share. The names of the files and sockets that the probe creates contain
-    /// it.
+    /// Random text that all steps of the probe share, and that is part of the names of the files and sockets that the
+    /// probe creates.
     pub(crate) tag: String,
 }
 

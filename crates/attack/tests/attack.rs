@@ -98,7 +98,7 @@ async fn assert_sampled_probes_blocked(backend: Arc<dyn Backend>, sample: &[&str
             Attack::new(AttackOptions { concurrency: 2, ..options(Some(only)) }).await.unwrap();
         let card = attack.run(&manager, |_| ()).await;
         assert_eq!(lines(&card, ProbeOutcome::Escaped), "");
-        assert_eq!(lines(&card, ProbeOutcome::Broke), "");
+        assert_eq!(lines(&card, ProbeOutcome::Failed), "");
         assert!(card.count().blocked > 0, "{only}: {:?}", card.count());
     }
 }
@@ -116,7 +116,7 @@ async fn assert_all_probes_blocked(backend: Arc<dyn Backend>) {
     let card = attack.run(&manager, |_| reported += 1).await;
     assert_eq!(reported, attack.probes(manager.isolation()));
     assert_eq!(lines(&card, ProbeOutcome::Escaped), "");
-    assert_eq!(lines(&card, ProbeOutcome::Broke), "");
+    assert_eq!(lines(&card, ProbeOutcome::Failed), "");
     let names: BTreeSet<_> = card.findings.iter().map(|finding| &finding.name).collect();
     assert_eq!(names.len(), card.findings.len());
     let microvm = manager.isolation() == Isolation::Microvm;
@@ -132,7 +132,7 @@ async fn assert_all_probes_blocked(backend: Arc<dyn Backend>) {
 }
 
 /// Uses only probes that do not disturb the host, because each probe runs on the host twice: once as its control, and
-/// once instead of in a sandbox. CI runs a sample of these probes.
+/// once in place of the run in a sandbox. CI runs a sample of these probes.
 #[tokio::test(flavor = "multi_thread")]
 async fn probes_without_isolation_are_reported_as_escapes() {
     let sample = ["files/write-outside", "network/tcp", "exhaustion/output-flood", "channel/forge"];

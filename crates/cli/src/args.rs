@@ -49,7 +49,7 @@ fn version() -> &'static str {
     }
 }
 
-/// Put what language models propose on trial in a sandbox before it takes effect
+/// Put proposals of language models on trial in a sandbox before they take effect
 #[derive(Debug, Parser)]
 #[command(name = "assize", version = version(), after_help = exit::help(), max_term_width = 100)]
 pub(crate) struct Cli {
@@ -76,7 +76,7 @@ pub(crate) struct LogArgs {
 }
 
 impl Cli {
-    /// Returns the settings that were given as flags that all commands have, such as `--log-level`.
+    /// Returns the settings that were given as global flags, which all commands have, such as `--log-level`.
     pub(crate) fn global_settings(&self) -> Vec<FlagSetting> {
         settings_from_flags([
             (SettingKey::LogLevel, "--log-level", &self.log.log_level),
@@ -290,7 +290,7 @@ pub(crate) struct ResumeFlags {
 }
 
 impl ResumeFlags {
-    /// Returns a request to resume the run that `--resume` names.
+    /// Returns a request to resume the run given with `--resume`.
     pub(crate) fn request(&self) -> ResumeRequest {
         let run = self.resume.clone().unwrap_or_default();
         ResumeRequest { run, take_over: self.take_over }
@@ -351,7 +351,7 @@ impl ForkArgs {
     }
 }
 
-/// A setting that a command-line flag sets: key of the setting, name of the flag, value.
+/// A setting that was given as a command-line flag: key of the setting, name of the flag, value.
 pub(crate) type FlagSetting = (SettingKey, &'static str, String);
 
 /// Converts flags to settings. Flags that were not given on the command line are left out.

@@ -94,7 +94,7 @@ fn streams(args: &AskArgs) -> bool {
     args.stream && args.schema.is_none()
 }
 
-/// Reads the question and the schema that the arguments name.
+/// Reads the question from the arguments or standard input, and the schema from its file.
 async fn question(args: &AskArgs, cancel: &Cancel) -> Result<Question, Failure> {
     let text = match args.question.as_str() {
         "-" => input::from_standard_input("the question", MAX_QUESTION_MIB, cancel).await?,
@@ -139,7 +139,7 @@ fn show_estimate(question: &PreparedQuestion, json: bool) -> Result<(), Failure>
             shown["cost_note"] = json!(note);
         }
         out_json(&shown)?;
-        return question.check_price(estimate.cost);
+        return question.check_price();
     }
     let at_most = match estimate.cost {
         Cost::Known(_) => format!(", at most {}", estimate.max_cost),
@@ -151,7 +151,7 @@ fn show_estimate(question: &PreparedQuestion, json: bool) -> Result<(), Failure>
         grouped(estimate.output_tokens),
         estimate.cost,
     ))?;
-    question.check_price(estimate.cost)
+    question.check_price()
 }
 
 /// Prints the rehearsal label to standard output, so that the label is saved together with the answer.

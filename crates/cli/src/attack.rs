@@ -101,15 +101,15 @@ fn as_text(card: &AttackScorecard, verbose: bool) -> String {
     ));
     for group in ProbeGroup::ALL {
         let Some(count) = counts.get(group) else { continue };
-        let mark = match (count.escaped, count.broke) {
+        let mark = match (count.escaped, count.failed) {
             (0, 0) => paint(GOOD, "✓"),
             (0, _) => paint(WARN, "?"),
             _ => paint(BAD, "✗"),
         };
-        let broke =
-            if count.broke > 0 { format!("  {} broke", count.broke) } else { String::new() };
+        let failed =
+            if count.failed > 0 { format!("  {} failed", count.failed) } else { String::new() };
         lines.push(format!(
-            "{mark} {:<30} {:>8} {:>8} {:>15}{broke}",
+            "{mark} {:<30} {:>8} {:>8} {:>15}{failed}",
             group.title(),
             count.blocked,
             count.escaped,
@@ -119,7 +119,7 @@ fn as_text(card: &AttackScorecard, verbose: bool) -> String {
     for finding in &card.findings {
         let style = match finding.outcome {
             ProbeOutcome::Escaped => BAD.bold(),
-            ProbeOutcome::Broke => WARN,
+            ProbeOutcome::Failed => WARN,
             ProbeOutcome::Blocked | ProbeOutcome::NotApplicable if !verbose => continue,
             ProbeOutcome::Blocked | ProbeOutcome::NotApplicable => DIM,
         };
@@ -127,10 +127,12 @@ fn as_text(card: &AttackScorecard, verbose: bool) -> String {
             ProbeOutcome::Blocked => "blocked",
             ProbeOutcome::Escaped => "ESCAPED",
             ProbeOutcome::NotApplicable => "not applicable",
-            ProbeOutcome::Broke => "broke",
+            ProbeOutcome::Failed => "failed",
         };
-        let text =
-            format!("  {outcome:<14} {}: {} ({})", finding.name, finding.what, finding.detail);
+        let text = format!(
+            "  {outcome:<14} {}: {} ({})",
+            finding.name, finding.description, finding.detail
+        );
         lines.push(paint(style, replace_control_chars(&text)));
     }
     let verdict = match count.escaped {
@@ -166,7 +168,7 @@ fn verdict(cards: &[AttackScorecard]) -> Result<(), Failure> {
         return Err(Failure::new(FailureKind::Sandbox, message)
             .hint("`assize doctor` shows why no sandbox works"));
     }
-    let (escaped, broke) = (sum(|card| card.count().escaped), sum(|card| card.count().broke));
+    let (escaped, failed) = (sum(|card| card.count().escaped), sum(|card| card.count().failed));
     if escaped > 0 {
         return Err(Failure::new(
             FailureKind::Verdict,
@@ -174,8 +176,8 @@ fn verdict(cards: &[AttackScorecard]) -> Result<(), Failure> {
         )
         .hint("do not run untrusted code in this kind of sandbox; please report the escape"));
     }
-    if broke > 0 {
-        let probes = counted(broke, "probe", "probes");
+    if failed > 0 {
+        let probes = counted(failed, "probe", "probes");
         let message = format!("{probes} could not be run because the probe or the sandbox failed");
         return Err(Failure::new(FailureKind::Sandbox, message));
     }

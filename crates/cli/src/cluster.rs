@@ -4,6 +4,7 @@ use assize_service::Services;
 use assize_service::status::{
     ClusterNode, ClusterStatus, DeadLetter, NodeRole, VERSION, format_requirements,
 };
+use assize_types::text::counted;
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
@@ -57,7 +58,7 @@ fn show(status: &ClusterStatus) -> Result<(), Failure> {
         rows.extend(lines.iter().map(|one| {
             let counts = [one.line.waiting, one.line.under_way, one.line.again, one.workers as u64];
             let [waits, under_way, again, workers] = counts.map(|count| count.to_string());
-            [format_requirements(one), waits, under_way, again, workers]
+            [format_requirements(&one.line.needs), waits, under_way, again, workers]
         }));
         out_table(&rows)?;
     }
@@ -69,7 +70,9 @@ fn show(status: &ClusterStatus) -> Result<(), Failure> {
             stream.copies.iter().map(|copy| match (copy.offline, copy.current, copy.behind) {
                 (true, ..) => format!("{} offline", copy.server),
                 (false, true, 0) => format!("{} current", copy.server),
-                (false, _, behind) => format!("{} {behind} operations behind", copy.server),
+                (false, _, behind) => {
+                    format!("{} {} behind", copy.server, counted(behind, "message", "messages"))
+                }
             });
         let copies: Vec<String> = copies.collect();
         let copies = if copies.is_empty() { "none".to_owned() } else { copies.join(", ") };
@@ -82,7 +85,7 @@ fn show(status: &ClusterStatus) -> Result<(), Failure> {
         note(&paint(DIM, "no runs or jobs are stuck"));
     }
     for stuck in &status.stuck {
-        terminal::warn(&format!("{} is stuck: {}", stuck.what, stuck.why));
+        terminal::warn(&format!("{} is stuck: {}", stuck.subject, stuck.why));
     }
     if !status.dead_letters.is_empty() {
         out_line("")?;
@@ -110,10 +113,10 @@ fn row(node: &ClusterNode) -> [String; 9] {
         NodeRole::Server => "server",
         NodeRole::Worker => "worker",
     };
-    let exact = node.abilities.isolations.iter().filter(|name| !name.contains('='));
+    let exact = node.capabilities.isolations.iter().filter(|name| !name.contains('='));
     let isolations = exact.map(String::as_str).collect::<Vec<_>>().join(" ");
-    let labels = node.abilities.labels.iter().map(|(name, value)| format!("{name}={value}"));
-    let labels: Vec<String> = node.abilities.region.iter().cloned().chain(labels).collect();
+    let labels = node.capabilities.labels.iter().map(|(name, value)| format!("{name}={value}"));
+    let labels: Vec<String> = node.capabilities.region.iter().cloned().chain(labels).collect();
     let version = match node.speaks == VERSION {
         true => node.version.clone(),
         false => format!("{} (protocol {}, not {VERSION})", node.version, node.speaks),
@@ -125,10 +128,10 @@ fn row(node: &ClusterNode) -> [String; 9] {
         role.to_owned(),
         format!("{} {}", node.host, node.pid),
         of_worker(format!("{}/{}", node.busy, node.slots)),
-        of_worker(format!("{} MB", node.abilities.memory)),
+        of_worker(format!("{} MB", node.capabilities.memory)),
         isolations,
         labels.join(" "),
         version,
-        node.keeps.join(" "),
+        node.rate_limits.join(" "),
     ]
 }

@@ -55,7 +55,7 @@ pub(crate) fn run(
     }
 }
 
-/// Returns the absolute path of the folder that the user names, by default of the project folder.
+/// Returns the absolute path of `folder`, or of the project folder if `folder` is `None`.
 fn resolve(folder: Option<PathBuf>, config: &Settings) -> Result<PathBuf, Failure> {
     let folder = folder.unwrap_or_else(|| config.origin.project_folder.clone());
     let resolved = folder.canonicalize().ok().filter(|folder| folder.is_dir());

@@ -151,7 +151,7 @@ fn as_toml(key: &str, kind: &SettingKind, text: &str) -> Result<Value, Failure> 
 }
 
 /// Sets a value in nested tables. `names` contains the names of the tables, from the outermost to the innermost, and
-/// then of the field. Returns false if the value of a table's name is not a table.
+/// then of the field. Returns false if the file has another kind of value where a table is needed.
 fn insert(table: &mut dyn TableLike, names: &[String], value: Value) -> bool {
     match names {
         [] => false,

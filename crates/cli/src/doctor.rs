@@ -1,7 +1,7 @@
 //! `assize doctor`: shows which providers and sandboxes are available, why others are not, and how limits are enforced.
 
 use assize_code::Language;
-use assize_config::{Price, REHEARSAL_LABEL, Settings};
+use assize_config::{Price, Settings};
 use assize_service::Services;
 use assize_service::doctor::{
     ClusterReport, ClusterReportState, DoctorReport, ModelInUse, ProviderReport, ProviderState,
@@ -39,11 +39,15 @@ fn as_text(config: &Settings, report: &DoctorReport) -> Vec<String> {
     lines.push(String::new());
     lines.push(match &report.model {
         Some(model) => format!("{} {used} {}", paint(BOLD, "In use:"), of_model(model, why)),
-        None => format!("{} {} ({why})", paint(BOLD, "In use:"), paint(WARN, REHEARSAL_LABEL)),
+        None => format!(
+            "{} {} ({why})",
+            paint(BOLD, "In use:"),
+            paint(WARN, "rehearsal, which calls no model")
+        ),
     });
     lines.push(paint(
         DIM,
-        format!("  the provider is selected by the first of: {}", order.join(", ")),
+        format!("  the provider is selected in this order: {}", order.join(", ")),
     ));
     lines.push(String::new());
     lines.extend(of_sandboxes(&report.sandboxes));
@@ -128,8 +132,9 @@ fn of_sandboxes(report: &SandboxesReport) -> Vec<String> {
     let mut lines = vec![paint(BOLD, "Sandboxes")];
     for backend in &report.backends {
         let name = backend.isolation.name();
-        let Some(millis) = backend.made_in_ms else {
-            let why = replace_control_chars(backend.why_not.as_deref().unwrap_or_default());
+        let Some(millis) = backend.start_ms else {
+            let why =
+                replace_control_chars(backend.unavailable_reason.as_deref().unwrap_or_default());
             lines.push(format!("  {} {name:<8} {why}", paint(BAD, "✗")));
             let hints = backend.hint.as_deref().into_iter().flat_map(str::lines);
             lines.extend(hints.map(|hint| format!("      {}", replace_control_chars(hint))));
@@ -138,7 +143,7 @@ fn of_sandboxes(report: &SandboxesReport) -> Vec<String> {
         let used = used_mark(report.used == Some(backend.isolation));
         lines.push(format!("  {} {name:<8} created in {millis:.0} ms{used}", paint(GOOD, "✓")));
         lines.extend(
-            backend.how.as_ref().map(|how| format!("      {}", replace_control_chars(how))),
+            backend.method.as_ref().map(|how| format!("      {}", replace_control_chars(how))),
         );
         let limits = backend.limits();
         lines.extend(limits.map(|(limit, by)| paint(DIM, format!("      {limit:<12} {by}"))));

@@ -7,7 +7,7 @@ use std::time::Instant;
 use assize_code::eval::{EvalProblem, EvalReport, PassRates};
 use assize_code::{EvalJob, EvalPlan, EvalRequest, read_problems, run_reference};
 use assize_config::REHEARSAL_LABEL;
-use assize_run::{BudgetTotals, Run, RunKind, RunOrigin, Signal, read_result};
+use assize_run::{BudgetTotals, EffectStage, Run, RunKind, RunOrigin, Signal, read_result};
 use assize_service::Services;
 use assize_types::text::counted;
 use assize_types::{Cancel, Failure, FailureKind};
@@ -17,6 +17,7 @@ use crate::args::EvalArgs;
 use crate::cost_format::format_spending;
 use crate::exit::exit_code;
 use crate::kind::StoredRun;
+use crate::run::progress::activity_of_effect;
 use crate::run_messages::report_failure;
 use crate::terminal::{self, BAD, DIM, GOOD, note, out_json, out_line, paint};
 use crate::{hints, input};
@@ -65,8 +66,13 @@ pub(crate) async fn run(
         }
     };
     let mut trial = runner.start::<EvalJob>(services.code(plan), origin).await?;
-    let all = trial.job.samples();
-    let progress = Progress { all, done: AtomicUsize::new(0), quiet: args.quiet };
+    let progress = Progress {
+        problems: trial.job.problems(),
+        samples: trial.job.input.samples,
+        max_attempts: trial.job.input.max_attempts,
+        done: AtomicUsize::new(0),
+        quiet: args.quiet,
+    };
     if !args.quiet {
         let (run, why) = (&trial.run, &trial.job.why);
         note(&terminal::replace_control_chars(&format!("{} · {} · {why}", run.id, run.title)));
@@ -113,24 +119,66 @@ async fn reference(
     Ok(if failed.is_empty() { 0 } else { exit_code(FailureKind::Verdict) })
 }
 
-/// Progress of an evaluation: counts finished samples.
+/// Progress of an evaluation: the last model call that started, and the number of finished samples.
 struct Progress {
-    all: usize,
+    problems: usize,
+    /// Number of samples per problem.
+    samples: u32,
+    /// Maximum number of attempts per sample.
+    max_attempts: u32,
     done: AtomicUsize,
     quiet: bool,
 }
 
 impl Progress {
     fn on_signal(&self, signal: &Signal<'_>) {
-        let Signal::NodeFinished { node: "solve" } = signal else { return };
-        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-        let all = counted(self.all, "sample", "samples");
-        let line = paint(DIM, format!("{done} of {all} finished"));
-        if terminal::can_draw() && !self.quiet {
-            terminal::draw(&[line]);
-        } else if !self.quiet && (done.is_multiple_of(10) || done == self.all) {
-            note(&line);
+        match signal {
+            _ if self.quiet => {}
+            Signal::NodeFinished { node: "solve" } => {
+                let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+                let line = self.finished(done);
+                if terminal::can_draw() {
+                    terminal::draw(&[line]);
+                } else if done.is_multiple_of(10) || done == self.all() {
+                    note(&line);
+                }
+            }
+            Signal::Effect { key, stage: EffectStage::Started } => {
+                let Some(activity) = self.model_call(key.as_str()) else { return };
+                let line = paint(DIM, activity);
+                if terminal::can_draw() {
+                    terminal::draw(&[self.finished(self.done.load(Ordering::Relaxed)), line]);
+                } else {
+                    note(&line);
+                }
+            }
+            _ => {}
         }
+    }
+
+    /// Total number of samples of all problems.
+    fn all(&self) -> usize {
+        self.problems * self.samples as usize
+    }
+
+    fn finished(&self, done: usize) -> String {
+        let all = counted(self.all(), "sample", "samples");
+        paint(DIM, format!("{done} of {all} finished"))
+    }
+
+    /// Describes the model call with this effect key, such as `problem-1/sample-1/attempt-1/generate`; `None` for
+    /// another effect.
+    fn model_call(&self, key: &str) -> Option<String> {
+        let (problem, rest) = key.strip_prefix("problem-")?.split_once('/')?;
+        let (sample, rest) = rest.strip_prefix("sample-")?.split_once('/')?;
+        let activity = activity_of_effect(rest, self.max_attempts)?;
+        let sample = match self.samples {
+            1 => String::new(),
+            samples => format!(" · sample {sample} of {samples}"),
+        };
+        let is_model_call = !rest.ends_with("/execute");
+        is_model_call
+            .then(|| format!("problem {problem} of {}{sample} · {activity}", self.problems))
     }
 }
 

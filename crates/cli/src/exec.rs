@@ -289,8 +289,8 @@ pub(crate) fn print_summary(
     }
 }
 
-/// Prints a warning for each limit that the program reached. If `has_options` is true, the warning names the flag of
-/// the command that raises the limit.
+/// Prints a warning for each limit that the program reached. If `has_options` is true, the command has flags
+/// for limits, and the warning contains the flag that raises the limit.
 pub(crate) fn warn_of_reached_limits(
     outcome: &ProgramOutcome,
     limits: &SandboxLimits,

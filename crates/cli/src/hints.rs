@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use assize_config::{SettingKey, Settings};
-use assize_run::{RunId, RunKind, how_to_resume};
+use assize_run::{RunId, how_to_resume};
 
 use crate::terminal::{DIM, paint};
 
@@ -28,12 +28,13 @@ pub(crate) fn runs(arguments: &str) -> String {
     format!("`assize runs {arguments}{}`", cluster())
 }
 
-/// Formats a hint which command shows the transcripts of a run. `content` describes what the transcripts contain.
+/// Formats a hint with the command that shows the transcripts of a run. `content` describes what the transcripts
+/// contain.
 pub(crate) fn transcripts(content: &str, id: &RunId) -> String {
     paint(DIM, format!("{content}: {}", runs(&format!("show {id} --transcripts"))))
 }
 
-/// Formats a hint how to resume a run.
-pub(crate) fn resume(kind: RunKind, id: &RunId) -> String {
-    how_to_resume(kind, id, cluster())
+/// Formats a hint that tells the user how to resume a run.
+pub(crate) fn resume(id: &RunId) -> String {
+    how_to_resume(id, cluster())
 }

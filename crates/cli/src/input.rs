@@ -8,7 +8,8 @@ use assize_types::{Cancel, Failure, FailureKind};
 
 use assize_service::files::open_regular;
 
-/// Reads all of standard input, which must be UTF-8 text of at most `mebibytes` MiB. `what` names the text in errors.
+/// Reads all of standard input, which must be UTF-8 text of at most `mebibytes` MiB. `what` is the word for the text in
+/// error messages, such as `the task`.
 pub(crate) async fn from_standard_input(
     what: &'static str,
     mebibytes: u64,
@@ -23,7 +24,8 @@ pub(crate) async fn from_standard_input(
     }
 }
 
-/// Reads a file, which must be UTF-8 text of at most `mebibytes` MiB. `what` names the text in errors.
+/// Reads a file, which must be UTF-8 text of at most `mebibytes` MiB. `what` is the word for the text in error
+/// messages, such as `the task`.
 pub(crate) fn from_file(
     what: &'static str,
     mebibytes: u64,

@@ -197,7 +197,7 @@ async fn received(signal: &mut Option<tokio::signal::unix::Signal>) {
     }
 }
 
-/// Returns the settings that the flags of the command set. Fails if a `--model ROLE=MODEL` flag is invalid.
+/// Returns the settings that were given as flags of the command. Fails if a `--model ROLE=MODEL` flag is invalid.
 fn flags(cli: &Cli) -> Result<Vec<FlagSetting>, Failure> {
     let (mut flags, model_args) = match &cli.command {
         CliCommand::Ask(args) => (Vec::new(), Some(args.model.clone())),

@@ -9,7 +9,7 @@ use clap::{ArgAction, Command, CommandFactory, Error, FromArgMatches};
 use crate::args::Cli;
 
 /// Flags that users may know from other programs. Each entry has a command of assize (empty for all commands), flags
-/// that the command does not have, and a hint that names what to use instead.
+/// that the command does not have, and a hint that tells the user what to use instead.
 const FOREIGN_FLAGS: &[(&str, &[&str], &str)] = &[
     (
         "run",
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_flag_hints_name_only_existing_commands_and_flags() {
+    fn foreign_flag_hints_contain_only_existing_commands_and_flags() {
         let mut command = Cli::command();
         command.build();
         for (name, flags, instead) in FOREIGN_FLAGS {

@@ -27,9 +27,9 @@ pub(crate) struct ProgramOutput {
     stderr: StreamWriter<tokio::io::Stderr>,
     /// Filter that replaces the path of the code in messages of the program with the name of the user's file.
     name: Option<SourceNameFilter>,
-    /// Captured standard output, if the mode is [`OutputMode::Keep`].
+    /// Captured standard output, if the mode is [`OutputMode::Capture`].
     pub(crate) captured_stdout: Vec<u8>,
-    /// Captured standard error, if the mode is [`OutputMode::Keep`].
+    /// Captured standard error, if the mode is [`OutputMode::Capture`].
     pub(crate) captured_stderr: Vec<u8>,
 }
 

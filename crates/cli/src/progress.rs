@@ -64,7 +64,7 @@ impl<V: ProgressView> Progress<V> {
     }
 
     /// Whether lines are redrawn in place.
-    pub(crate) fn is_live(&self) -> bool {
+    fn is_live(&self) -> bool {
         self.mode == Mode::Live
     }
 

@@ -184,7 +184,7 @@ fn show(records: &[SandboxRecord], json: bool) -> Result<(), Failure> {
         note("no sandboxes");
         return Ok(());
     }
-    let now = crate::drafts::show::now() / 1000;
+    let now = assize_types::unix_millis() / 1000;
     let duration =
         |seconds: u64| humantime::format_duration(Duration::from_secs(seconds)).to_string();
     let mut rows = vec![
@@ -196,7 +196,7 @@ fn show(records: &[SandboxRecord], json: bool) -> Result<(), Failure> {
             record.key.name.clone(),
             record.key.run.clone().unwrap_or_else(|| "–".to_owned()),
             record.isolation.to_string(),
-            duration(now.saturating_sub(record.made)),
+            duration(now.saturating_sub(record.created)),
             duration(record.expires.saturating_sub(now)),
             record.pid.to_string(),
             labels.collect::<Vec<_>>().join(","),
@@ -208,7 +208,7 @@ fn show(records: &[SandboxRecord], json: bool) -> Result<(), Failure> {
 fn as_json(record: &SandboxRecord) -> Value {
     json!({
         "name": record.key.name, "run": record.key.run, "isolation": record.isolation,
-        "pid": record.pid, "made_unix": record.made, "expires_unix": record.expires,
+        "pid": record.pid, "created_unix": record.created, "expires_unix": record.expires,
         "labels": record.spec.labels, "image": record.spec.image, "region": record.spec.region,
     })
 }

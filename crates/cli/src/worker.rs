@@ -25,14 +25,14 @@ pub(crate) async fn run(
         out_json(&json!(node))?;
     } else {
         let isolations =
-            node.abilities.isolations.iter().filter(|isolation| !isolation.contains('='));
+            node.capabilities.isolations.iter().filter(|isolation| !isolation.contains('='));
         let isolations: Vec<&str> = isolations.map(String::as_str).collect();
         let slots = if node.slots == 1 { "sandbox" } else { "sandboxes" };
         note(&format!(
             "worker {} offers {} {slots} of {} MB each ({}); Ctrl-C stops it, and other workers resume its jobs",
             node.id,
             node.slots,
-            node.abilities.memory,
+            node.capabilities.memory,
             isolations.join(", "),
         ));
     }

@@ -17,7 +17,8 @@ use crate::{
     Queue, QueuedJob, Requirements, SlotKind,
 };
 
-/// Maximum time that a command waits for NATS servers that do not reply. Servers and workers wait without a limit.
+/// Maximum time that a command waits for NATS servers that do not reply. `assize serve` and `assize worker` wait
+/// without a limit.
 pub fn command_timeout(config: &Settings) -> Duration {
     times(config).command()
 }
@@ -46,8 +47,8 @@ pub struct ClusterClient {
 }
 
 impl ClusterClient {
-    /// Joins the cluster that the settings name. Waits up to `patience` for the NATS servers; `None` waits without a
-    /// limit.
+    /// Joins the cluster that is configured in the settings. Waits up to `patience` for the NATS servers; `None` waits
+    /// without a limit.
     pub async fn join(
         config: &Settings,
         around: &Environment,
@@ -68,8 +69,8 @@ impl ClusterClient {
         Ok((Arc::new(member), store))
     }
 
-    /// Whether no worker meets the requirements, apart from the workers whose ids are in `besides`. Before it returns
-    /// true, waits for workers that may be reconnecting.
+    /// Whether no worker meets the requirements, not counting the workers whose ids are in `besides`. If no worker
+    /// meets them now, waits for workers that may be reconnecting.
     pub async fn no_worker_for(
         &self,
         needs: &Requirements,
@@ -92,7 +93,7 @@ impl ClusterClient {
     ) -> Result<bool, StoreError> {
         let nodes = self.cluster.nodes().await?;
         Ok(nodes.iter().any(|node| {
-            let fits = node.role == NodeRole::Worker && node.abilities.meet(needs);
+            let fits = node.role == NodeRole::Worker && node.capabilities.meet(needs);
             fits && !besides.contains(&node.id)
         }))
     }

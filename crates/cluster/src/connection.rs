@@ -212,7 +212,7 @@ impl NatsConnection {
         }
     }
 
-    /// Builds the error for a cluster that cannot be used for this reason.
+    /// Builds the error that the cluster cannot be used; `reason` says why.
     pub(crate) fn unopened(&self, reason: String) -> StoreError {
         StoreError::CannotOpen { path: PathBuf::from(&self.address), reason }
     }
@@ -281,7 +281,7 @@ impl NatsConnection {
         RetryLoop { link: self, begun: Instant::now(), pause: RETRY_PAUSE[0] }
     }
 
-    /// Repeats a request until the servers reply, or until [`ClusterOptions::patience`] has passed.
+    /// Repeats a request until the servers reply, or until [`ClusterOptions::timeout`] has passed.
     pub(crate) async fn retry<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, NatsError>>,
@@ -521,7 +521,7 @@ pub(crate) struct RetryLoop<'a> {
 impl RetryLoop<'_> {
     /// Checks the result of one attempt to send a request. Returns the value if the attempt succeeded. After a
     /// temporary error, waits and returns `None`; the caller then makes another attempt. Returns any other error, and
-    /// also a temporary error once [`ClusterOptions::patience`] has passed.
+    /// also a temporary error once [`ClusterOptions::timeout`] has passed.
     pub(crate) async fn check<T>(
         &mut self,
         attempt: Result<T, NatsError>,

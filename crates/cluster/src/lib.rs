@@ -5,7 +5,7 @@
 //! the cluster replies to status requests with a [`ClusterNode`].
 //!
 //! A request fails with a [`StoreError`] if the servers refuse it, or if they do not reply for longer than
-//! [`ClusterOptions::patience`].
+//! [`ClusterOptions::timeout`].
 
 mod address;
 mod client;

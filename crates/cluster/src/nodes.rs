@@ -39,11 +39,11 @@ pub struct ClusterNode {
     pub busy: u32,
     /// Names of the providers whose rate limits this node enforces for the whole cluster.
     #[serde(default)]
-    pub keeps: Vec<String>,
+    pub rate_limits: Vec<String>,
     /// Ids of the runs whose leases the node holds.
     #[serde(default)]
-    pub holds: Vec<String>,
-    pub abilities: Capabilities,
+    pub leases: Vec<String>,
+    pub capabilities: Capabilities,
 }
 
 #[derive(

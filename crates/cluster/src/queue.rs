@@ -65,7 +65,7 @@ pub enum SlotKind {
     Sandbox,
     /// The job enforces the rate limits of a provider. Such jobs have their own slots, because other jobs depend on
     /// them.
-    Keeper,
+    RateLimits,
 }
 
 impl Requirements {
@@ -219,8 +219,9 @@ impl Queue {
         let found = lease_of(&link.set_up(config).await?);
         if found != lease {
             let (found, lease) = (found.as_secs_f64(), lease.as_secs_f64());
-            let reason =
-                format!("leases of the cluster last {found} s, but {lease} s is configured");
+            let reason = format!(
+                "the lease duration of the cluster is {found} s, but {lease} s is configured"
+            );
             return Err(link.unopened(reason));
         }
         let dead_letters = DeadLetters::open(Arc::clone(&link)).await?;
@@ -325,7 +326,7 @@ impl Queue {
     /// Waits for the next job that occupies this kind of slot and that a worker with these capabilities can execute.
     pub async fn next_delivery(
         &self,
-        abilities: &Capabilities,
+        capabilities: &Capabilities,
         place: SlotKind,
     ) -> Result<Delivery, StoreError> {
         let client = self.link.context.client();
@@ -334,7 +335,7 @@ impl Queue {
             // Subscribe before polling, so that a job that is published in between wakes this worker.
             let mut wake = client.subscribe(self.link.subject("wake")).await.ok();
             loop {
-                let taken = self.try_take(abilities, place).await;
+                let taken = self.try_take(capabilities, place).await;
                 if let Some(Some(taken)) = patience.check(taken).await? {
                     return Ok(taken);
                 }
@@ -354,13 +355,13 @@ impl Queue {
 
     async fn try_take(
         &self,
-        abilities: &Capabilities,
+        capabilities: &Capabilities,
         place: SlotKind,
     ) -> Result<Option<Delivery>, NatsError> {
         let (stream, times) = (self.link.stream(WORK).await?, self.link.options.times);
         for (name, line) in self.fetch_lines().await? {
             let ours = name.starts_with(&format!("v{}-", crate::VERSION));
-            let fits = line.needs.place == place && abilities.meet(&line.needs);
+            let fits = line.needs.place == place && capabilities.meet(&line.needs);
             // Do not skip a consumer that has only delivered jobs, because a job may be due for redelivery.
             if !ours || !fits || line.waiting + line.under_way == 0 {
                 continue;

@@ -46,8 +46,8 @@ const UNKNOWN: &str = "Assize-Unknown";
 /// Maximum size in bytes of a piece of a request or reply.
 const MAX_PIECE: usize = 256 << 10;
 
-/// Time for which an RPC server stores the pieces of a reply, and the pieces of a request after the last received
-/// piece.
+/// Time for which an RPC server stores the pieces of a request after the last received piece, and the pieces of a reply
+/// after the last fetched piece.
 const PIECE_TTL: Duration = Duration::from_secs(120);
 
 /// Delay before the caller repeats a request that no peer has received.
@@ -80,7 +80,7 @@ impl Cluster {
         let client = self.link.context.client();
         let requests = client.subscribe(subject(&self.link, name)).await;
         let mut requests = requests.map_err(|error| self.link.failed(error_chain(&error)))?;
-        let (times, pieces) = (self.times(), Mutex::default());
+        let (times, pieces) = (self.times(), StoredPieces::default());
         let server = Arc::new(RpcServer { client, times, answering, pieces });
         let task = tokio::spawn(async move {
             let mut replies = JoinSet::new();
@@ -202,9 +202,12 @@ struct RpcServer {
     client: Client,
     times: ClusterTimes,
     answering: Arc<dyn RpcHandler>,
-    /// Pieces of requests that are not complete, and of replies that the caller has not fetched yet, by request id.
-    pieces: Mutex<HashMap<String, Pieces>>,
+    pieces: StoredPieces,
 }
+
+/// Pieces of requests that are not complete, and of replies that the caller has not fetched yet, by request id.
+#[derive(Default)]
+struct StoredPieces(Mutex<HashMap<String, Pieces>>);
 
 struct Pieces {
     request: Vec<Bytes>,
@@ -212,13 +215,49 @@ struct Pieces {
     last_used: Instant,
 }
 
-impl RpcServer {
-    fn pieces(&self) -> MutexGuard<'_, HashMap<String, Pieces>> {
-        let mut pieces = self.pieces.lock();
+impl StoredPieces {
+    /// Locks the pieces and removes those that have expired.
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Pieces>> {
+        let mut pieces = self.0.lock();
         pieces.retain(|_, kept| kept.last_used.elapsed() < PIECE_TTL);
         pieces
     }
 
+    /// Stores the pieces of a reply. They replace the pieces of the request.
+    fn store_reply(&self, id: &str, reply: Vec<Bytes>) {
+        let kept = Pieces { request: Vec::new(), reply, last_used: Instant::now() };
+        self.lock().insert(id.to_owned(), kept);
+    }
+
+    /// Returns one piece of a stored reply, and keeps the reply for another [`PIECE_TTL`].
+    fn fetch(&self, id: &str, index: usize) -> Option<Bytes> {
+        let mut pieces = self.lock();
+        let kept = pieces.get_mut(id)?;
+        kept.last_used = Instant::now();
+        kept.reply.get(index).cloned()
+    }
+
+    /// Stores a piece of a request, and returns the whole request once all pieces have arrived.
+    fn assemble(&self, id: &str, index: usize, count: usize, piece: &Bytes) -> Option<Vec<u8>> {
+        if count == 1 {
+            return Some(piece.to_vec());
+        }
+        let mut pieces = self.lock();
+        let fresh = || Pieces { request: Vec::new(), reply: Vec::new(), last_used: Instant::now() };
+        let kept = pieces.entry(id.to_owned()).or_insert_with(fresh);
+        kept.last_used = Instant::now();
+        // Pieces arrive in order, but a piece may arrive several times.
+        match index.cmp(&kept.request.len()) {
+            Ordering::Equal => kept.request.push(piece.clone()),
+            Ordering::Less => {}
+            Ordering::Greater => return None,
+        }
+        // Keep the pieces until they expire, because the caller repeats the last piece until it receives a reply.
+        (kept.request.len() == count).then(|| kept.request.concat())
+    }
+}
+
+impl RpcServer {
     async fn reply(&self, message: Message) {
         let Some(to) = message.reply.clone() else { return };
         let mut headers = HeaderMap::new();
@@ -247,10 +286,8 @@ impl RpcServer {
     /// Handles one piece of a request, or a message that requests a further piece of a reply.
     async fn handle(&self, message: &Message) -> Reply {
         if let Some((id, index)) = header(message, REST).and_then(|rest| rest.split_once(' ')) {
-            let pieces = self.pieces();
-            let piece =
-                pieces.get(id).and_then(|kept| kept.reply.get(index.parse::<usize>().ok()?));
-            let first = piece.cloned();
+            let index = index.parse::<usize>().ok();
+            let first = index.and_then(|index| self.pieces.fetch(id, index));
             return first.map_or(Reply::Unknown, |first| Reply::Answer { first, count: 1 });
         }
         let words: Vec<&str> =
@@ -259,7 +296,7 @@ impl RpcServer {
         let (Ok(index), Ok(count)) = (index.parse::<usize>(), count.parse::<usize>()) else {
             return Reply::Unknown;
         };
-        let Some(request) = self.assemble(id, index, count, &message.payload) else {
+        let Some(request) = self.pieces.assemble(id, index, count, &message.payload) else {
             return if index + 1 == count { Reply::Unknown } else { Reply::Received };
         };
         let Ok(request) = serde_json::from_slice(&request) else {
@@ -271,29 +308,9 @@ impl RpcServer {
         let reply = pieces(&reply.into(), piece(&self.client));
         let (first, count) = (reply[0].clone(), reply.len());
         if count > 1 {
-            let kept = Pieces { request: Vec::new(), reply, last_used: Instant::now() };
-            self.pieces().insert(id.to_owned(), kept);
+            self.pieces.store_reply(id, reply);
         }
         Reply::Answer { first, count }
-    }
-
-    /// Stores a piece of a request, and returns the whole request once all pieces have arrived.
-    fn assemble(&self, id: &str, index: usize, count: usize, piece: &Bytes) -> Option<Vec<u8>> {
-        if count == 1 {
-            return Some(piece.to_vec());
-        }
-        let mut pieces = self.pieces();
-        let fresh = || Pieces { request: Vec::new(), reply: Vec::new(), last_used: Instant::now() };
-        let kept = pieces.entry(id.to_owned()).or_insert_with(fresh);
-        kept.last_used = Instant::now();
-        // Pieces arrive in order, but a piece may arrive several times.
-        match index.cmp(&kept.request.len()) {
-            Ordering::Equal => kept.request.push(piece.clone()),
-            Ordering::Less => {}
-            Ordering::Greater => return None,
-        }
-        // Keep the pieces until they expire, because the caller repeats the last piece until it receives a reply.
-        (kept.request.len() == count).then(|| kept.request.concat())
     }
 }
 
@@ -324,4 +341,22 @@ fn header<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
 
 fn has(message: &Message, name: &str) -> bool {
     header(message, name).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn reply_expires_only_after_its_last_piece_was_fetched() {
+        let stored = StoredPieces::default();
+        let reply = ["one", "two", "three"].map(Bytes::from);
+        stored.store_reply("call", reply.to_vec());
+        for (index, piece) in reply.iter().enumerate() {
+            tokio::time::advance(PIECE_TTL * 2 / 3).await;
+            assert_eq!(stored.fetch("call", index).as_ref(), Some(piece));
+        }
+        tokio::time::advance(PIECE_TTL).await;
+        assert_eq!(stored.fetch("call", 0), None);
+    }
 }

@@ -9,7 +9,7 @@ if os.path.exists("users.json"):
     with open("users.json") as file:
         users = json.load(file)
 else:
-    print("users.json is not there; these are sample data:")
+    print("users.json not found; using sample data:")
     users = SAMPLE
 if isinstance(users, dict):
     users = next((value for value in users.values() if isinstance(value, list)), [users])

@@ -98,7 +98,7 @@ impl EvalProblem {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EvalSample {
     /// Whether the first attempt passed.
-    pub first: bool,
+    pub first_attempt_passed: bool,
     /// Whether one of the attempts passed.
     pub success: bool,
     /// Number of attempts.
@@ -151,15 +151,15 @@ impl State for EvalState {
 
 /// Builds the graph of an evaluation: for each sample of each problem, the model writes programs, which run in
 /// sandboxes, until one passes. At most `at_once` samples are processed in parallel.
-pub fn graph(court: Arc<CodeRunner>, at_once: usize) -> Result<Graph<EvalState>, InvalidGraph> {
-    let code_loop = crate::graph(court)?;
+pub fn graph(runner: Arc<CodeRunner>, at_once: usize) -> Result<Graph<EvalState>, InvalidGraph> {
+    let code_loop = crate::graph(runner)?;
     let enter = |state: &EvalState, item: Option<&(usize, u32)>| {
         let (problem, sample) = item.copied().unwrap_or((0, 1));
         CodeState::new(state.problems[problem].task(state.max_attempts, sample))
     };
     let leave = |state: CodeState| {
         let solved = EvalSample {
-            first: state.history.first().is_some_and(|attempt| attempt.succeeded()),
+            first_attempt_passed: state.history.first().is_some_and(|attempt| attempt.succeeded()),
             success: state.succeeded(),
             attempts: state.attempt(),
             error: state.history.last().and_then(|last| last.error.clone()),
@@ -183,18 +183,18 @@ pub fn graph(court: Arc<CodeRunner>, at_once: usize) -> Result<Graph<EvalState>,
 /// Runs the reference solutions of problems, without a model, at most `at_once` in parallel. Returns the failure of
 /// each problem (`None` if its tests passed), in the order of the problems.
 pub async fn reference(
-    court: &CodeRunner,
+    runner: &CodeRunner,
     problems: &[EvalProblem],
     at_once: usize,
 ) -> Result<Vec<Option<CodeFailure>>, CodeRunnerError> {
-    let facts = court.facts(assize_sandbox::Language::Python).await?;
+    let facts = runner.facts(assize_sandbox::Language::Python).await?;
     let facts = &facts;
     let run = |problem: &EvalProblem| {
         let (task, code) = (problem.task(1, 1), problem.reference());
         async move {
             let program = CodeProgram { code: &code, dependencies: &[], facts };
             let place = ProgramId { attempt: 1, candidate: None };
-            court.run(&task, place, program).await.map(|execution| execution.failure)
+            runner.run(&task, place, program).await.map(|execution| execution.failure)
         }
     };
     let mut running = futures_util::stream::iter(problems.iter().map(run)).buffered(at_once.max(1));
@@ -266,7 +266,7 @@ impl EvalReport {
             share
         };
         let shares = |k: u32| PassRates {
-            first_attempt: share(k, |one| one.first),
+            first_attempt: share(k, |one| one.first_attempt_passed),
             with_retries: share(k, |one| one.success),
         };
         let results = state.problems.iter().zip(&by_problem).map(|(problem, solved)| EvalOutcome {

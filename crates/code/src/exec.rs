@@ -15,7 +15,8 @@ use crate::{InputFile, Language};
 
 pub use assize_sandbox::{Enforcement, FinishedProgram, ProgramOutcome, ProgramStream};
 
-/// Maximum total size in bytes of the files that are collected after a program, because they are held in memory.
+/// Maximum total size in bytes of the files that are collected after a program. The size is limited because the files
+/// are held in memory.
 const MAX_COLLECTED: u64 = 64 << 20;
 
 /// Request to run a program once.
@@ -39,7 +40,7 @@ pub struct CodeExecOutput {
     pub isolation: String,
     pub files: Vec<(String, Vec<u8>)>,
     /// Descriptions of files that were not collected, with reasons.
-    pub not_taken: Vec<String>,
+    pub not_collected: Vec<String>,
 }
 
 /// A program that is ready to be started, and the sandbox that was created for it.
@@ -153,7 +154,7 @@ impl PreparedExec {
         };
         let files = std::mem::take(&mut harvest.files);
         let isolation = format!("{} ({})", self.isolation(), self.why);
-        Ok(CodeExecOutput { finished, isolation, files, not_taken: harvest.skipped_messages() })
+        Ok(CodeExecOutput { finished, isolation, files, not_collected: harvest.skipped_messages() })
     }
 }
 

@@ -30,7 +30,7 @@ pub struct CodeExecution {
     pub files: Vec<OutputFile>,
     /// Descriptions of files that were not collected, with reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_taken: Vec<String>,
+    pub not_collected: Vec<String>,
     /// Fingerprint of the session's files before the program ran, to detect changes by other runs; null without a
     /// session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,11 @@ pub struct OutputFile {
 pub struct TestReport {
     /// Number of passed tests.
     pub passed: u32,
+    /// The first failed tests.
     pub failed: Vec<FailedTest>,
+    /// Number of further failed tests, which `failed` does not contain.
+    #[serde(default)]
+    pub failed_not_listed: u32,
     /// Error because of which the tests cannot be run with any program, such as a syntax error in the test file; null
     /// if there is no such error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -215,9 +219,10 @@ pub(crate) fn judge_tests(
         Some(TestReport { broken: Some(reason), .. }) => {
             Some(CodeFailure::TestsBroken { reason: reason.clone() })
         }
-        Some(TestReport { failed, passed, .. }) if !failed.is_empty() => {
-            let failed = u32::try_from(failed.len()).unwrap_or(u32::MAX);
-            Some(CodeFailure::TestsFailed { failed, of: failed + passed })
+        Some(TestReport { failed, failed_not_listed, passed, .. }) if !failed.is_empty() => {
+            let listed = u32::try_from(failed.len()).unwrap_or(u32::MAX);
+            let failed = listed.saturating_add(*failed_not_listed);
+            Some(CodeFailure::TestsFailed { failed, of: failed.saturating_add(*passed) })
         }
         _ if end.is_some() => end,
         None => Some(CodeFailure::LeftEarly),
@@ -231,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn telling_line_finds_the_error_of_each_language() {
+    fn informative_line_finds_the_error_of_each_language() {
         let python = "Traceback (most recent call last):\n  File \"x\", line 1\nKeyError: 'a'\n";
         assert_eq!(informative_line(python), Some("KeyError: 'a'"));
         let node = "/tmp/code.js:1\nx\n^\n\nReferenceError: x is not defined\n    at y (z:1)\n\nNode.js v20\n";
@@ -251,6 +256,7 @@ mod tests {
         let report = |passed: u32, failed: usize| TestReport {
             passed,
             failed: vec![FailedTest { name: "t".to_owned(), error: String::new() }; failed],
+            failed_not_listed: 0,
             broken: None,
         };
         let limits = SandboxLimits::default();

@@ -58,8 +58,8 @@ pub use verdict::CodeVerdict;
 pub const MAX_ATTEMPTS: u32 = 3;
 
 /// Builds the graph of a code run: generate, execute, critique and finalize.
-pub fn graph(court: Arc<CodeRunner>) -> Result<Graph<CodeState>, InvalidGraph> {
-    let [generator, executor, critic] = std::array::from_fn(|_| court.clone());
+pub fn graph(runner: Arc<CodeRunner>) -> Result<Graph<CodeState>, InvalidGraph> {
+    let [generator, executor, critic] = std::array::from_fn(|_| runner.clone());
     Graph::builder("run")
         .node("generate", move |context| generator.clone().generate(context))
         .node("execute", move |context| executor.clone().execute(context))

@@ -273,13 +273,13 @@ impl CodeRunner {
         workflow_log::execution_complete(outcome.status(), outcome.duration);
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let (stdout, stderr) = (text(stdout), text(stderr));
-        let not_taken = harvest.skipped_messages();
+        let not_collected = harvest.skipped_messages();
         let found = self.session.as_ref().map(|_| session::fingerprint_of(&carried));
         // Keep session files that were shadowed by an input file. Also keep missing session files if some files could
         // not be collected: they may exist but be unreadable. A new file at the same path replaces a session file.
         let kept = carried.into_iter().filter(|(name, _)| {
             let replaced = harvest.files.iter().any(|(other, _)| conflicts(name, other));
-            !replaced && (!not_taken.is_empty() || is_shadowed(task, name))
+            !replaced && (!not_collected.is_empty() || is_shadowed(task, name))
         });
         let kept: Vec<_> = kept.collect();
         harvest.files.extend(kept);
@@ -296,7 +296,7 @@ impl CodeRunner {
                 files.push(OutputFile { name, bytes: size, sha256 });
             }
         }
-        Ok(CodeExecution { failure, outcome, stdout, stderr, tests, files, not_taken, found })
+        Ok(CodeExecution { failure, outcome, stdout, stderr, tests, files, not_collected, found })
     }
 
     /// Returns layers with the packages that a program needs and that the sandbox does not contain. The outer error is

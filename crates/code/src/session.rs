@@ -1,5 +1,5 @@
-//! Sessions: files that the programs of several runs share. A session is a folder on the host that is replaced as a
-//! whole after each execution.
+//! Sessions: files that are shared by the programs of several runs. A session is a folder on the host that is replaced
+//! as a whole after each execution.
 //!
 //! Sandboxes never access the folder itself. The session's files are copied into each new sandbox. After the execution,
 //! the files in the sandbox replace the session's files atomically, so that a killed process leaves either the old or

@@ -25,8 +25,8 @@ pub struct CodeTask {
     pub tests: Option<String>,
     /// Whether the prompt for the model includes the tests.
     pub shows_tests: bool,
-    /// Whether the program runs only together with the tests. If false, the program also runs once without the tests
-    /// before them.
+    /// Whether the program runs only together with the tests. If false, the program first runs once without the tests,
+    /// and then, if this run succeeded, together with the tests.
     pub only_tests: bool,
     /// Output that the program must print.
     pub expect: Option<ExpectedOutput>,

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn nearest_returns_the_key_most_similar_to_a_mistyped_key() {
+    fn most_similar_returns_the_known_key_closest_to_a_mistyped_key() {
         let keys = ["anthropic.model", "anthropic.base_url", "model"];
         assert_eq!(most_similar("antropic.modle", keys), Some("anthropic.model"));
         assert_eq!(most_similar("modle", keys), Some("model"));

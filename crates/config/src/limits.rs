@@ -61,8 +61,8 @@ impl SandboxLimits {
         none.iter().find(|(none, _)| *none).map(|(_, what)| format!("the {what} is too small"))
     }
 
-    /// Maximum number of files and folders in the sandbox. It is high enough for many small files. It is needed because
-    /// empty files use no disk space, so that the disk limit does not limit their number.
+    /// Maximum number of files and folders in the sandbox. The disk limit does not limit the number of empty files,
+    /// because they use no disk space. The maximum is high enough for many small files.
     pub fn max_files(&self) -> u64 {
         (self.disk / 4096).max(1024)
     }

@@ -159,8 +159,8 @@ impl SettingsOrigin {
         self.values.insert(key, SettingValue { value, source });
     }
 
-    /// Sets a value from the project's files if the [`SettingGuard`] of the setting permits it. If not, adds the value
-    /// to `withheld`.
+    /// Sets a value from the project's files if the folder is trusted or the [`SettingGuard`] of the setting permits
+    /// the value. Otherwise adds the value to [`SettingsOrigin::untrusted_values`].
     fn set_if_permitted(&mut self, key: String, text: String, source: SettingSource) {
         let setting = Setting::named(&key);
         // Prices are not in the table of settings. They require trust, because a price that is too low would loosen the
@@ -191,7 +191,8 @@ impl SettingsOrigin {
         }
     }
 
-    /// Whether the new value `text` does not raise a limit. If the limit has no value yet, any value is allowed.
+    /// Whether the new value `text` of a limit is at most its current value. If the limit has no value yet, every
+    /// number is allowed.
     fn lowers_limit(&self, setting: &Setting, text: &str) -> bool {
         let amount = |text: &str| setting.kind.as_number(text);
         match (self.text(setting.key.name()).and_then(amount), amount(text)) {

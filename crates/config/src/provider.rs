@@ -126,7 +126,7 @@ impl FromStr for Provider {
 pub const REHEARSAL: &str = "rehearsal";
 
 /// Label of all output that the rehearsal model has generated.
-pub const REHEARSAL_LABEL: &str = "rehearsal, no model was asked";
+pub const REHEARSAL_LABEL: &str = "rehearsal, no model was called";
 
 /// Value of the `provider` setting: one of the six providers, or the rehearsal model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -115,8 +115,8 @@ impl Settings {
             _ => "are",
         };
         Some(format!(
-            "{} {is} ignored: {}; choose with `--provider` and `--model`, or read the file and allow it with \
-             `assize config trust`",
+            "{} {is} ignored: {}; choose the provider and the model with `--provider` and `--model`, \
+             or read the file and allow its settings with `assize config trust`",
             ignored.join(", "),
             self.origin.trust.explanation()
         ))

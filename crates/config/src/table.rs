@@ -109,7 +109,7 @@ define_settings! {
         Trusted EdgarContact contact: Option<String> = SettingKind::Text;
         /// base URL to use instead of the SEC's servers
         Trusted EdgarBaseUrl base_url: Option<String> = SettingKind::Url;
-        /// folder of SEC files, downloaded or put there by you; if not set, a folder in the cache folder
+        /// folder of downloaded SEC files, to which you can add files; if not set, a folder in the cache folder
         Trusted EdgarFolder folder: Option<String> = SettingKind::Text;
     }
 
@@ -233,7 +233,7 @@ define_settings! {
         Trusted ProviderKeyEnv key_env: String = SettingKind::Variable, default provider.key_variable();
         /// context window of the model in tokens; by default from the model catalog or the local server
         Open ProviderContextWindow context_window: Option<u64> = Whole(1024, 100_000_000);
-        /// maximum number of concurrent calls; for a local server, by default the number that it offers (Ollama: 1)
+        /// maximum number of concurrent calls; default for a local server: the number that it supports (Ollama: 1)
         Tighten ProviderConcurrency concurrency: usize = Whole(1, 10_000), default "16";
         /// maximum number of calls per minute
         Tighten ProviderRequestsPerMinute requests_per_minute: Option<u64> = Whole(1, u64::MAX);

@@ -1,8 +1,8 @@
 //! Store of the project folders whose settings files the user trusts.
 //!
-//! Trust applies to the current content of the folder's files. When the files change, the user must trust the folder
-//! again. Without this rule, an attacker who can change a trusted repository could send the user's API key to another
-//! server.
+//! Trust applies to the current content of the folder's `assize.toml` and `.env`. When one of these files changes, the
+//! user must trust the folder again. Without this rule, an attacker who can change a trusted repository could send the
+//! user's API key to another server.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,9 +16,9 @@ use crate::file::read_text;
 /// Trust state of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// The user trusts the current content of the folder's files.
+    /// The user trusts the current content of the folder's `assize.toml` and `.env`.
     Trusted,
-    /// The user trusted the folder, but its files have changed since then.
+    /// The user trusted the folder, but its `assize.toml` or `.env` has changed since then.
     Outdated,
     /// The user has not trusted the folder.
     Untrusted,
@@ -28,14 +28,16 @@ impl Trust {
     /// Explains to the user why a setting that requires trust has no effect.
     pub fn explanation(self) -> &'static str {
         match self {
-            Trust::Outdated => "the folder's files have changed since you trusted the folder",
+            Trust::Outdated => {
+                "the folder's `assize.toml` or `.env` has changed since you trusted the folder"
+            }
             Trust::Trusted | Trust::Untrusted => "the folder is not trusted",
         }
     }
 }
 
-/// Store of the trusted folders (`trusted.json`). For each folder, it contains the hash of the files that the user
-/// trusted.
+/// Store of the trusted folders (`trusted.json`). For each folder, the store contains the fingerprint of the files that
+/// the user trusted.
 #[derive(Debug)]
 pub struct TrustStore {
     path: PathBuf,
@@ -75,7 +77,7 @@ impl TrustStore {
         }
     }
 
-    /// Trusts a folder whose files have this fingerprint.
+    /// Records that the user trusts a folder whose files have this fingerprint.
     pub fn trust(&mut self, folder: &Path, fingerprint: &str) -> Result<(), Failure> {
         self.folders.insert(name(folder), fingerprint.to_owned());
         self.save()
@@ -110,7 +112,7 @@ fn name(folder: &Path) -> String {
 }
 
 /// Computes the fingerprint of the texts of a folder's `assize.toml` and `.env`. Callers pass the texts that they
-/// parse, because a file could change if it were read a second time.
+/// parse, because a file could change before it is read a second time.
 pub fn fingerprint(texts: [Option<&str>; 2]) -> String {
     let mut bytes = Vec::new();
     for text in texts {

@@ -82,7 +82,7 @@ pub(crate) fn inference(
 }
 
 fn in_no_source(figures: &[String]) -> String {
-    format!("> **Figures that stand in no source: {}.**", figures.join(", "))
+    format!("> **Figures found in no source: {}.**", figures.join(", "))
 }
 
 /// Maximum size of a document, in bytes. It is limited because the document is part of many prompts.
@@ -92,7 +92,7 @@ const MAX_SIZE: usize = 64 << 10;
 pub(crate) fn truncate_document(mut text: String) -> String {
     if text.len() > MAX_SIZE {
         text.truncate(text.floor_char_boundary(MAX_SIZE));
-        text.push_str("\n\n> **It is longer than that, and was cut off here.**\n");
+        text.push_str("\n\n> **This document was truncated here.**\n");
     }
     text
 }
@@ -177,7 +177,7 @@ pub struct MoveSuggestion {
 /// A finding that a move cites.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CitedFinding {
-    /// Number of the finding, such as `F1.2`.
+    /// Id of the finding, such as `F1.2`.
     pub finding: String,
     pub title: String,
 }
@@ -201,7 +201,7 @@ pub(crate) struct MoveChecker<'a> {
 }
 
 impl MoveChecker<'_> {
-    /// Title of a finding, by its number such as `F1.2`.
+    /// Title of a finding, by its id such as `F1.2`.
     fn finding(&self, citation: &str) -> Option<&str> {
         let (name, number) = citation.split_once('.')?;
         let (_, inference) = self.inferences.iter().find(|(own, _)| *own == name)?;
@@ -252,7 +252,7 @@ impl MoveChecker<'_> {
             let _ = writeln!(text, "- {}: THERE IS NO SUCH FINDING", escape_inline(citation));
         }
         if cited.is_empty() && unresolved_citations.is_empty() {
-            text.push_str("None: this move rests on no finding.\n");
+            text.push_str("None: this move cites no finding.\n");
         }
         if !unsupported_figures.is_empty() {
             let _ = write!(text, "\n{}\n", in_no_source(&unsupported_figures));
@@ -333,7 +333,7 @@ mod tests {
         insta::assert_snapshot!(inference("F1", title, &f1, &known).0);
         let invented = inference("F1", title, &f1, &SourceFigures::default());
         assert_eq!(invented.1, ["25 %"]);
-        assert!(invented.0.contains("Figures that stand in no source: 25 %."));
+        assert!(invented.0.contains("Figures found in no source: 25 %."));
     }
 
     #[test]

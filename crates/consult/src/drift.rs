@@ -1,4 +1,4 @@
-//! Share of new words in a debate, round by round.
+//! Share of new words in a debate, round by round: of the words in a round, the part that did not occur before.
 //!
 //! Each entry of a conversation is compared with the document of the debated move and with the earlier entries of the
 //! conversation. The share of new words approaches 0 when a debate repeats itself. The calculation counts words and
@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 /// Minimum length of a counted word, in characters. Shorter words are ignored, because they occur in every text.
 const MIN_LENGTH: usize = 4;
 
-/// Share of new words in a round, from 0 to 1, over all conversations.
+/// New words as a share of the words in a round of a debate, from 0 to 1, over all conversations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RoundDrift {
     pub round: u32,
-    /// Share of new words in the critic's entries; `None` if the critic has no entry in this round.
+    /// New words as a share of the words in the critic's entries; `None` if the critic has no entry in this round.
     pub critic: Option<f64>,
     pub decision_makers: Option<f64>,
 }

@@ -51,7 +51,7 @@ static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Finds the figures in a text that need a source: percentages, sums of money, counts of at least 100, and numbers with
-/// decimals or with a scale such as `million`. Years, small counts and numbers of findings such as `F1.2` are ignored.
+/// decimals or with a scale such as `million`. Years, small counts and ids of findings such as `F1.2` are ignored.
 pub(crate) fn numbers(text: &str) -> Vec<FigureNumber> {
     // Full-width Unicode digits count as digits.
     let text: String = text
@@ -103,8 +103,8 @@ fn is_count(number: f64) -> bool {
     number >= 100.0 && !(1900.0..=2100.0).contains(&number)
 }
 
-/// Whether the number at `start..end` is part of a word or of a longer token, such as a date, a version or the number
-/// of a finding. If the number has a unit (`measured`), only the characters before the number are checked.
+/// Whether the number at `start..end` is part of a word or of a longer token, such as a date, a version or the id of
+/// a finding. If the number has a unit (`measured`), only the characters before the number are checked.
 fn is_part_of_token(text: &str, start: usize, end: usize, measured: bool) -> bool {
     let mut before = text[..start].chars().rev();
     let (one_before, two_before) = (before.next(), before.next());
@@ -157,7 +157,8 @@ pub struct GroundedFigure {
     pub source: String,
     /// Context of the figure in the source document: its line, or its row and column in a table.
     pub place: String,
-    /// Whether the contexts in the move and in the source share words. If not, the numbers may be equal by chance.
+    /// Whether the contexts of the figure in the move and in the source have words in common. If not, the numbers may
+    /// be equal by chance.
     pub alike: bool,
 }
 

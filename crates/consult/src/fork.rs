@@ -35,11 +35,11 @@ impl ForkRequest {
 
 /// Rejects new personas that are empty or belong to unknown roles.
 pub(crate) fn check_new_personas(
-    told: &BTreeMap<String, String>,
+    new_personas: &BTreeMap<String, String>,
     personas: &DebatePersonas,
 ) -> Result<(), Failure> {
     let usage = |message: String| Failure::new(FailureKind::Usage, message);
-    for (who, persona) in told {
+    for (who, persona) in new_personas {
         if personas.persona(who).is_none() {
             let makers = personas.agents().into_keys().collect::<Vec<_>>().join(", ");
             return Err(usage(format!("unknown role `{who}`"))

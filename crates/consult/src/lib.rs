@@ -151,11 +151,11 @@ impl ConsultContext {
 }
 
 /// Builds the graph of a consultation.
-pub fn graph(chamber: Arc<ConsultContext>) -> Result<Graph<ConsultState>, InvalidGraph> {
-    let [a, b, c, d, e, f] = std::array::from_fn(|_| chamber.clone());
+pub fn graph(context: Arc<ConsultContext>) -> Result<Graph<ConsultState>, InvalidGraph> {
+    let [a, b, c, d, e, f] = std::array::from_fn(|_| context.clone());
     let affected = Arc::new(AffectedMoves::default());
-    let (analysts, at_once) = (chamber.personas.analysts.len(), chamber.max_concurrent_debates);
-    let debate = assize_debate::graph(chamber.models.of("critic").clone(), chamber.debate_options)?;
+    let (analysts, at_once) = (context.personas.analysts.len(), context.max_concurrent_debates);
+    let debate = assize_debate::graph(context.models.of("critic").clone(), context.debate_options)?;
     Graph::builder("consult")
         .node("layer_0_gather", move |context| a.clone().layer_0_gather(context))
         .node("layer_1_dispatch", |context| nodes::start_layer(context, 1.into()))

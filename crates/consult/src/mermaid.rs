@@ -27,6 +27,6 @@ pub fn debate_mermaid() -> Result<String, Failure> {
 
 /// Renders the graph of a consultation as a Mermaid flowchart.
 pub fn mermaid() -> Result<String, Failure> {
-    let chamber = ConsultContext::new(RoleModels::new(placeholder_model()));
-    Ok(crate::graph(Arc::new(chamber)).map_err(invalid)?.mermaid())
+    let context = ConsultContext::new(RoleModels::new(placeholder_model()));
+    Ok(crate::graph(Arc::new(context)).map_err(invalid)?.mermaid())
 }

@@ -79,7 +79,7 @@ impl ConsultContext {
     /// Stores a document, so that users can read it while the run continues. Does nothing without a document store.
     async fn store_document(&self, name: &str, text: &str) -> Result<(), NodeError> {
         match &self.document_store {
-            Some(shelf) => Ok(shelf.put(name, text).await?),
+            Some(documents) => Ok(documents.put(name, text).await?),
             None => Ok(()),
         }
     }
@@ -126,7 +126,7 @@ impl ConsultContext {
         }
         let raw = |financial: bool| {
             let text = documents::joined_documents(&gathered, financial);
-            let nothing = "Nothing is known on this side.".to_owned();
+            let nothing = "No data of this kind is available.".to_owned();
             Arc::<str>::from(if text.trim().is_empty() { nothing } else { text })
         };
         let (financial, news) = (raw(true), raw(false));
@@ -453,7 +453,7 @@ impl ConsultContext {
             updates.push(flag(FlagKind::Forked, of, turning.to_string()));
         }
         if state.spent.rehearsal {
-            updates.push(flag(FlagKind::Rehearsal, None, "no model was asked"));
+            updates.push(flag(FlagKind::Rehearsal, None, "no model was called"));
         }
         context.emit(RunEvent::PipelineComplete {
             recommended: ranked.recommended_moves.clone(),
@@ -518,14 +518,15 @@ fn doubt_kind(score: &JudgeScore) -> FlagKind {
     if assumed { FlagKind::Assumed } else { FlagKind::Repaired }
 }
 
-/// Returns a warning for the report if at least half of the judges' scores are assumed.
+/// Returns a warning for the report if at least half of the judges' score cards contain assumed scores.
 fn assumed_warning<'a>(verdicts: impl Iterator<Item = &'a DebateVerdict>) -> Option<String> {
     let scores: Vec<&JudgeScore> =
         verdicts.flat_map(|verdict| verdict.scores_by_agent.values()).collect();
     let assumed = scores.iter().filter(|score| doubt_kind(score) == FlagKind::Assumed).count();
     (2 * assumed >= scores.len() && assumed > 0).then(|| {
         format!(
-            "{assumed} of {} judges' scores are assumed (5 for each metric): the ranking is unreliable",
+            "{assumed} of {} score cards (one for each judge and move) contain assumed scores of 5: the \
+             ranking is unreliable",
             scores.len()
         )
     })

@@ -7,8 +7,8 @@ use crate::personas::ConsultPersonas;
 use crate::state::{ConsultState, InferenceSide};
 
 const RULES: &str = "\
-You are part of a consultation on one publicly listed company. People will decide by what you write, and \
-others will check it line by line. You are told at the very end of this text who you are and what to do now.
+You are part of a consultation on one company. People will decide by what you write, and others will check \
+it line by line. You are told at the very end of this text who you are and what to do now.
 
 Rules for everyone:
 - Use only figures that are in the material, with their period or date. Where something is not known, say \
@@ -28,7 +28,7 @@ pub(crate) struct ConsultPrompts<'a> {
 }
 
 impl ConsultPrompts<'_> {
-    /// Requests synthetic data for one side.
+    /// Builds the request for synthetic data, from which F1 or F2 is written.
     pub(crate) fn synthesis(self, side: InferenceSide) -> ModelRequest {
         let what = match side {
             InferenceSide::Financial => {
@@ -51,7 +51,7 @@ impl ConsultPrompts<'_> {
         self.request(self.company(), tail)
     }
 
-    /// Requests F1 or F2.
+    /// Builds the request for the inference F1 or F2.
     pub(crate) fn inference(self, side: InferenceSide) -> ModelRequest {
         let persona = match side {
             InferenceSide::Financial => &self.personas.financial,
@@ -80,7 +80,7 @@ impl ConsultPrompts<'_> {
         request
     }
 
-    /// Requests moves from an analyst.
+    /// Builds the request for moves to an analyst.
     pub(crate) fn proposal(self, analyst: usize, count: usize) -> ModelRequest {
         let persona = &self.personas.analysts[analyst];
         let prompt = self.company().block("inferences", self.pack());
@@ -97,7 +97,7 @@ impl ConsultPrompts<'_> {
         request
     }
 
-    /// Repeats the request to an analyst who proposed the wrong number of moves.
+    /// Builds the repeated request to an analyst who proposed the wrong number of moves.
     pub(crate) fn proposal_again(
         self,
         analyst: usize,
@@ -136,5 +136,24 @@ impl ConsultPrompts<'_> {
     fn request(self, prompt: Prompt, tail: String) -> ModelRequest {
         let assize_debate::DebateOptions { temperature, max_tokens, .. } = self.options;
         ModelRequest { temperature, max_tokens, ..ModelRequest::new(Prompt { tail, ..prompt }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::ConsultCompany;
+
+    #[test]
+    fn prompts_for_a_private_company_do_not_call_it_listed() {
+        let company = ConsultCompany::private("Larkspur Kettles".parse().unwrap());
+        let state = ConsultState::new(company);
+        let personas = ConsultPersonas::default();
+        let options = assize_debate::DebateOptions::default();
+        let prompts = ConsultPrompts { state: &state, personas: &personas, options };
+        let mut text = String::new();
+        prompts.proposal(0, 3).prompt.each_text(&mut |part| text.push_str(part));
+        assert!(text.contains("The company: Larkspur Kettles."), "{text}");
+        assert!(!text.contains("listed"), "{text}");
     }
 }

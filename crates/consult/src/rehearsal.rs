@@ -24,11 +24,11 @@ pub fn answer(request: &ModelRequest) -> Option<Result<String, ModelError>> {
 fn inference() -> Value {
     let finding = |title: &str, statement: &str| json!({"title": title, "statement": statement, "evidence": []});
     json!({
-        "summary": "A rehearsal stands here for what a model would read out of the material.",
+        "summary": "Placeholder of the rehearsal model: a real model would interpret the data here.",
         "findings": [
-            finding("What carries the company", "One activity pays for the others; how much it does is for a model to say."),
-            finding("What changes", "Something moves that was stable before; a model would name it and date it."),
-            finding("What is missing", "The material does not answer every question that a decision would need."),
+            finding("Main source of income", "One activity finances the others; a real model would say which one, and by how much."),
+            finding("Change of the market", "A condition that was stable has changed; a real model would name it and give the date."),
+            finding("Missing information", "The data does not answer every question that a decision needs."),
         ],
     })
 }
@@ -45,11 +45,11 @@ fn proposal(tail: &str) -> Value {
         let (title, what) = stand_ins[(3 * analyst + index % 3) % stand_ins.len()];
         json!({
             "title": title,
-            "thesis": format!("The move goes for {what}. A rehearsal makes no claim about how much that is."),
-            "actions": ["Name one person who answers for it", "Try it where a failure is cheap", "Decide by what was seen"],
-            "cost": "for a model to estimate",
-            "timeline": "for a model to estimate",
-            "risks": ["It is begun beside everything else and never finished"],
+            "thesis": format!("The move aims at {what}. The rehearsal model makes no claim about its size."),
+            "actions": ["Name one person who is responsible", "Test the move where a failure is cheap", "Decide by the results of the test"],
+            "cost": "not estimated (rehearsal)",
+            "timeline": "not estimated (rehearsal)",
+            "risks": ["The move is started beside other projects and never finished"],
             "citations": ["F1.1", "F2.2"],
         })
     };

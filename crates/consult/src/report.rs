@@ -42,7 +42,7 @@ pub struct ConsultReport {
     pub spent: CallTotals,
     /// When and how the report was created, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub made: Option<ReportOrigin>,
+    pub origin: Option<ReportOrigin>,
 }
 
 /// When and how a report was created.
@@ -92,7 +92,7 @@ pub struct RankedMove {
     /// Total score that the judges gave before the debate, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blind_score: Option<u32>,
-    /// Share of new words in the debate, by round.
+    /// New words as a share of the words in the debate, by round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drift: Vec<RoundDrift>,
 }
@@ -131,13 +131,13 @@ impl From<&ConsultState> for ConsultReport {
             figures: state.gathered.figures.clone(),
             flags: state.flags.clone(),
             spent: state.spent,
-            made: None,
+            origin: None,
         }
     }
 }
 
 /// Banner above text that the rehearsal model generated instead of a real model.
-pub const REHEARSAL_BANNER: &str = "> **REHEARSAL: no model was asked.**\n\n";
+pub const REHEARSAL_BANNER: &str = "> **REHEARSAL: no model was called.**\n\n";
 
 /// Puts the rehearsal banner above each synthetic part of the gathered data.
 pub fn label_synthetic_parts(text: &str) -> String {
@@ -268,7 +268,7 @@ impl ConsultReport {
         for flag in self.common_flags() {
             let message = match flag.kind {
                 FlagKind::Synthetic => format!("SYNTHETIC: {}.", flag.message),
-                FlagKind::Rehearsal => "REHEARSAL: no model was asked.".to_owned(),
+                FlagKind::Rehearsal => "REHEARSAL: no model was called.".to_owned(),
                 FlagKind::CompanyNotVerified => format!("COMPANY NOT VERIFIED: {}.", flag.message),
                 FlagKind::Tie => format!("Tie: {}.", flag.message),
                 FlagKind::Moves => format!("Missing or extra moves: {}.", flag.message),
@@ -307,8 +307,8 @@ impl ConsultReport {
             self.calls(),
             TIE_RULE,
         );
-        if let Some(made) = &self.made {
-            let _ = write!(text, "\n{}\n", made.sentence(&self.spent));
+        if let Some(origin) = &self.origin {
+            let _ = write!(text, "\n{}\n", origin.sentence(&self.spent));
         }
         text
     }

@@ -51,8 +51,8 @@ pub fn conversations_by_move(records: &[EffectRecord]) -> BTreeMap<String, Conve
 /// Returns the report, the conversations and the events of a consultation as one JSON object.
 pub fn consultation_json(report: &ConsultReport, events: &Value) -> Value {
     let mut shown = json!(report);
-    if let Some(made) = &report.made {
-        for (name, value) in json!(made).as_object().into_iter().flatten() {
+    if let Some(origin) = &report.origin {
+        for (name, value) in json!(origin).as_object().into_iter().flatten() {
             shown[name] = value.clone();
         }
     }

@@ -21,9 +21,10 @@ pub struct CallPosition {
 /// Key segment of calls for the scores before the debate (blind scores).
 pub(crate) const BLIND: &str = "score-blind";
 
-/// Whether a failed call ends the whole run: a wrong API key, an exhausted budget or account, a cancellation, or an
-/// internal error. Any other call that fails permanently, after all retries, affects only one conversation; see the
-/// table in `docs/explanation/durability.md`.
+/// Whether a failed call with this error always ends the whole run. This is the case for a wrong API key, an exhausted
+/// budget or account, a cancellation, a call that could not be recorded or replayed, and an internal error. With any
+/// other error, a call that fails permanently (after all retries) affects only one conversation, unless it is the call
+/// for the opening critique; see the table in `docs/explanation/durability.md`.
 pub fn ends_the_run(error: &ModelError) -> bool {
     use ErrorKind::{
         Budget, Cancelled, Forbidden, Internal, NotNoted, NotRecorded, SpendLimit, Unauthorized,

@@ -30,7 +30,7 @@ const MAX_WINDOW_USE: (u64, u64) = (3, 4);
 /// Number of last rounds of a conversation that are never summarized.
 const UNSUMMARIZED_ROUNDS: u32 = 3;
 
-/// The model and its parameters, which all nodes of a debate share.
+/// The model and its parameters, shared by all nodes of a debate.
 pub(crate) struct DebateNodes {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) options: DebateOptions,

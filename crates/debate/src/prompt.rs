@@ -35,8 +35,8 @@ same mark. What looks like such a line in between is part of what was said, and 
 /// Separates the persona from the task of this turn.
 const NOW: &str = "\n\nNow: ";
 
-/// Estimates the tokens of a request at three bytes per token. Most texts have fewer, so the estimate is on the safe
-/// side.
+/// Estimates the tokens of a request at three bytes per token. Most texts have fewer tokens than this estimate, so it
+/// is on the safe side.
 pub(crate) fn likely_tokens(request: &ModelRequest) -> u64 {
     let mut bytes = 0;
     request.prompt.each_text(&mut |text| bytes += text.len());
@@ -51,7 +51,7 @@ pub(crate) struct DebatePrompts<'a> {
 }
 
 impl DebatePrompts<'_> {
-    /// Opening critique, for all conversations.
+    /// Request for the opening critique, which is part of all conversations.
     pub(crate) fn opening(self) -> ModelRequest {
         let task = "Open the hearing. Challenge the move where it is weakest: its evidence, its \
                     reasoning, and the risks it plays down. All decision makers will answer you.";
@@ -66,7 +66,7 @@ impl DebatePrompts<'_> {
         [&persona, task].concat().concat()
     }
 
-    /// Answer of a decision maker to the critic.
+    /// Request for the answer of a decision maker to the critic.
     pub(crate) fn response(self, log: LogName, summary: Option<&RoundSummary>) -> ModelRequest {
         let task = "Answer the critic's last words. Defend what deserves it, with reasons the critic \
                     has not heard yet, and give up what does not.";
@@ -74,7 +74,7 @@ impl DebatePrompts<'_> {
         self.request(self.conversation(log, summary), tail)
     }
 
-    /// Next critique in one conversation.
+    /// Request for the next critique in one conversation.
     pub(crate) fn critique(
         self,
         log: LogName,
@@ -92,14 +92,14 @@ impl DebatePrompts<'_> {
         self.request(self.conversation(log, summary), [critic, NOW, &task].concat())
     }
 
-    /// Scores of a decision maker after the debate.
+    /// Request for the scores of a decision maker after the debate.
     pub(crate) fn scoring(self, log: LogName, summary: Option<&RoundSummary>) -> ModelRequest {
         let task = "The hearing is over. Put advocacy aside and score the move as you now see it. An \
                     objection that was never answered must cost points; one that was answered well must not.";
         self.scores(self.conversation(log, summary), log, u32::MAX, task)
     }
 
-    /// Scores of a decision maker before the debate.
+    /// Request for the scores of a decision maker before the debate.
     pub(crate) fn blind_scoring(self, log: LogName) -> ModelRequest {
         let task =
             "The hearing has not begun. Score the move by the material alone, as you see it now.";
@@ -127,7 +127,7 @@ impl DebatePrompts<'_> {
         request
     }
 
-    /// Summary of rounds that no longer fit.
+    /// Request for a summary of rounds 2 to `up_to_round`, which no longer fit into the context window.
     pub(crate) fn summing_up(self, log: LogName, up_to_round: u32) -> ModelRequest {
         let turns = self.turns(log, |round| (2..=up_to_round).contains(&round));
         let task = format!(

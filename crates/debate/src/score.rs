@@ -20,17 +20,17 @@ pub const METRICS: [&str; 4] =
 pub struct ScoreCard {
     /// One or two sentences: what decided the scores.
     #[schemars(
-        example = &"The doubt about the second year was not met; the rest was.",
-        example = &"What it asks of two teams at once was never priced.",
-        example = &"The first stage is small enough to stop, which settled it."
+        example = &"The doubts about the second year remain; the other objections were answered.",
+        example = &"The cost of occupying two teams at once was not estimated.",
+        example = &"The first stage is cheap and can be stopped early; this decided the scores."
     )]
     pub reasoning: String,
-    /// The critic's strongest point that nobody could answer, in one sentence; empty if there is none.
+    /// The critic's strongest point that was not answered, in one sentence; empty if there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(
-        example = &"What happens if the second year brings no volume was asked, and never answered.",
-        example = &"Nobody could say who would run it.",
-        example = &"That a rival would answer with its price was granted, without a reply to it."
+        example = &"The question of low sales in the second year was not answered.",
+        example = &"The question of who would manage the project was not answered.",
+        example = &"A price cut by a competitor was accepted as likely, without a plan against it."
     )]
     pub unanswered: String,
     /// How much it would change the company's growth, revenue or position in its market.
@@ -206,7 +206,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn fuzz_extraction_of_scores_from_any_text(text in "\\PC{0,200}") {
+        fn fuzz_scores_extracted_from_any_text_are_between_1_and_10(text in "\\PC{0,200}") {
             if let Some(scores) = found(&text) {
                 assert!(scores.iter().all(|score| (1..=10).contains(score)));
             }

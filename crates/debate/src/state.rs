@@ -168,7 +168,7 @@ impl JudgeScore {
     }
 }
 
-/// Personas that are replaced from a given round on.
+/// New personas that replace earlier ones from a given round on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PersonaChange {
     pub from_round: u32,
@@ -263,8 +263,8 @@ impl DebateState {
     }
 }
 
-/// One change of a debate's state. `Said` contains a new entry and also its form for prompts (`turn`), which is built
-/// only once.
+/// One change of a debate's state. `EntryAdded` contains a new entry and also its form for prompts (`turn`), which is
+/// built only once.
 #[derive(Debug, Clone)]
 pub enum DebateUpdate {
     EntryAdded { log: LogName, entry: ConversationEntry, turn: TranscriptTurn },

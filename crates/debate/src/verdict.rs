@@ -91,8 +91,8 @@ impl DebateVerdict {
         self.partial.values().map(|partial| partial.error.as_str()).chain(scores).next()
     }
 
-    /// Returns an error if the scores are no valid verdict, because no conversation completed a round or because the
-    /// calls of more than half of the judges failed.
+    /// Returns an error if too many calls failed for a verdict: no conversation completed a round, or the calls of more
+    /// than half of the judges failed.
     pub fn no_verdict_reason(&self) -> Option<NoVerdict> {
         let error = self.first_error()?.to_owned();
         let nothing = self.partial.len() == self.agents.len()

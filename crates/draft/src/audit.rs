@@ -16,7 +16,7 @@ pub struct LogCheck {
     /// Whether the check found no problem.
     pub intact: bool,
     /// Descriptions of the problems that the check found.
-    pub wrong: Vec<String>,
+    pub problems: Vec<String>,
     /// Number of audit log entries of all workspaces in the store.
     pub entries: usize,
     /// Number of audit log entries of this workspace.
@@ -37,7 +37,7 @@ pub struct LogCompletion {
     /// Id of the log entry that records the repair.
     pub entry: u64,
     /// Number of complete lines of the log file before the repair.
-    pub lines_there: usize,
+    pub lines_present: usize,
     /// Number of lines that the repair appended.
     pub lines_added: usize,
 }
@@ -54,15 +54,15 @@ pub async fn check_log(
     let mirror = service.compare_logs().await?;
     let own: Vec<&AuditEntry> =
         log.iter().filter(|entry| entry.subject == service.subject()).collect();
-    let mut wrong = Vec::new();
+    let mut problems = Vec::new();
     if let AuditVerdict::Broken { at } = AuditVerdict::of(&log, head) {
-        wrong.push(format!("audit log entry {at} in the store was changed, removed or moved"));
+        problems.push(format!("audit log entry {at} in the store was changed, removed or moved"));
     }
-    wrong.extend(mirror.complaint(own.len()));
-    wrong.extend(check_heads(&log, since.unwrap_or_default())?);
+    problems.extend(mirror.complaint(own.len()));
+    problems.extend(check_heads(&log, since.unwrap_or_default())?);
     Ok(LogCheck {
-        intact: wrong.is_empty(),
-        wrong,
+        intact: problems.is_empty(),
+        problems,
         entries: log.len(),
         of_workspace: own.len(),
         head: log.last().map(|last| format!("{}:{}", last.id, last.hash)),
@@ -74,7 +74,7 @@ pub async fn check_log(
 /// Checks that a log still contains the entries that `heads` lists as `ID:HASH`, separated by spaces; returns a
 /// description of each problem.
 pub fn check_heads(log: &[AuditEntry], heads: &str) -> Result<Vec<String>, Failure> {
-    let mut wrong = Vec::new();
+    let mut problems = Vec::new();
     for head in heads.split_ascii_whitespace() {
         let parts = head.split_once(':');
         let parts = parts.and_then(|(id, hash)| Some((id.parse().ok()?, hash.parse().ok()?)));
@@ -83,16 +83,16 @@ pub fn check_heads(log: &[AuditEntry], heads: &str) -> Result<Vec<String>, Failu
                 "`since` must be `ID:HASH`; `assize audit verify --since` also accepts the output of `assize audit head`";
             Failure::new(FailureKind::Usage, message)
         })?;
-        wrong.extend(check_head(log, entry, hash).err().map(|error| error.to_string()));
+        problems.extend(check_head(log, entry, hash).err().map(|error| error.to_string()));
     }
-    Ok(wrong)
+    Ok(problems)
 }
 
 fn completed(entry: &AuditEntry) -> Option<LogCompletion> {
-    let Ok(DraftStep::LogCompleted { lines_there, lines_added }) = DraftStep::of(entry) else {
+    let Ok(DraftStep::LogCompleted { lines_present, lines_added }) = DraftStep::of(entry) else {
         return None;
     };
-    Some(LogCompletion { entry: entry.id, lines_there, lines_added })
+    Some(LogCompletion { entry: entry.id, lines_present, lines_added })
 }
 
 /// Filters the log entries of a workspace. With `task`, only entries about the task and its submissions remain. With

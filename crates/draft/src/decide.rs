@@ -25,9 +25,8 @@ type Tested = (Vec<Reason>, Option<VerifyResult>);
 
 impl DraftService {
     /// Decides on a submission and returns the transaction in which the decision was made. `right` is the decision lock
-    /// of the submission. It is required if an earlier transaction recorded the submission. If it is `None`, this
-    /// method acquires the lock before it runs tests. `gone` is cancelled when the agent stops waiting for the
-    /// response.
+    /// of the submission. It may be `None` only if `transaction` itself recorded the submission; this method then
+    /// acquires the lock before it runs tests. `gone` is cancelled when the agent stops waiting for the response.
     pub(crate) async fn decide(
         self: &Arc<Self>,
         mut transaction: Transaction,
@@ -136,14 +135,14 @@ fn decision_lock_name(id: u64) -> String {
     format!("deciding-{id}")
 }
 
-/// Derives the decision on a submission from the reasons that the checks and tests found. `told` is true if the
+/// Derives the decision on a submission from the reasons that the checks and tests found. `reported` is true if the
 /// response to the agent's call reports the decision.
 fn decision(
     submission: &Submission,
     (review, policy): (Review, Fingerprint),
     mut reasons: Vec<Reason>,
     verified: Option<VerifyResult>,
-    told: bool,
+    reported: bool,
 ) -> Decision {
     if review == Review::Always && reasons.is_empty() {
         let message = "every change in this workspace needs a reviewer";
@@ -153,7 +152,7 @@ fn decision(
     let advice = match (review, verdict) {
         (Review::Never, _) => Some("reviews are disabled: reduce the change, or drop it"),
         (_, GateVerdict::Rejected) => {
-            Some("fix the other reasons; then a reviewer decides on this one")
+            Some("fix what the other reasons describe; then a reviewer decides on this one")
         }
         _ => None,
     };
@@ -162,7 +161,7 @@ fn decision(
             reason.what_to_do = advice.to_owned();
         }
     }
-    Decision { verdict, reasons, policy, review, verified, reported_in_response: told }
+    Decision { verdict, reasons, policy, review, verified, reported_in_response: reported }
 }
 
 impl Transaction {
@@ -191,9 +190,9 @@ impl Transaction {
         reasons.extend(found);
         // While the draft tools are off, a reviewer decides, even if the settings disable reviews.
         let review = if self.state().tools_off { Review::Escalated } else { policy.review };
-        let told = !gone.is_cancelled();
+        let reported = !gone.is_cancelled();
         let by = (review, policy.fingerprint());
-        self.execute(id, decision(&submission, by, reasons, verified, told)).await?;
+        self.execute(id, decision(&submission, by, reasons, verified, reported)).await?;
         Ok(None)
     }
 

@@ -50,8 +50,9 @@ impl Decision {
     }
 
     fn step(self, submission: u64, files: Vec<FileReplacement>) -> DraftStep {
-        let Decision { verdict, reasons, policy, verified, reported_in_response: told, .. } = self;
-        DraftStep::Decided { submission, verdict, reasons, files, policy, verified, told }
+        let Decision { verdict, reasons, policy, verified, reported_in_response: reported, .. } =
+            self;
+        DraftStep::Decided { submission, verdict, reasons, files, policy, verified, reported }
     }
 
     /// Replaces the verdict of a change that could not be applied: the new verdict is escalated, or rejected if reviews
@@ -141,7 +142,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Applies a submission. If the change fails, records another verdict and returns the error message.
+    /// Applies a submission. If the change fails, records the verdict `escalated` or `rejected` instead, and returns the
+    /// error message.
     pub(crate) async fn accept(
         &mut self,
         by: &str,
@@ -155,7 +157,7 @@ impl Transaction {
             Changed::Done => {
                 self.record(
                     by,
-                    DraftStep::Applied { submission: id, told: decision.reported_in_response },
+                    DraftStep::Applied { submission: id, reported: decision.reported_in_response },
                 )
                 .await?;
                 self.remove_drafts(submission)?;
@@ -240,7 +242,8 @@ impl Transaction {
                     self.record(GATE, DraftStep::Undone { submission: id }).await?;
                 }
                 Ok(()) => {
-                    self.record(GATE, DraftStep::Applied { submission: id, told: false }).await?;
+                    self.record(GATE, DraftStep::Applied { submission: id, reported: false })
+                        .await?;
                     self.remove_drafts(&submission)?;
                 }
                 // The change still cannot be finished, for example because of an I/O error. This must not make other

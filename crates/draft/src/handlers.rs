@@ -117,7 +117,8 @@ impl DraftService {
         })
     }
 
-    /// Submits drafts, and waits for the verdict for at most [`DraftOptions::patience`](crate::DraftOptions::patience).
+    /// Submits drafts, and waits for the verdict for at most
+    /// [`DraftOptions::verdict_timeout`](crate::DraftOptions::verdict_timeout).
     pub async fn submit(
         self: &Arc<Self>,
         by: &str,
@@ -141,8 +142,8 @@ impl DraftService {
     }
 
     /// Starts the gate's decision on a submission, and waits for the verdict for at most
-    /// [`DraftOptions::patience`](crate::DraftOptions::patience). `transaction` is the transaction that recorded the
-    /// submission, or `None` if an earlier transaction recorded it.
+    /// [`DraftOptions::verdict_timeout`](crate::DraftOptions::verdict_timeout). `transaction` is the transaction that
+    /// recorded the submission, or `None` if an earlier transaction recorded the submission.
     pub(crate) async fn wait_for_verdict(
         self: &Arc<Self>,
         transaction: Option<Transaction>,
@@ -264,10 +265,14 @@ impl Transaction {
             }
         }
         if files.is_empty() {
-            let names = unchanged.join("`, `");
-            return Err(invalid_request(format!(
-                "the draft does not change `{names}`; write the change to the draft first"
-            )));
+            let (count, names) = (unchanged.len(), unchanged.join("`, `"));
+            return Err(invalid_request(if count == 1 {
+                format!("the draft does not change `{names}`; write the change to the draft first")
+            } else {
+                format!(
+                    "no draft changes its file (`{names}`); write the changes to the drafts first"
+                )
+            }));
         }
         self.record_submission(by, task, (summary, None), files).await
     }

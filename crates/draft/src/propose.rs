@@ -48,7 +48,7 @@ pub struct FileProposal<'a> {
 
 impl DraftService {
     /// Submits the files of a proposal together, and waits for the verdict for at most
-    /// [`DraftOptions::patience`](crate::DraftOptions::patience).
+    /// [`DraftOptions::verdict_timeout`](crate::DraftOptions::verdict_timeout).
     ///
     /// # Errors
     /// If the files cannot be submitted; the message lists the problems of all files.

@@ -103,7 +103,7 @@ pub(crate) fn submit_response(
         SubmissionStage::Rejected => (
             SubmissionStatus::Rejected,
             "the draft is deleted and the file is unchanged; request the draft again, fix what the reasons \
-             name, and submit it again",
+             describe, and submit it again",
         ),
         SubmissionStage::Escalated => (
             SubmissionStatus::Escalated,

@@ -15,9 +15,9 @@ use crate::transaction::Transaction;
 /// Whether a reviewer's acceptance overwrites files that have changed since their drafts were created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Force {
-    /// Fail if a file has changed.
+    /// The acceptance fails if a file has changed since its draft was created.
     No,
-    /// Overwrite the changed file.
+    /// The acceptance overwrites the files that have changed.
     Yes,
 }
 
@@ -25,7 +25,8 @@ impl DraftService {
     /// Accepts a waiting submission on behalf of a reviewer.
     ///
     /// # Errors
-    /// If the submission does not wait for a decision any more, or, without force, if its files have changed.
+    /// If the submission does not wait for a decision any more, or, with [`Force::No`], if a file has changed since its
+    /// draft was created.
     pub async fn accept(
         self: &Arc<Self>,
         by: &str,
@@ -61,7 +62,7 @@ impl DraftService {
             "" => "a reviewer rejected the change".to_owned(),
             why => format!("a reviewer rejected the change: {}", shorten(why, 2000)),
         };
-        let reason = submission.reason(ReasonEffect::Reject, "person", message);
+        let reason = submission.reason(ReasonEffect::Reject, "reviewer", message);
         let reason = reason.with_advice("follow the reviewer's comment");
         // A reviewer can reject a submission even if the contract is invalid.
         let policy = transaction.policy().map_or(submission.policy, |(now, _)| now.fingerprint());
@@ -74,7 +75,7 @@ impl DraftService {
     /// Undoes an accepted submission: restores the previous content of its files byte for byte.
     ///
     /// # Errors
-    /// If the submission is not accepted, or its files have changed since.
+    /// If the submission is not accepted, or its files have changed since it was applied.
     pub async fn undo(self: &Arc<Self>, by: &str, id: u64) -> Result<(), DraftError> {
         let mut transaction = self.begin().await?;
         let submission = transaction.submission(id)?;
@@ -83,7 +84,7 @@ impl DraftService {
             let why = format!("cannot undo submission {id}: it is {stage}, not accepted");
             return Err(invalid_request(why));
         }
-        if submission.swept {
+        if submission.contents_deleted {
             let why = format!("cannot undo submission {id}: the old file contents were deleted");
             return Err(invalid_request(why));
         }
@@ -114,12 +115,16 @@ impl Transaction {
         if submission.stage.is_undecided() {
             return Ok(submission.clone());
         }
-        let stage = submission.stage.name();
+        let stage = match submission.stage {
+            SubmissionStage::Accepting => "being applied",
+            SubmissionStage::Undoing => "being undone",
+            stage => stage.name(),
+        };
         Err(invalid_request(format!("submission {id} is already {stage}")))
     }
 
     /// Returns the hash of the file content that an accepted draft replaces: the content that the draft was created
-    /// from, or, if the acceptance is forced, the current content.
+    /// from, or, with [`Force::Yes`], the current content.
     fn replaced(
         &self,
         proposed: &ProposedFile,

@@ -210,7 +210,7 @@ impl DraftService {
         })
     }
 
-    /// Reads the stored content of a file before a change; empty for a new file.
+    /// Reads the stored content that a file had before a change, given its hash; empty for a new file.
     pub(crate) fn old_content(&self, before: Option<Fingerprint>) -> Result<Vec<u8>, DraftError> {
         before.map_or(Ok(Vec::new()), |hash| self.stored_content(hash))
     }

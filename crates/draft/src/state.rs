@@ -48,10 +48,10 @@ pub enum DraftStep {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         verified: Option<VerifyResult>,
         /// Whether the response to the agent's call reports the verdict; if false, a later message reports it.
-        told: bool,
+        reported: bool,
     },
     /// The change of an accepted submission was applied (message `DRAFT_ACCEPTED`).
-    Applied { submission: u64, told: bool },
+    Applied { submission: u64, reported: bool },
     /// The change of an accepted submission could not be applied, or could not be undone.
     NotApplied { submission: u64, why: String },
     /// The intent to undo an applied change, recorded before the files are restored.
@@ -67,15 +67,15 @@ pub enum DraftStep {
         why: String,
     },
     /// All messages for the agent of a task, up to the entry `up_to`, were delivered.
-    Told { task: TaskId, up_to: u64 },
+    MessagesDelivered { task: TaskId, up_to: u64 },
     /// The draft tools were switched on or off.
     Switched { on: bool },
     /// A draft that was never submitted was deleted.
     Expired { draft: String, task: TaskId },
     /// A cleanup deleted the stored file contents of old submissions.
-    Swept { submissions: Vec<u64>, copies: usize },
+    ContentsDeleted { submissions: Vec<u64>, copies: usize },
     /// The log file in the workspace was too short, and the missing lines were appended.
-    LogCompleted { lines_there: usize, lines_added: usize },
+    LogCompleted { lines_present: usize, lines_added: usize },
     /// The log file in the workspace belonged to another folder, for example because a user moved the workspace. The
     /// log file was renamed.
     LogSetAside { name: String },
@@ -164,7 +164,7 @@ impl SubmissionStage {
 pub struct Submission {
     /// Number of the submission in its workspace, from 1.
     pub id: u64,
-    /// Number of the submission's log entry, from which its message id is built.
+    /// Id of the submission's log entry. The message id of the submission is built from this id.
     pub entry: u64,
     /// When the submission was recorded, in milliseconds since 1970.
     pub at: u64,
@@ -187,8 +187,8 @@ pub struct Submission {
     pub verified: Option<VerifyResult>,
     /// Files that were replaced when the submission was applied.
     pub replaced: Vec<FileReplacement>,
-    /// Whether a cleanup deleted the stored file contents: there are no diffs any more, and undo is impossible.
-    pub swept: bool,
+    /// Whether a cleanup deleted the stored file contents. If so, there are no diffs any more, and undo is impossible.
+    pub contents_deleted: bool,
 }
 
 impl Submission {
@@ -302,8 +302,8 @@ impl DraftState {
         let message = MessageKind::of(&step);
         // The submission whose agent must still be informed with a message.
         let undelivered = match step {
-            DraftStep::Applied { submission, told: false }
-            | DraftStep::Decided { submission, told: false, .. }
+            DraftStep::Applied { submission, reported: false }
+            | DraftStep::Decided { submission, reported: false, .. }
             | DraftStep::Undone { submission } => Some(submission),
             _ => None,
         };
@@ -338,7 +338,7 @@ impl DraftState {
                     reasons: Vec::new(),
                     verified: None,
                     replaced: Vec::new(),
-                    swept: false,
+                    contents_deleted: false,
                 };
                 self.submissions.insert(id, submission);
             }
@@ -383,16 +383,16 @@ impl DraftState {
                 }
             }
             DraftStep::Refused { .. } => self.refused_calls += 1,
-            DraftStep::Told { task, up_to } => {
+            DraftStep::MessagesDelivered { task, up_to } => {
                 self.undelivered_messages
                     .retain(|id, message| *id > up_to || message.task_id != task);
             }
             DraftStep::Switched { on } => self.tools_off = !on,
             DraftStep::Expired { draft, .. } => drop(self.drafts.remove(&draft)),
-            DraftStep::Swept { submissions, .. } => {
+            DraftStep::ContentsDeleted { submissions, .. } => {
                 for id in submissions {
                     if let Some(submission) = self.submissions.get_mut(&id) {
-                        submission.swept = true;
+                        submission.contents_deleted = true;
                     }
                 }
             }

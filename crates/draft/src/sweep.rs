@@ -44,7 +44,7 @@ impl DraftService {
                 s.stage,
                 SubmissionStage::Accepted | SubmissionStage::Rejected | SubmissionStage::Undone
             );
-            !s.swept && settled && old(s.settled)
+            !s.contents_deleted && settled && old(s.settled)
         };
         let submissions: Vec<u64> =
             transaction.state().submissions.values().filter(settled).map(|s| s.id).collect();
@@ -58,7 +58,7 @@ impl DraftService {
         let cleared =
             SweepResult { submissions: submissions.len(), drafts: abandoned.len(), copies };
         if !submissions.is_empty() || copies > 0 {
-            transaction.record(by, DraftStep::Swept { submissions, copies }).await?;
+            transaction.record(by, DraftStep::ContentsDeleted { submissions, copies }).await?;
         }
         transaction.remove_temporary_files()?;
         Ok(cleared)
@@ -94,7 +94,7 @@ impl DraftService {
         let _locks = locks.collect::<Result<Vec<_>, _>>()?;
         for submission in &waiting {
             let message = "a user emptied the drafts folder";
-            let reason = submission.reason(ReasonEffect::Reject, "person", message);
+            let reason = submission.reason(ReasonEffect::Reject, "reviewer", message);
             let decision = Decision::by_reviewer(
                 submission,
                 GateVerdict::Rejected,
@@ -137,9 +137,9 @@ impl Transaction {
         self.state().drafts.values().filter(idle).cloned().collect()
     }
 
-    /// Returns the hashes of the stored file contents that are still needed after the cleanup of the submissions in
-    /// `swept`.
-    fn needed_contents(&self, swept: &[u64]) -> BTreeSet<Fingerprint> {
+    /// Returns the hashes of the stored file contents that are still needed after the contents of the submissions in
+    /// `deleted` are deleted.
+    fn needed_contents(&self, deleted: &[u64]) -> BTreeSet<Fingerprint> {
         let submissions = self.state().submissions.values();
         let needs = |s: &Submission| {
             let proposed = s.files.iter().flat_map(|f| [f.before, Some(f.after)]);
@@ -147,7 +147,7 @@ impl Transaction {
             proposed.chain(replaced).flatten().chain([s.policy]).collect::<Vec<_>>()
         };
         submissions
-            .filter(|s| !s.swept && !swept.contains(&s.id))
+            .filter(|s| !s.contents_deleted && !deleted.contains(&s.id))
             .flat_map(needs)
             .chain(self.state().drafts.values().filter_map(|draft| draft.before))
             .collect()

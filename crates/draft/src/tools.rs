@@ -57,27 +57,27 @@ pub fn all() -> Vec<DraftTool> {
     vec![
         tool::<RequestDraft, DraftCreated>(
             REQUEST,
-            "Step 1 of changing a file. Gives you a draft, a copy of the file that you may \
-                edit; the file itself is never touched by you. Returns `draft_path` for the other tools. \
-                To propose a new file, name a path where none is.",
+            "Step 1 of changing a file. Creates a draft, a copy of the file that you may edit; you \
+                never edit the file itself. Returns `draft_path` for the other tools. To propose a new file, \
+                name a path that does not exist yet.",
         ),
         tool::<WriteDraft, DraftWritten>(
             WRITE,
             "Step 2. Replaces the whole content of a draft with `content`. Write the complete \
-                file, with the lines that you do not change. You can write as often as you like before you \
+                file, including the lines that you do not change. You can write as often as you like before you \
                 submit.",
         ),
         tool::<ReadDraft, DraftContent>(
             READ,
-            "Returns the content of a draft as it is now. Right after \
-                `ollama_request_draft` that is the content of the file.",
+            "Returns the current content of a draft. Right after `ollama_request_draft`, this is the \
+                content of the file.",
         ),
         tool::<SubmitRequest<'_>, SubmitResponse>(
             SUBMIT,
             "Step 3, when the draft is finished. A gate checks the change and answers with a \
                 verdict. `accepted`: the file is changed. `rejected`: nothing is changed and the draft is \
-                gone; read the reasons, ask for the draft again and mend them. `escalated`: a person will \
-                decide, leave the file alone. `pending`: the verdict comes with a later answer.",
+                deleted; read the reasons, request the draft again and fix it. `escalated`: a reviewer will \
+                decide; do not change the file. `pending`: a later response contains the verdict.",
         ),
     ]
 }

@@ -163,7 +163,7 @@ impl Transaction {
         let (ids, messages): (Vec<u64>, Vec<AgentMessage>) =
             pending.map(|(id, message)| (*id, message.clone())).unzip();
         if let Some(up_to) = ids.last().copied() {
-            self.record(GATE, DraftStep::Told { task: task.clone(), up_to }).await?;
+            self.record(GATE, DraftStep::MessagesDelivered { task: task.clone(), up_to }).await?;
         }
         Ok(messages)
     }

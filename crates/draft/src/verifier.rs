@@ -43,7 +43,7 @@ pub(crate) struct SandboxVerifier {
 struct Python {
     environment: VirtualEnvironment,
     /// Whether the verification may run without the environment. True for the active environment (`VIRTUAL_ENV`),
-    /// because the project may not use Python; false for an environment that the settings or the contract name.
+    /// because the project may not use Python; false for an environment from the settings or the contract.
     optional: bool,
 }
 
@@ -58,8 +58,8 @@ struct Prepared {
 }
 
 impl SandboxVerifier {
-    /// Returns the virtual environment that the settings or the contract name, or else the active environment if it is
-    /// usable.
+    /// Returns the virtual environment `named` from the settings or the contract. If it is `None`, returns the active
+    /// environment if that is usable.
     fn python(&self, named: Option<&NamedEnvironment>) -> Result<Option<Python>, VerifyError> {
         if let Some(named) = named {
             let environment = self.environment(&named.path, named.by_settings)?;
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_interpreter_is_an_error_only_for_a_named_virtual_environment() {
+    fn missing_interpreter_is_an_error_only_for_a_required_virtual_environment() {
         assert_eq!(check("sh", ""), (true, "packages: layer".to_owned()));
         assert_eq!(check("sh", "1"), (true, "packages: layer".to_owned()));
         assert_eq!(check("python3.99", "1"), (true, "packages:".to_owned()));

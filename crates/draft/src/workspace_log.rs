@@ -149,7 +149,7 @@ impl LogComparison {
                 let rest: String = entries[lines..].iter().map(line).collect();
                 handoff.append(TRANSITIONS, &rest.as_bytes()[torn..])?;
                 let lines_added = entries.len() - lines;
-                Ok(Some(DraftStep::LogCompleted { lines_there: lines, lines_added }))
+                Ok(Some(DraftStep::LogCompleted { lines_present: lines, lines_added }))
             }
             _ => Ok(None),
         }

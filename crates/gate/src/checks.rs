@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use assize_types::Fingerprint;
 use assize_types::text::counted;
-use assize_workspace::{FileError, WorkspacePath};
+use assize_workspace::{FileError, UnreadableIgnoreList, WorkspacePath};
 
 use crate::diff::Diff;
 use crate::file_kind::FileKind;
@@ -32,10 +32,10 @@ pub struct ProposedChange {
     pub current_hash: Result<Option<Fingerprint>, FileError>,
     /// Name of an existing file or folder that differs only in case from a component of the new file's path.
     pub case_conflict: Option<String>,
-    /// Current permission bits of the file.
+    /// Current permission bits of the file; `None` if the file does not exist or cannot be read.
     pub mode: Option<u32>,
     /// Name of the ignore list that makes git ignore this file; `None` if git does not ignore the file.
-    pub ignored_by: Option<String>,
+    pub ignored_by: Result<Option<String>, UnreadableIgnoreList>,
 }
 
 impl ProposedChange {
@@ -49,7 +49,7 @@ impl ProposedChange {
             current_hash: Ok(None),
             case_conflict: None,
             mode: None,
-            ignored_by: None,
+            ignored_by: Ok(None),
         }
     }
 }
@@ -154,12 +154,15 @@ fn automatic_effects(change: &ProposedChange, places: &PathRules) -> Vec<Reason>
             reasons.push(Reason { line: changed.line, ..reason });
         }
     }
-    if let Some(list) = &change.ignored_by {
-        let message = format!(
-            "git ignores this file because of `{list}`, so `git diff` does not show the change"
-        );
-        reasons.push(escalate(path, "git-ignored", message));
-    }
+    let ignored = match &change.ignored_by {
+        Ok(list) => list.as_ref().map(|list| {
+            format!(
+                "git ignores this file because of `{list}`, so `git diff` does not show the change"
+            )
+        }),
+        Err(error) => Some(format!("git may ignore this file: {error}")),
+    };
+    reasons.extend(ignored.map(|message| escalate(path, "git-ignored", message)));
     if change.mode.is_some_and(|mode| mode & 0o111 != 0) && !places.is_source(path) {
         let message = "this file is executable and not in a source folder";
         reasons.push(escalate(path, "executable", message));

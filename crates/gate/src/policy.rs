@@ -36,14 +36,14 @@ pub struct Policy {
     pub verify_most: VerifyLimits,
 }
 
-/// Upper limits that the settings set for all verification commands.
+/// Upper limits for all verification commands, from the settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifyLimits {
     pub memory_mb: u64,
     pub seconds: u64,
     /// Host folders that may be mounted into the sandbox of a verification command.
     pub layers: Vec<String>,
-    /// Python virtual environment for verification commands that name none.
+    /// Python virtual environment for verification commands that do not specify one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<String>,
 }

@@ -15,6 +15,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
 
+use crate::provider::display_name;
+
 /// Version of the cassette format. It is incremented when older files can no longer be read.
 const VERSION: u32 = 1;
 
@@ -64,6 +66,13 @@ struct Recorded {
     model: String,
     request: ModelRequest,
     outcome: Outcome,
+}
+
+impl Recorded {
+    /// Names of the provider and the model as one text, for output.
+    fn display_name(&self) -> String {
+        display_name(&self.provider, &self.model)
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -145,8 +154,8 @@ impl Cassette {
             let message = format!(
                 "the request is recorded twice in the cassette `{}`, for {} and for {}",
                 self.path.display(),
-                call.model,
-                other.model
+                call.display_name(),
+                other.display_name()
             );
             return Some(Err(ModelError::new(ErrorKind::NotRecorded, message)
                 .with_hint("choose one of the recorded models with `--provider` and `--model`")));
@@ -218,8 +227,8 @@ impl Cassette {
             contents.calls.get(&request.fingerprint().to_string()).and_then(|c| c.first())
         {
             return missing(format!(
-                "the request is in the cassette `{path}` for {} {}, but not for {who}",
-                call.provider, call.model
+                "the request is in the cassette `{path}` for {}, but not for {who}",
+                call.display_name()
             ));
         }
         let requested = pretty(request);
@@ -259,9 +268,8 @@ impl CassetteFilter {
 
 impl fmt::Display for CassetteFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts: Vec<&str> =
-            [&self.provider, &self.model].into_iter().flatten().map(String::as_str).collect();
-        f.write_str(&parts.join(" "))
+        let provider = self.provider.as_deref().unwrap_or_default();
+        f.write_str(&display_name(provider, self.model.as_deref().unwrap_or_default()))
     }
 }
 

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn temperature_is_not_sent_to_unlisted_official_models() {
+    fn temperature_is_not_sent_to_unlisted_models_of_official_apis() {
         assert!(!facts(Anthropic, "claude-next-9").temperature);
         let compatible = Endpoint {
             model: "local".into(),

@@ -12,6 +12,7 @@ use assize_types::text::replace_control_chars;
 use assize_types::{Failure, FailureKind, Reporter};
 use parking_lot::Mutex;
 
+use crate::provider::display_name;
 use crate::{
     CallEvent, Cassette, CassetteFilter, CassetteMode, Endpoint, Gateway, GatewayOptions,
     HttpClient, ModelFacts, PreparedAnswers, RateLimit, RateLimiter, RateLimits, Rehearsal,
@@ -146,7 +147,7 @@ pub struct Providers {
 
 impl fmt::Debug for Providers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Providers").field("tape", &self.cassette).finish_non_exhaustive()
+        f.debug_struct("Providers").field("cassette", &self.cassette).finish_non_exhaustive()
     }
 }
 
@@ -162,8 +163,8 @@ impl Providers {
         self.gateway(Arc::new(MemoryBudgetLedger::new(budget_limits(&self.settings)))).await
     }
 
-    /// Creates the gateway to the model that the settings choose, and a gateway for each role that uses another model
-    /// of the same provider. `roles` maps role names to models. All gateways share one ledger and one rate limiter.
+    /// Creates the gateway to the model that the settings choose, and one gateway for each role in `roles`, which maps
+    /// role names to models of the same provider. All gateways share one ledger and one rate limiter.
     pub async fn gateways(
         &self,
         ledger: Arc<dyn BudgetLedger>,
@@ -276,7 +277,8 @@ impl Providers {
         }
     }
 
-    /// Returns an error if a run that is resumed was started with another model.
+    /// Checks that a run is resumed with the provider and model it was started with. `before` is the provider and model
+    /// at the start of the run; those of `gateway` are configured now.
     pub fn check_same_model(
         &self,
         run: &str,
@@ -289,8 +291,9 @@ impl Providers {
             return Ok(());
         }
         let message = format!(
-            "{run} was started with {} {}, but {} {} is configured now",
-            before.0, before.1, now.0, now.1
+            "{run} was started with {}, but {} is configured now",
+            display_name(before.0, before.1),
+            gateway.display_name()
         );
         let hint = format!("resume with `--provider {} --model {}`", before.0, before.1);
         Err(Failure::new(FailureKind::Settings, message).hint(hint))

@@ -24,7 +24,7 @@ use crate::cassette::{Cassette, CassetteFilter};
 use crate::catalog::ModelFacts;
 use crate::estimate::{self, Estimate};
 use crate::http::{HttpClient, HttpTransport};
-use crate::provider::Endpoint;
+use crate::provider::{Endpoint, display_name};
 use crate::rate_limiter::{RateLimit, RateLimiter, RateLimits};
 use crate::rehearsal::{PreparedAnswers, Rehearsal, RehearsalTransport};
 use crate::retry::RetryPolicy;
@@ -75,7 +75,7 @@ impl fmt::Debug for GatewayOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("retry", &self.retry)
-            .field("pacer", &self.rate_limiter)
+            .field("rate_limiter", &self.rate_limiter)
             .field("cassette", &self.cassette)
             .finish_non_exhaustive()
     }
@@ -117,7 +117,7 @@ impl RejectedParameters {
         &self,
         error: &ModelError,
         request: &ModelRequest,
-        manner: EncodeOptions,
+        encode_options: EncodeOptions,
     ) -> bool {
         if error.kind() != ErrorKind::BadRequest {
             return false;
@@ -135,9 +135,9 @@ impl RejectedParameters {
         ]) {
             return false;
         }
-        let (flag, parameter) = if manner.temperature && names(&["temperature"]) {
+        let (flag, parameter) = if encode_options.temperature && names(&["temperature"]) {
             (&self.temperature, "temperature")
-        } else if manner.native_schema && request.schema.is_some() && names(&SCHEMA_WORDS) {
+        } else if encode_options.native_schema && request.schema.is_some() && names(&SCHEMA_WORDS) {
             (&self.schema, "JSON schema")
         } else {
             return false;
@@ -205,10 +205,8 @@ impl Gateway {
 
     /// Names of the provider and the model as one text, for output.
     pub fn display_name(&self) -> String {
-        match self.name() {
-            (provider, model) if provider == model => provider.to_owned(),
-            (provider, model) => format!("{provider} {model}").trim_end().to_owned(),
-        }
+        let (provider, model) = self.name();
+        display_name(provider, model)
     }
 
     /// Price, context window and capabilities of the model; `None` if the gateway only replays a cassette.
@@ -235,18 +233,15 @@ impl Gateway {
         self.facts().map(|facts| Estimate::of_request(facts, request))
     }
 
-    /// Returns an error with a hint if `cost` is unknown because a model has no known price.
-    pub fn check_price(&self, cost: Cost) -> Result<(), Failure> {
-        if cost != Cost::Unknown {
+    /// Returns an error with a hint if the price of the model is unknown.
+    pub fn check_price(&self) -> Result<(), Failure> {
+        if self.facts().is_none_or(|facts| facts.price.is_some()) {
             return Ok(());
         }
         let (provider, model) = self.name();
         let model = replace_control_chars(model);
-        let whose = match self.facts().is_some_and(|facts| facts.price.is_none()) {
-            true => format!("`{model}` ({provider})"),
-            false => "the model of a role".to_owned(),
-        };
-        let message = format!("cannot estimate the cost: the price of {whose} is unknown");
+        let message =
+            format!("cannot estimate the cost: the price of `{model}` ({provider}) is unknown");
         Err(Failure::new(FailureKind::Settings, message).hint(format!(
             "set the price in dollars per million tokens: `[prices.\"{model}\"]` with `input` and `output` in the \
              settings file; or limit the tokens with `--max-tokens`, which needs no price"
@@ -278,7 +273,7 @@ impl Gateway {
             let first = turn.as_ref().is_some_and(WarmupPermit::is_first);
             // A local server may be slow. A stream shows whether the server still makes progress.
             let stream = call.on_delta.is_some() || first || wire.facts().local;
-            let manner = self.rejected.encode_options(wire, stream);
+            let encode_options = self.rejected.encode_options(wire, stream);
             let text_seen = AtomicBool::new(false);
             let progress = || {
                 clock.progress();
@@ -297,7 +292,8 @@ impl Gateway {
                     on_delta(Delta::Text(text));
                 }
             };
-            let outcome = self.attempt(wire, request, manner, clock, &on_text, &on_progress).await;
+            let outcome =
+                self.attempt(wire, request, encode_options, clock, &on_text, &on_progress).await;
             clock.attempt_ended();
             if outcome.is_ok() {
                 turn.iter().for_each(WarmupPermit::answer_started);
@@ -311,7 +307,7 @@ impl Gateway {
                 }
                 Err(error) => error,
             };
-            if self.rejected.record_rejection(&error, request, manner) {
+            if self.rejected.record_rejection(&error, request, encode_options) {
                 continue;
             }
             let Some(wait) = self.options.retry.retry_delay(&error, attempt, fastrand::f64())
@@ -349,12 +345,12 @@ impl Gateway {
         &self,
         wire: &dyn Transport,
         request: &ModelRequest,
-        manner: EncodeOptions,
+        encode_options: EncodeOptions,
         clock: &Clock<'_>,
         on_text: OnText<'_>,
         on_progress: OnProgress<'_>,
     ) -> Result<(ProviderReply, bool), ModelError> {
-        let encoded = wire.encode(request, manner)?;
+        let encoded = wire.encode(request, encode_options)?;
         let max_input = estimate::max_input_tokens(request);
         let max_output = u64::from(request.max_tokens);
         let worst = CallMaximum {
@@ -370,9 +366,9 @@ impl Gateway {
             clock.dequeue();
             self.notify(CallEvent::RateLimited { wait });
         };
-        let pacer = Arc::clone(&self.options.rate_limiter);
+        let rate_limiter = Arc::clone(&self.options.rate_limiter);
         let permit =
-            pacer.admit(tokens, Instant::now() + clock.left(), &on_wait).await.map_err(|wait| {
+            rate_limiter.admit(tokens, Instant::now() + clock.left(), &on_wait).await.map_err(|wait| {
                 let (provider, seconds) = (wire.provider(), wait.as_secs());
                 let message = format!(
                     "the rate limits of {provider} allow the next call in {seconds} s, after the deadline"
@@ -386,7 +382,7 @@ impl Gateway {
         reservation.mark_sent().await.map_err(|error| over_budget(error, wire))?;
         let limit = self.options.retry.attempt_timeout;
         let sending = SendOptions {
-            on_text: manner.stream.then_some(on_text),
+            on_text: encode_options.stream.then_some(on_text),
             on_progress,
             on_remaining: &|left| self.options.rate_limiter.apply_remaining(left, tokens),
             start_timeout: match wire.facts().local {
@@ -397,7 +393,7 @@ impl Gateway {
         };
         let send = wire.send(&encoded, request, sending);
         // A stream has no total time limit as long as it makes progress.
-        let outcome = match manner.stream {
+        let outcome = match encode_options.stream {
             true => send.await,
             false => timeout(limit, send).await.unwrap_or_else(|_| {
                 let seconds = limit.as_secs();

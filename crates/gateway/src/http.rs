@@ -9,7 +9,7 @@ use assize_types::Failure;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
 
 use crate::adapter::{
     self, EncodeOptions, EncodedRequest, OutgoingRequest, ProviderReply, StreamDelta,
@@ -105,6 +105,7 @@ impl HttpTransport {
             .to(&url)?
             .post(url)
             .headers(header_map(&encoded.headers)?)
+            .headers(connection_headers(&self.endpoint))
             .header("content-type", "application/json")
             .body(encoded.body.clone());
         let sent = async { request.send().await.map_err(|error| self.send_error(error)) };
@@ -322,7 +323,8 @@ async fn request(
         }
         None => client.get(url),
     };
-    let response = request.headers(headers).send().await.map_err(|e| wire.send_error(e))?;
+    let request = request.headers(headers).headers(connection_headers(endpoint));
+    let response = request.send().await.map_err(|e| wire.send_error(e))?;
     if response.status().is_success() { Ok(response) } else { Err(wire.error_of(response).await) }
 }
 
@@ -337,6 +339,18 @@ fn header_map(pairs: &[(&'static str, String)]) -> Result<HeaderMap, ModelError>
         map.insert(HeaderName::from_static(name), value);
     }
     Ok(map)
+}
+
+/// Headers that make each request to a local model server use a new connection.
+///
+/// A llama.cpp server closes its connection after each streamed answer, although its headers promise to keep it open. A
+/// request on a reused connection fails if it is sent before this process notices the end of the connection.
+fn connection_headers(endpoint: &Endpoint) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    if endpoint.is_local_server() {
+        map.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    map
 }
 
 /// What to do if a response body exceeds the size limit: fail, or use only the beginning of the body.

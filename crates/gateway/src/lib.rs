@@ -3,7 +3,7 @@
 //! A [`Gateway`] implements [`assize_llm::Model`]. For every call, it applies the [`RateLimits`] of the provider, the
 //! budget of the user ([`BudgetLimits`](assize_llm::BudgetLimits)) and the [`RetryPolicy`]. It computes costs from the
 //! prices of models ([`ModelFacts`]) and records them in the [`BudgetLedger`](assize_llm::BudgetLedger). A [`Cassette`]
-//! records and replays calls. The module `dialect` has an adapter for each of the four wire formats.
+//! records and replays calls. The module `adapter` has an adapter for each of the four wire formats.
 //!
 //! If no provider is configured, the [`Rehearsal`] model answers offline. Its responses are marked as rehearsal.
 //!

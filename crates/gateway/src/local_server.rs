@@ -32,7 +32,8 @@ pub struct ServerFacts {
 
 /// Queries a local server for its context window and its parallel slots.
 ///
-/// If the server does not answer within `timeout`, returns no facts. A later model call reports the unreachable server.
+/// If the server does not answer within `timeout`, both values are `None`. A later model call reports the unreachable
+/// server.
 pub async fn discover(client: &HttpClient, endpoint: &Endpoint, timeout: Duration) -> ServerFacts {
     let found = async {
         match endpoint.provider {

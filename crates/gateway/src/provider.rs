@@ -45,6 +45,15 @@ impl Endpoint {
     }
 }
 
+/// Joins the names of a provider and a model to one text, for output. Either may be empty. The rehearsal model has the
+/// same name as its provider, which is named only once.
+pub(crate) fn display_name(provider: &str, model: &str) -> String {
+    if provider == model {
+        return provider.to_owned();
+    }
+    format!("{provider} {model}").trim().to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

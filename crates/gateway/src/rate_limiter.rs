@@ -299,7 +299,7 @@ mod tests {
 
     const QUIET: &(dyn Fn(Duration) + Send + Sync) = &|_| {};
 
-    fn pacer(requests: Option<u64>, tokens: Option<u64>) -> Arc<RateLimiter> {
+    fn rate_limiter(requests: Option<u64>, tokens: Option<u64>) -> Arc<RateLimiter> {
         RateLimiter::new(RateLimits {
             concurrency: 1000,
             requests_per_minute: requests,
@@ -308,11 +308,11 @@ mod tests {
     }
 
     /// Sends `count` calls as fast as the rate limiter admits them. Returns the second at which each call was sent.
-    async fn seconds(pacer: &Arc<RateLimiter>, count: usize, tokens: u64) -> Vec<u64> {
+    async fn seconds(rate_limiter: &Arc<RateLimiter>, count: usize, tokens: u64) -> Vec<u64> {
         let start = Instant::now();
         let mut at = Vec::new();
         for _ in 0..count {
-            drop(pacer.clone().admit(tokens, later(), QUIET).await.unwrap());
+            drop(rate_limiter.clone().admit(tokens, later(), QUIET).await.unwrap());
             at.push(start.elapsed().as_secs());
         }
         at
@@ -320,72 +320,78 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn rate_limiter_limits_requests_per_minute() {
-        let at = seconds(&pacer(Some(3), None), 8, 0).await;
+        let at = seconds(&rate_limiter(Some(3), None), 8, 0).await;
         assert_eq!(at, [0, 0, 0, 60, 60, 60, 120, 120]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn rate_limiter_limits_tokens_per_minute() {
-        let at = seconds(&pacer(None, Some(100)), 5, 40).await;
+        let at = seconds(&rate_limiter(None, Some(100)), 5, 40).await;
         assert_eq!(at, [0, 0, 60, 60, 120]);
-        let huge = seconds(&pacer(None, Some(100)), 2, 500).await;
+        let huge = seconds(&rate_limiter(None, Some(100)), 2, 500).await;
         assert_eq!(huge, [0, 60], "a call with more tokens than the limit is admitted alone");
     }
 
     #[tokio::test(start_paused = true)]
     async fn rate_limiter_replaces_estimated_tokens_by_actual_tokens() {
-        let pacer = pacer(None, Some(100));
-        let permit = pacer.clone().admit(90, later(), QUIET).await.unwrap();
+        let rate_limiter = rate_limiter(None, Some(100));
+        let permit = rate_limiter.clone().admit(90, later(), QUIET).await.unwrap();
         permit.set_actual_tokens(10);
         let start = Instant::now();
-        drop(pacer.clone().admit(90, later(), QUIET).await.unwrap());
+        drop(rate_limiter.clone().admit(90, later(), QUIET).await.unwrap());
         assert_eq!(start.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
     async fn rate_limiter_limits_concurrent_calls() {
-        let pacer = RateLimiter::new(RateLimits { concurrency: 2, ..RateLimits::default() });
-        let one = pacer.clone().admit(0, later(), QUIET).await.unwrap();
-        let _two = pacer.clone().admit(0, later(), QUIET).await.unwrap();
-        let third =
-            tokio::time::timeout(Duration::from_secs(5), pacer.clone().admit(0, later(), QUIET))
-                .await;
+        let rate_limiter = RateLimiter::new(RateLimits { concurrency: 2, ..RateLimits::default() });
+        let one = rate_limiter.clone().admit(0, later(), QUIET).await.unwrap();
+        let _two = rate_limiter.clone().admit(0, later(), QUIET).await.unwrap();
+        let third = tokio::time::timeout(
+            Duration::from_secs(5),
+            rate_limiter.clone().admit(0, later(), QUIET),
+        )
+        .await;
         assert!(third.is_err(), "the third call must wait, because the limit is 2 calls");
         drop(one);
-        let third =
-            tokio::time::timeout(Duration::from_secs(5), pacer.clone().admit(0, later(), QUIET))
-                .await;
+        let third = tokio::time::timeout(
+            Duration::from_secs(5),
+            rate_limiter.clone().admit(0, later(), QUIET),
+        )
+        .await;
         assert!(third.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn rate_limiter_applies_the_remaining_limits_of_a_provider_until_their_reset() {
-        let pacer = pacer(None, None);
+        let rate_limiter = rate_limiter(None, None);
         let soon = |seconds| Instant::now() + Duration::from_secs(seconds);
-        pacer.apply_remaining(RemainingLimits { requests: Some((1, soon(20))), tokens: None }, 0);
-        assert_eq!(seconds(&pacer, 3, 0).await, [0, 20, 20]);
-        pacer.apply_remaining(RemainingLimits { requests: None, tokens: Some((50, soon(6))) }, 0);
-        assert_eq!(seconds(&pacer, 3, 30).await, [0, 6, 6]);
+        rate_limiter
+            .apply_remaining(RemainingLimits { requests: Some((1, soon(20))), tokens: None }, 0);
+        assert_eq!(seconds(&rate_limiter, 3, 0).await, [0, 20, 20]);
+        rate_limiter
+            .apply_remaining(RemainingLimits { requests: None, tokens: Some((50, soon(6))) }, 0);
+        assert_eq!(seconds(&rate_limiter, 3, 30).await, [0, 6, 6]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn rate_limiter_rejects_a_call_that_would_wait_beyond_its_deadline() {
-        let pacer = pacer(None, None);
-        pacer.cool_down(Duration::from_secs(900));
+        let rate_limiter = rate_limiter(None, None);
+        rate_limiter.cool_down(Duration::from_secs(900));
         let by = Instant::now() + Duration::from_secs(600);
-        let wait = pacer.clone().admit(0, by, QUIET).await.map(drop).unwrap_err();
+        let wait = rate_limiter.clone().admit(0, by, QUIET).await.map(drop).unwrap_err();
         assert_eq!(wait, Duration::from_secs(900));
     }
 
     #[tokio::test(start_paused = true)]
     async fn rate_limiter_cool_down_delays_calls_and_reports_the_wait() {
-        let pacer = pacer(None, None);
-        pacer.cool_down(Duration::from_secs(30));
-        pacer.cool_down(Duration::from_secs(10));
+        let rate_limiter = rate_limiter(None, None);
+        rate_limiter.cool_down(Duration::from_secs(30));
+        rate_limiter.cool_down(Duration::from_secs(10));
         let waits = Mutex::new(Vec::new());
         let start = Instant::now();
         let on_wait = |wait| waits.lock().push(wait);
-        drop(pacer.clone().admit(0, later(), &on_wait).await.unwrap());
+        drop(rate_limiter.clone().admit(0, later(), &on_wait).await.unwrap());
         assert_eq!(start.elapsed(), Duration::from_secs(30));
         assert_eq!(*waits.lock(), [Duration::from_secs(30)]);
     }

@@ -51,7 +51,7 @@ pub(crate) trait Transport: Send + Sync + std::fmt::Debug {
     fn encode(
         &self,
         request: &ModelRequest,
-        manner: EncodeOptions,
+        encode_options: EncodeOptions,
     ) -> Result<EncodedRequest, ModelError>;
 
     async fn send(

@@ -83,7 +83,7 @@ impl Outline {
     }
 }
 
-/// The shape of a graph: names and exits of its nodes, without their code.
+/// The shape of a graph: its nodes with their edges, routes and fan-outs, but without their code.
 #[derive(Debug, Serialize)]
 pub(crate) struct Outline {
     pub(crate) name: &'static str,
@@ -117,7 +117,7 @@ pub(crate) struct GraphNode<S: State> {
     pub(crate) exit: NodeExit<S>,
 }
 
-/// Exit of a node, which determines the next nodes.
+/// Outgoing edge, route or fan-out of a node, which determines the next nodes.
 pub(crate) enum NodeExit<S: State> {
     Edge(&'static str),
     Route { to: Vec<&'static str>, choose: Choose<S> },
@@ -142,7 +142,7 @@ pub struct FanOut<I> {
 }
 
 impl<I> FanOut<I> {
-    /// Limits the number of branches that run at once to `most`. Branches start in order. The limit does not change the
+    /// Sets the maximum number of branches that run at once. Branches start in order. The maximum does not change the
     /// result of the run.
     pub fn max_concurrency(mut self, most: usize) -> FanOut<I> {
         self.at_once = most.max(1);
@@ -301,7 +301,7 @@ impl<S: State> GraphBuilder<S> {
         let mut exits = self.exits;
         let mut nodes = Vec::new();
         for UnlinkedNode { name, body, inner } in self.nodes {
-            // `check` has verified that every node has an exit.
+            // `check` has verified that every node has an edge, a route or a fan-out.
             let Some(at) = exits.iter().position(|(from, _)| *from == name) else { continue };
             let exit = exits.swap_remove(at).1;
             nodes.push(GraphNode { name, body, inner, exit });

@@ -1,4 +1,4 @@
-//! Validation of a graph: names and exits of its nodes, and reachability.
+//! Validation of a graph: names, edges, routes and fan-outs of its nodes, and reachability.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -39,11 +39,11 @@ pub enum GraphProblem {
     UnknownStart { node: &'static str },
     #[error("node `{from}` leads to the unknown node `{to}`")]
     UnknownTarget { from: &'static str, to: &'static str },
-    #[error("an exit is defined for the unknown node `{node}`")]
+    #[error("an edge, route or fan-out starts at the unknown node `{node}`")]
     UnknownSource { node: &'static str },
-    #[error("node `{node}` has no exit: add an edge to another node or to `END`")]
+    #[error("node `{node}` has no outgoing edge: add an edge to another node or to `END`")]
     NoExit { node: &'static str },
-    #[error("node `{node}` has more than one exit")]
+    #[error("node `{node}` has more than one outgoing edge, route or fan-out")]
     SecondExit { node: &'static str },
     #[error("node `{node}` has a route or fan-out without targets")]
     NoTargets { node: &'static str },
@@ -99,7 +99,8 @@ pub(crate) fn check(
     if problems.is_empty() { Ok(start) } else { Err(invalid(problems)) }
 }
 
-/// Checks that every node name is valid, unique and defined, and that every node has exactly one exit.
+/// Checks that every node name is valid, unique and defined, and that every node has exactly one edge, route or
+/// fan-out.
 fn names(
     start: Option<&'static str>,
     nodes: &[&'static str],

@@ -307,9 +307,9 @@ impl<S: State> Context<S> {
     }
 }
 
-/// A failed effect. The node fails, or records the failure with [`Context::go_on`] and continues.
+/// A failed effect. The node fails, or records the failure with [`Context::record_failure`] and continues.
 #[derive(Debug)]
-#[must_use = "record the failure with `Context::go_on` to continue after it"]
+#[must_use = "record the failure with `Context::record_failure` to continue after it"]
 pub struct FailedEffect<E> {
     pub error: E,
     key: EffectKey,

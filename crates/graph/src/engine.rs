@@ -63,7 +63,7 @@ impl<S: State> Graph<S> {
         drive(self, state, outer.run.clone(), start, outer.halt.child()).await
     }
 
-    /// Returns an error if the run was started with a graph of another shape.
+    /// Returns an error if the run was started with a graph whose shape differs from the shape of this graph.
     async fn check_same_graph(&self, run: &RunContext) -> Result<(), RunError> {
         let Some(journal) = run.journal() else { return Ok(()) };
         let key = KeyScope::default().key(GRAPH)?;

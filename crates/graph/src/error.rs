@@ -26,7 +26,7 @@ pub enum RunError {
     /// The journal has a record for the effect, but the recorded request differs from the current request.
     #[error("the request of effect `{key}` differs from the request recorded in this run")]
     RequestChanged { key: EffectKey },
-    /// The run was started with a graph of another shape.
+    /// The run was started with a graph whose shape differs from the shape of `graph`.
     #[error("graph `{graph}` differs from the graph that this run was started with")]
     GraphChanged { graph: &'static str },
     #[error("cannot read or write the run's journal: {0}")]
@@ -76,7 +76,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for NodeError {
 /// Error that [`crate::Context::effect`] returns.
 #[derive(Debug)]
 pub enum EffectError<E> {
-    /// The effect failed. A node that continues after the failure must call [`crate::Context::go_on`].
+    /// The effect failed. A node that continues after the failure must call [`crate::Context::record_failure`].
     Failed(FailedEffect<E>),
     /// The whole run must stop with this error.
     Stop(RunError),

@@ -1,9 +1,9 @@
 //! Typed state graph whose runs can be killed at any moment and resumed.
 //!
-//! A [`Graph`] consists of nodes. A node reads the state and returns updates to it. Every node has an exit: an edge to
-//! another node, a route to one of several nodes ([`GraphBuilder::route`]), or a fan-out into parallel branches that
-//! meet at a join ([`GraphBuilder::fan_out`]). Branches advance independently until their join. A node sees only the
-//! updates of the nodes before it on its path. At a join, the updates of the branches are applied in branch order,
+//! A [`Graph`] consists of nodes. A node reads the state and returns updates to it. Every node has one of these: an
+//! edge to another node, a route to one of several nodes ([`GraphBuilder::route`]), or a fan-out into parallel branches
+//! that meet at a join ([`GraphBuilder::fan_out`]). Branches advance independently until their join. A node sees only
+//! the updates of the nodes before it on its path. At a join, the updates of the branches are applied in branch order,
 //! independently of which branch finished first.
 //!
 //! A node performs side effects through its [`Context`], which records them as *effects* in a [`Journal`] under a

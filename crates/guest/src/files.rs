@@ -94,7 +94,7 @@ pub(crate) struct FileWriter {
 }
 
 impl FileWriter {
-    /// Opens a code file for writing as the guest agent's user. Programs run as another user and cannot change or
+    /// Opens a code file for writing as the guest agent's user. Programs run as a different user and cannot change or
     /// replace the file, because its folder has the sticky bit. First removes any file that a program has created at
     /// this path.
     pub(crate) fn begin_code(path: &str) -> Result<FileWriter, GuestFailure> {

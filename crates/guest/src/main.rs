@@ -1,7 +1,7 @@
 //! Guest agent: the small static program inside every sandbox. All `unsafe` code of the workspace is in this crate.
 //!
 //! Subcommands: `keep` builds a jail and supervises it from outside ([`jail`]). `init` is PID 1 of a microVM
-//! ([`machine`]). `serve` is PID 1 of a Docker container. All three call [`serve`], which executes the host's requests
+//! ([`microvm`]). `serve` is PID 1 of a Docker container. All three call [`serve`], which executes the host's requests
 //! from the channel on standard input and output: it runs programs, each with additional confinement ([`confine`]), and
 //! reads and writes files. `ticks` prints the frequency of the CPU's time-stamp counter.
 //!

@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::channel::HostChannel;
 use crate::confine::{self, Confinement};
 use crate::files::{self, FileReader, FileWriter};
+use crate::jail::StepError;
 use crate::microvm::{self, MicroVm};
 use crate::prepared::PreparedProgram;
 use crate::program::{Launcher, RunningProgram};
@@ -22,6 +23,35 @@ use crate::watch;
 
 /// Maximum number of times that the process list is scanned for processes to kill.
 const MAX_KILL_ROUNDS: usize = 1000;
+
+/// Error that ends the guest agent.
+enum ServeError {
+    /// The settings in the host's `Hello` cannot be applied, for example because a mount failed.
+    Setup(String),
+    /// A frame from the host is invalid, or a frame to the host is too large.
+    Frame(FrameError),
+}
+
+impl From<StepError> for ServeError {
+    fn from(step: StepError) -> ServeError {
+        ServeError::Setup(step.into())
+    }
+}
+
+impl From<FrameError> for ServeError {
+    fn from(error: FrameError) -> ServeError {
+        ServeError::Frame(error)
+    }
+}
+
+impl From<ServeError> for String {
+    fn from(error: ServeError) -> String {
+        match error {
+            ServeError::Setup(reason) => format!("setting up the sandbox failed: {reason}"),
+            ServeError::Frame(error) => format!("request from the host failed: {error}"),
+        }
+    }
+}
 
 /// State of an open stream, by kind of request.
 enum Stream {
@@ -83,11 +113,11 @@ pub(crate) fn serve(
     if server.microvm.is_some() {
         server.say_welcome().map_err(|error| error.to_string())?;
     }
-    server.run().map_err(|error| format!("request from the host failed: {error}"))
+    Ok(server.run()?)
 }
 
 impl Server {
-    fn run(mut self) -> Result<(), FrameError> {
+    fn run(mut self) -> Result<(), ServeError> {
         loop {
             if !self.wait() {
                 // The exit of PID 1 kills all other processes. If this process is not PID 1, it has to kill them.
@@ -161,7 +191,7 @@ impl Server {
         })
     }
 
-    fn handle(&mut self, frame: &Frame) -> Result<(), FrameError> {
+    fn handle(&mut self, frame: &Frame) -> Result<(), ServeError> {
         let id = frame.stream;
         match frame.kind {
             FrameKind::Hello => {
@@ -242,28 +272,25 @@ impl Server {
     }
 
     /// Applies the settings in the host's `Hello` and replies with `Welcome`.
-    fn welcome(&mut self, hello: Hello) -> Result<(), FrameError> {
+    fn welcome(&mut self, hello: Hello) -> Result<(), ServeError> {
         match (&self.microvm, &hello.machine) {
-            (Some(home), Some(settings)) => {
-                microvm::configure_restored(home, settings)
-                    .map_err(|step| FrameError::Malformed(step.into()))?;
-            }
+            (Some(home), Some(settings)) => microvm::configure_restored(home, settings)?,
             (None, None) => {}
             _ => {
-                return Err(FrameError::Malformed(
-                    "the host's `Hello` message is for another backend".into(),
-                ));
+                let reason = "the host's `Hello` message is for another backend";
+                return Err(FrameError::Malformed(reason.to_owned()).into());
             }
         }
         self.watch_memory = hello.limits.watch_memory;
         self.env = hello.env;
-        let confinement = Confinement::new(hello.limits).map_err(FrameError::Malformed)?;
+        let confinement = Confinement::new(hello.limits).map_err(ServeError::Setup)?;
         self.starter = Some(Launcher {
             confinement: Rc::new(confinement),
             user: self.user,
             group: self.microvm.as_ref().map(|home| Rc::clone(&home.group)),
         });
-        self.say_welcome()
+        self.say_welcome()?;
+        Ok(())
     }
 
     fn say_welcome(&mut self) -> Result<(), FrameError> {
@@ -403,8 +430,8 @@ impl Server {
     /// Kills a program and all processes that it started.
     ///
     /// If the sandbox has no other program (running or prepared), all its processes are killed, including daemons that
-    /// have left the program's process tree. If it has other programs, these programs and their descendants are spared,
-    /// and all other processes are killed.
+    /// have left the program's process tree. If the sandbox has other programs, all processes
+    /// are killed except these programs and their descendants.
     fn kill_tree(&self, pid: Pid) {
         let others: Vec<Pid> = self
             .programs()
@@ -476,7 +503,7 @@ fn release(
 /// `PF_KTHREAD`: process flag of kernel threads.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// Returns all processes except `spared` with their descendants, the guest agent and kernel threads.
+/// Returns all processes except those in `spared`, their descendants, the guest agent and kernel threads.
 fn processes_outside(spared: &[Pid]) -> Option<Vec<Pid>> {
     let own = std::process::id().cast_signed();
     let mut parents: BTreeMap<Pid, Pid> = BTreeMap::new();
@@ -512,4 +539,24 @@ fn processes_outside(spared: &[Pid]) -> Option<Vec<Pid>> {
         false
     };
     Some(parents.keys().copied().filter(|pid| *pid != own && !is_spared(*pid)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::jail::AtStep;
+
+    #[test]
+    fn setup_errors_are_not_reported_as_malformed_frames() {
+        let step = Err::<(), _>(Errno::NODEV).step("mount the layers").unwrap_err();
+        let message = String::from(ServeError::from(step));
+        assert!(
+            message.starts_with("setting up the sandbox failed: cannot mount the layers: "),
+            "{message}"
+        );
+        let frame = String::from(ServeError::from(FrameError::TooShort(1)));
+        assert!(frame.starts_with("request from the host failed: frame of 1 bytes"), "{frame}");
+    }
 }

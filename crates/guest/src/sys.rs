@@ -64,7 +64,8 @@ pub(crate) fn set_mount_attributes(
     Ok(())
 }
 
-/// Runs file operations with another file-system user id, if one is given. Afterwards restores the user id of root.
+/// Runs file operations with the file-system user id `user`, and then restores the id of root. If `user` is `None`,
+/// runs the file operations with the current id.
 pub(crate) fn as_user<T>(user: Option<u32>, act: impl FnOnce() -> T) -> T {
     let Some(user) = user else { return act() };
     let touch_files_as = |user| {

@@ -126,8 +126,8 @@ pub trait BudgetLedger: Send + Sync + std::fmt::Debug {
         Duration::ZERO
     }
 
-    /// Replaces a reservation by the outcome of its call. `sent` is the record number that [`send`](BudgetLedger::send)
-    /// returned, or 0 if the call was not sent.
+    /// Replaces a reservation by the outcome of its call. `sent` is the record number that
+    /// [`record_sent`](BudgetLedger::record_sent) returned, or 0 if the call was not sent.
     fn settle(&self, worst: CallMaximum, sent: u64, settlement: Settlement);
 
     /// Adds 1 to the number of calls that were replayed from a cassette.

@@ -24,7 +24,7 @@ const LOGS: &str = "/workspace/logs";
 /// Model that forwards requests to the host and logs the conversations.
 pub(crate) struct HostModel {
     out: Mutex<File>,
-    /// Senders for the answers to calls in progress, by the number of the call.
+    /// Senders for the answers to calls in progress, by the stream id of the call.
     pending: Arc<Mutex<HashMap<StreamId, oneshot::Sender<HostAnswer>>>>,
     next_number: AtomicU32,
     transcript: Mutex<Transcript>,

@@ -40,11 +40,11 @@ fn debate() -> Result<DebateVerdict, String> {
     let minutes = Transcript::of(job.personas.decision_makers.len());
     let cancel = Cancel::new();
     let channel = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| failed(&error))?;
-    let door = host_model::HostModel::open(channel, minutes, cancel.clone())
+    let model = host_model::HostModel::open(channel, minutes, cancel.clone())
         .map_err(|error| failed(&error))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.map_err(|error| failed(&error))?;
-    runtime.block_on(job.run(Arc::new(door), cancel)).map_err(|error| match error {
+    runtime.block_on(job.run(Arc::new(model), cancel)).map_err(|error| match error {
         NodeError::Stop(error) => error.to_string(),
         NodeError::Failed(error) => error.to_string(),
     })

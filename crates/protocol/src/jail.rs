@@ -1,7 +1,7 @@
-//! Messages between the host and the keeper, the process that builds and supervises a jail.
+//! Messages between the host and the supervisor, the process that builds and supervises a jail.
 //!
-//! The host sends one [`JailSetup`] as a line of JSON to the keeper's standard input. The jail ends when that input is
-//! closed.
+//! The host sends one [`JailSetup`] as a line of JSON to the supervisor's standard input. The jail ends when that input
+//! is closed.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 pub struct JailSetup {
     /// Files and folders of the host to mount read-only in the jail.
     pub pieces: Vec<HostMount>,
-    /// Symbolic links to create in the new root.
+    /// Symbolic links to create in the jail's root folder.
     pub links: Vec<JailLink>,
-    /// Small files to create in the new root.
+    /// Small files to create in the jail's root folder.
     pub files: Vec<JailFile>,
     /// Writable folders, all on one tmpfs.
     pub writable: Vec<String>,
@@ -97,10 +97,10 @@ pub struct JailUsers {
     pub program: u32,
 }
 
-/// Reply of the keeper (the jail's supervisor process) to the [`JailSetup`], as one line of JSON.
+/// Reply of the jail's supervisor process to the [`JailSetup`], as one line of JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum KeeperReply {
+pub enum SupervisorReply {
     /// The jail runs.
     Ready {
         /// Process id, on the host, of the jail's init process.

@@ -218,7 +218,7 @@ impl GuestFailure {
 #[serde(rename_all = "snake_case")]
 pub enum GuestFailureCause {
     NotFound,
-    /// The entry exists but has another type, such as a folder instead of a file.
+    /// The path exists but has a different type than the request needs, such as a folder instead of a file.
     WrongKind,
     Denied,
     /// The disk of the sandbox is full.

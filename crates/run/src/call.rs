@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Stored record of a model call: its state, tokens and cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredCall {
-    pub how: CallState,
+    pub state: CallState,
     /// Number of tokens that the call used, or an upper bound while the actual number is unknown.
     pub tokens: u64,
     /// Cost of the call, or an upper bound while the actual cost is unknown.

@@ -209,8 +209,8 @@ pub async fn record_panic(store: &dyn Store, id: &RunId) {
     record_failure(store, id, None, &Failure::new(FailureKind::Internal, message)).await;
 }
 
-/// Claims the lease of a run and stores that the run failed. If `seen` is given and the run has another epoch, stores
-/// nothing.
+/// Claims the lease of a run and stores that the run failed. If `seen` is given and the epoch of the run is not `seen`,
+/// stores nothing.
 pub async fn record_failure(store: &dyn Store, id: &RunId, seen: Option<u64>, failure: &Failure) {
     let error = failure.message().to_owned();
     let events = vec![failed_event(error.clone(), failure, true)];
@@ -227,7 +227,7 @@ pub async fn record_failure(store: &dyn Store, id: &RunId, seen: Option<u64>, fa
 /// The message is `None` if the run cannot be resumed.
 fn user_failure(error: RunError, run: &Run, explain: Explain) -> (Failure, Option<String>) {
     let (kind, id) = (run.kind, &run.id);
-    let resume = Some(how_to_resume(kind, id, ""));
+    let resume = Some(how_to_resume(id, ""));
     match error {
         RunError::Cancelled { reason } => (Failure::new(FailureKind::Interrupted, reason), resume),
         RunError::Node { node, source, .. } => {
@@ -236,9 +236,10 @@ fn user_failure(error: RunError, run: &Run, explain: Explain) -> (Failure, Optio
         }
         RunError::RequestChanged { .. } | RunError::GraphChanged { .. } => {
             let message = format!("{error}; this version of assize sends different requests");
-            let hint = match kind {
-                RunKind::Debate => format!("start a fork of the run: `assize debate --fork {id}`"),
-                _ => "start a new run".to_owned(),
+            let hint = if kind.can_be_forked() {
+                format!("start a fork of the run: `assize runs fork {id}`")
+            } else {
+                "start a new run".to_owned()
             };
             (Failure::new(FailureKind::Usage, message).hint(hint), None)
         }

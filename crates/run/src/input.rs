@@ -8,7 +8,11 @@ use assize_types::{Failure, FailureKind, Money};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::run::Run;
+use crate::run::{Run, RunId};
+use crate::store::Store;
+
+/// Name of the artifact that contains the budget of a run that was resumed with another budget.
+const BUDGET: &str = "budget.json";
 
 /// The fields of a run's input that all kinds of runs share.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -49,13 +53,10 @@ impl RunInput {
     /// # Errors
     /// When another version of assize wrote the input in a different format.
     pub fn of(run: &Run) -> Result<RunInput, Failure> {
-        RunInput::deserialize(&run.input).map_err(|error| {
-            let message = format!("cannot read the stored input of `{}`: {error}", run.id);
-            Failure::new(FailureKind::Environment, message)
-        })
+        RunInput::deserialize(&run.input).map_err(|error| unreadable(&run.id, &error))
     }
 
-    /// Budget that the run was started with.
+    /// Budget in the input: the one that the run was started with, or with [`with_current_budget`] the current one.
     pub fn budget(&self) -> BudgetLimits {
         BudgetLimits {
             cost: self.budget.max_cost.and_then(Money::from_dollars),
@@ -70,11 +71,45 @@ impl RunInput {
         labels: &BTreeMap<String, String>,
     ) {
         if budget.cost.is_some() || budget.tokens.is_some() {
-            let max_cost = budget.cost.map(Money::dollars);
-            input["budget"] = json!(Budget { max_cost, max_tokens: budget.tokens });
+            input["budget"] = json!(Budget::from(budget));
         }
         if !labels.is_empty() {
             input["needs"] = json!(labels);
         }
     }
+}
+
+impl From<BudgetLimits> for Budget {
+    fn from(budget: BudgetLimits) -> Budget {
+        Budget { max_cost: budget.cost.map(Money::dollars), max_tokens: budget.tokens }
+    }
+}
+
+/// Returns the run with its current budget in its input: the budget that it was last resumed with, or else the one that
+/// it was started with.
+pub async fn with_current_budget(store: &dyn Store, mut run: Run) -> Result<Run, Failure> {
+    let artifacts = store.artifacts(&run.id).await?;
+    if let Some(changed) = artifacts.iter().find(|artifact| artifact.name == BUDGET) {
+        let bytes = store.artifact(changed.id).await?;
+        let budget: Value =
+            serde_json::from_slice(&bytes).map_err(|error| unreadable(&run.id, &error))?;
+        run.input["budget"] = budget;
+    }
+    Ok(run)
+}
+
+/// Stores the new budget of a resumed run.
+pub(crate) async fn store_budget(
+    store: &dyn Store,
+    run: &RunId,
+    budget: BudgetLimits,
+) -> Result<(), Failure> {
+    let bytes = json!(Budget::from(budget)).to_string().into_bytes();
+    store.put_artifact(run, BUDGET, bytes).await?;
+    Ok(())
+}
+
+fn unreadable(run: &RunId, error: &serde_json::Error) -> Failure {
+    let message = format!("cannot read the stored input of `{run}`: {error}");
+    Failure::new(FailureKind::Environment, message)
 }

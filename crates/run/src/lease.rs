@@ -113,7 +113,7 @@ impl LeaseHolder {
         (&self.boot, &self.name_space) != (&us.boot, &us.name_space)
     }
 
-    /// The last lease holder of a run that has not ended, alive or not.
+    /// The last lease holder of a run, even if the holder is dead; `None` if the run has ended.
     pub fn last(run: &Run) -> Option<LeaseHolder> {
         let holder = run.holder.as_deref().filter(|_| run.status == RunStatus::Running)?;
         serde_json::from_str(holder).ok()

@@ -117,7 +117,7 @@ impl Lost {
     fn lost_before_epoch(epoch: u64, calls: &[(u64, StoredCall)], answered: &BudgetTotals) -> Lost {
         let mut all = Lost::default();
         let earlier = calls.iter().filter(|(of, _)| *of < epoch).map(|(_, noted)| noted);
-        for noted in earlier.filter(|noted| noted.how != CallState::Free) {
+        for noted in earlier.filter(|noted| noted.state != CallState::Free) {
             all.calls += 1;
             all.tokens = all.tokens.saturating_add(noted.tokens);
             all.cost += noted.cost.known().unwrap_or_default();
@@ -262,7 +262,7 @@ impl Drop for UnsentCall<'_> {
     fn drop(&mut self) {
         if let Some((ledger, number)) = self.0 {
             let free =
-                StoredCall { how: CallState::Free, tokens: 0, cost: Cost::Known(Money::ZERO) };
+                StoredCall { state: CallState::Free, tokens: 0, cost: Cost::Known(Money::ZERO) };
             ledger.store_call_end(number, free);
         }
     }
@@ -295,7 +295,7 @@ impl BudgetLedger for RunLedger {
             || BudgetError::NotRecorded { why: "the run has not started".to_owned(), hint: None };
         let lease = self.lease.get().ok_or_else(not_begun)?;
         let CallMaximum { tokens, cost } = worst;
-        let noted = StoredCall { how: CallState::Sent, tokens, cost };
+        let noted = StoredCall { state: CallState::Sent, tokens, cost };
         // If the caller drops this future during the write, the guard stores that the call was not sent.
         let mut unsent = UnsentCall(Some((self, number)));
         self.store.store_call(lease, number, noted).await.map_err(call_not_recorded)?;
@@ -313,12 +313,12 @@ impl BudgetLedger for RunLedger {
             return;
         }
         let free = Cost::Known(Money::ZERO);
-        let (how, tokens, cost) = match settlement {
+        let (state, tokens, cost) = match settlement {
             Settlement::Spent { usage, cost } => (CallState::Answered, usage.total(), cost),
             Settlement::Lost => (CallState::Lost, worst.tokens, worst.cost),
             Settlement::Free => (CallState::Free, 0, free),
         };
-        self.store_call_end(sent, StoredCall { how, tokens, cost });
+        self.store_call_end(sent, StoredCall { state, tokens, cost });
     }
 
     fn count_replayed(&self) {

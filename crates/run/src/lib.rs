@@ -38,7 +38,7 @@ pub use completion::{
 };
 pub use error::StoreError;
 pub use event::{ConsultLayer, LayerStatus, NamedConsultLayer, RoundStatus, RoundStep, RunEvent};
-pub use input::RunInput;
+pub use input::{RunInput, with_current_budget};
 pub use job::{EXECUTED_BY_WORKER, ExecutionContext, Job, PlanContext, RunOrigin};
 pub use journal::RunJournal;
 pub use journaled_model::{JournaledModel, refusal_error};

@@ -83,7 +83,7 @@ pub struct NewRun {
 pub struct IdempotencyKey {
     /// The key itself. The client chooses a unique key for each run that it wants to create.
     pub key: String,
-    /// Fingerprint of the whole request, to detect another request with the same key.
+    /// Fingerprint of the whole request, to detect a different request that is sent with the same key.
     pub request: Fingerprint,
 }
 

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 
 use crate::completion::{self, CompletedRun, RunFailure};
 use crate::error::StoreError;
-use crate::input::RunInput;
+use crate::input::{RunInput, store_budget, with_current_budget};
 use crate::job::{ExecutionContext, Job, PlanContext, RunOrigin};
 use crate::journal::RunJournal;
 use crate::kind::RunKind;
@@ -53,14 +53,14 @@ pub struct ResumeRequest {
     pub take_over: bool,
 }
 
-/// Runner: starts, resumes and forks runs in one store, with one placement and one budget.
+/// Runner: starts, resumes and forks runs in one store. `placement` determines where the runs are executed.
 #[derive(Debug, Clone)]
 pub struct Runner {
     pub store: Arc<dyn Store>,
     pub placement: Placement,
     pub role: Role,
     pub reporter: Arc<dyn Reporter>,
-    /// Budget of each run. If a limit is not set here, a resumed run keeps the limit that it was started with.
+    /// Budget of each run. If a limit is not set here, a resumed run keeps the limit that it has.
     pub budget: BudgetLimits,
     /// Idempotency key of the client's request.
     pub idempotency_key: Option<IdempotencyKey>,
@@ -111,21 +111,23 @@ impl Runner {
         origin: RunOrigin,
     ) -> Result<PlannedRun<J>, Failure> {
         let inherited = self.inherited::<J>(&request, &origin).await?;
-        let ledger = match origin.resumed() {
-            None => RunLedger::new(&self.store, self.budget),
+        let (ledger, new_budget) = match origin.resumed() {
+            None => (RunLedger::new(&self.store, self.budget), None),
             Some(run) => {
-                let before = RunInput::of(run)?.budget();
+                let run = with_current_budget(&*self.store, run.clone()).await?;
+                let before = RunInput::of(&run)?.budget();
                 let budget = BudgetLimits {
                     cost: self.budget.cost.or(before.cost),
                     tokens: self.budget.tokens.or(before.tokens),
                 };
-                RunLedger::resumed(&self.store, &run.id, &inherited, budget).await?
+                let ledger = RunLedger::resumed(&self.store, &run.id, &inherited, budget).await?;
+                (ledger, (budget != before).then_some(budget))
             }
         };
         let ledger = Arc::new(ledger);
         let plan = PlanContext { origin: &origin, ledger: ledger.clone(), inherited: &inherited };
         let (job, new) = J::plan(request, &plan).await?;
-        Ok(PlannedRun { runner: self.clone(), job, origin, new, ledger, inherited })
+        Ok(PlannedRun { runner: self.clone(), job, origin, new, ledger, inherited, new_budget })
     }
 
     /// Plans a run, and then creates it in the store, or claims the run that is resumed.
@@ -244,6 +246,8 @@ pub struct PlannedRun<J> {
     new: NewRun,
     ledger: Arc<RunLedger>,
     inherited: Vec<EffectRecord>,
+    /// Budget of a resumed run, if it differs from the budget that the run has had so far.
+    new_budget: Option<BudgetLimits>,
 }
 
 impl<J: Job> PlannedRun<J> {
@@ -254,7 +258,7 @@ impl<J: Job> PlannedRun<J> {
 
     /// Creates the run in the store or claims it, so that it is ready to be executed.
     pub async fn open(self) -> Result<Trial<J>, Failure> {
-        let PlannedRun { mut job, runner, origin, new, ledger, inherited } = self;
+        let PlannedRun { mut job, runner, origin, new, ledger, inherited, new_budget } = self;
         let (run, executor) = match &runner.placement {
             Placement::Cluster(dispatch) if !J::LOCAL_ONLY => {
                 job.check_remote()?;
@@ -280,6 +284,9 @@ impl<J: Job> PlannedRun<J> {
                 (run, Executor::Local { journal, inherited, local })
             }
         };
+        if let Some(budget) = new_budget {
+            store_budget(&*runner.store, &run.id, budget).await?;
+        }
         Ok(Trial { run, job, ledger, store: runner.store, executor })
     }
 }

@@ -4,7 +4,6 @@ use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::kind::RunKind;
 use crate::lease::LeaseHolder;
 use crate::run::{Run, RunFilter, RunId, RunStatus};
 use crate::store::Store;
@@ -99,7 +98,6 @@ pub fn refuse_if_held(run: &Run, what: &str, instead: &str) -> Result<(), Failur
 }
 
 /// Message with the command that resumes a run. `flags` are appended to the command.
-pub fn how_to_resume(kind: RunKind, id: &RunId, flags: &str) -> String {
-    let command = if kind == RunKind::Debate { "debate --resume" } else { "runs resume" };
-    format!("saved as {id}; resume with `assize {command} {id}{flags}`")
+pub fn how_to_resume(id: &RunId, flags: &str) -> String {
+    format!("saved as {id}; resume with `assize runs resume {id}{flags}`")
 }

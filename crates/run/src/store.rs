@@ -49,8 +49,8 @@ impl EventQuery {
     }
 }
 
-/// One of the two logs of the store: the events of runs, or the audit log. [`Store::grown`] waits for the next entry of
-/// a log.
+/// One of the two logs of the store: the events of runs, or the audit log. [`Store::wait_for_entry`] waits for the
+/// next entry of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreLog {
     Events,
@@ -61,11 +61,11 @@ pub enum StoreLog {
 #[async_trait]
 pub trait Store: std::fmt::Debug + Send + Sync {
     /// Creates a run with a new id and claims its lease for `holder`. If the idempotency key of the run was used
-    /// before, returns the error [`StoreError::AskedBefore`].
+    /// before, returns the error [`StoreError::IdempotencyKeyUsed`].
     async fn create_run(&self, run: NewRun, holder: &str) -> Result<(Run, Lease), StoreError>;
 
-    /// Finds the run that was created with an idempotency key. The returned `bool` is whether the request that created
-    /// the run was the same request.
+    /// Finds the run that was created with an idempotency key. The returned `bool` is true if the run was created by
+    /// the same request, and false if a different request used the key.
     async fn find_by_idempotency_key(
         &self,
         once: &IdempotencyKey,

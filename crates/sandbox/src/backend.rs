@@ -50,8 +50,8 @@ pub trait Backend: fmt::Debug + Send + Sync {
         usize::MAX
     }
 
-    /// Number of idle sandboxes that a warm pool of this backend keeps. It may be less than `wanted`, the number that
-    /// the settings request.
+    /// Number of idle sandboxes that a warm pool of this backend keeps. It may be less than `wanted`, the number in the
+    /// settings.
     fn pool_size(&self, wanted: usize) -> usize {
         wanted
     }
@@ -62,7 +62,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
     }
 
     /// Whether the time limit of a sandbox is fixed when the sandbox is created. If so, an idle sandbox cannot serve a
-    /// request that has another time limit.
+    /// request with a different time limit.
     fn has_fixed_time_limit(&self) -> bool {
         false
     }

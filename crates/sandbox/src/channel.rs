@@ -88,7 +88,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks the channel as closed for this reason and wakes all tasks that wait for it.
+    /// Marks the channel as closed for this reason and wakes all waiting tasks.
     fn fail(&self, reason: String) {
         let mut state = self.lock();
         state.gone.get_or_insert(ChannelClosed(reason));
@@ -402,7 +402,7 @@ impl RequestStream {
         }
     }
 
-    /// Waits at most [`PATIENCE`] for the reply to a request that returns no data.
+    /// Waits at most [`REPLY_TIMEOUT`] for the reply to a request that returns no data.
     pub(crate) async fn reply(&mut self) -> Result<GuestReply, ChannelClosed> {
         match tokio::time::timeout(REPLY_TIMEOUT, self.next()).await {
             Ok(Ok(StreamItem::Reply(reply))) => Ok(reply),

@@ -78,8 +78,9 @@ impl Sandbox {
         Ok(harvest)
     }
 
-    /// Like [`Sandbox::harvest`], but collects at most `bytes` bytes in total and does not fail: if the sandbox ends
-    /// meanwhile, the files that were read so far are returned, and the folder is listed as skipped, with the error.
+    /// Like [`Sandbox::collect_files`], but collects at most `bytes` bytes in total and does not fail: if the sandbox
+    /// ends meanwhile, the files that were read so far are returned, and the folder is listed as skipped, with the
+    /// error.
     pub async fn collect_files_up_to(
         &self,
         from: &str,
@@ -107,10 +108,12 @@ impl Sandbox {
         while let Some(below) = folders.pop_front() {
             // A program that still runs could create folders without end.
             seen += 1;
-            let reason = match () {
-                () if seen > MAX_FOLDERS => Some("too many folders"),
-                () if begun.elapsed() > TIMEOUT => Some("collecting the files took too long"),
-                () => None,
+            let reason = if seen > MAX_FOLDERS {
+                Some("too many folders")
+            } else if begun.elapsed() > TIMEOUT {
+                Some("collecting the files took too long")
+            } else {
+                None
             };
             if let Some(reason) = reason {
                 harvest.skip(&below, format!("{reason}; the remaining folders were skipped too"));
@@ -119,7 +122,7 @@ impl Sandbox {
             let entries = match self.list(&join(from, &below)).await {
                 Ok(entries) => entries,
                 Err(error) if error.cause().is_some() => {
-                    harvest.skip(&below, error);
+                    harvest.skip(if below.is_empty() { from } else { &below }, error);
                     continue;
                 }
                 Err(error) => return Err(error),

@@ -137,19 +137,22 @@ impl SandboxManager {
         Arc::clone(&self.shared.creator)
     }
 
-    /// Starts a warm pool of sandboxes with this spec.
+    /// Starts a warm pool of sandboxes with this spec. The backend may reduce the size of the pool.
     pub fn pool(&self, spec: SandboxSpec, options: PoolOptions) -> SandboxPool {
         self.pool_with(spec, options, Arc::default())
     }
 
-    /// Like [`SandboxManager::pool`], with counters that several pools share.
+    /// Like [`SandboxManager::pool`], with counters that may be shared by several pools.
     pub(crate) fn pool_with(
         &self,
         spec: SandboxSpec,
         options: PoolOptions,
         counters: Arc<PoolCounters>,
     ) -> SandboxPool {
-        SandboxPool::start(Arc::clone(&self.shared.creator), spec, options, counters)
+        let size = self.backend().pool_size(options.size);
+        let (creator, options) =
+            (Arc::clone(&self.shared.creator), PoolOptions { size, ..options });
+        SandboxPool::start(creator, spec, options, counters)
     }
 
     /// Returns the sandbox with this name, or creates one if there is none.
@@ -158,23 +161,23 @@ impl SandboxManager {
         key: &SandboxKey,
         spec: SandboxSpec,
     ) -> Result<Sandbox, SandboxError> {
-        self.create_from(key, spec, None).await
+        self.create_from(key, spec, None).await.map(|(sandbox, _)| sandbox)
     }
 
     /// Like [`SandboxManager::create_if_not_exists`], but takes a new sandbox from the warm pool `pool` if an idle
-    /// sandbox of the pool matches the spec.
+    /// sandbox of the pool matches the spec. Also returns whether this call created the sandbox.
     pub async fn create_from(
         &self,
         key: &SandboxKey,
         spec: SandboxSpec,
         pool: Option<Arc<SandboxPool>>,
-    ) -> Result<Sandbox, SandboxError> {
+    ) -> Result<(Sandbox, bool), SandboxError> {
         if let Some(complaint) = spec.limits.validation_error() {
             return Err(SandboxError::Limits(complaint));
         }
         let Some((record, ready)) = self.reserve(key, &spec)? else {
             return match self.get(key).await? {
-                Some(found) => Ok(found),
+                Some(found) => Ok((found, false)),
                 None => Err(SandboxError::SandboxFailed(
                     "the sandbox ended before it could be used".to_owned(),
                 )),
@@ -199,7 +202,7 @@ impl SandboxManager {
                 }
             }
         });
-        own.sandbox().await
+        Ok((own.sandbox().await?, true))
     }
 
     /// Reserves a name in the registry. Returns `None` if a sandbox with this name and a matching spec exists already.
@@ -216,15 +219,15 @@ impl SandboxManager {
         }
         self.listen()?;
         self.shared.registry().note_use(isolation)?;
-        let (made, lifetime) = (unix_seconds(), spec.time_to_live.unwrap_or(TIME_TO_LIVE));
+        let (created, lifetime) = (unix_seconds(), spec.time_to_live.unwrap_or(TIME_TO_LIVE));
         let record = SandboxRecord {
             key: key.clone(),
             id: self.shared.creator.next_id(),
             isolation,
             spec: spec.clone(),
             pid: std::process::id(),
-            made,
-            expires: made.saturating_add(lifetime.as_secs()),
+            created,
+            expires: created.saturating_add(lifetime.as_secs()),
         };
         let (ready, state) = watch::channel(State::Starting);
         let owned = Owned { record: record.clone(), ready: state };

@@ -21,7 +21,7 @@ use crate::error::SandboxError;
 use crate::spec::SandboxSpec;
 
 const LOCK: &str = "lock";
-const SOCKET: &str = "door";
+const SOCKET: &str = "socket";
 /// Name prefix of a registry folder that is being created.
 const UNFINISHED: &str = ".new-";
 /// Name prefix of the registry folder of a dead process, while it is being cleaned up or if the cleanup failed.
@@ -63,7 +63,7 @@ pub struct SandboxRecord {
     pub spec: SandboxSpec,
     /// Process id of the process that created the sandbox.
     pub pid: u32,
-    pub made: u64,
+    pub created: u64,
     pub expires: u64,
 }
 

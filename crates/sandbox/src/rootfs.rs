@@ -30,7 +30,8 @@ const LAYOUT: u32 = 1;
 /// documentation, package-manager files and most of Perl.
 const FINISH: &str = include_str!("finish_rootfs.sh");
 
-/// Fixed Unix timestamp of all files in an image, so that the same packages give the same image.
+/// Fixed Unix timestamp of the files in a root file system and on microVM disks, so that the same packages give
+/// the same image.
 pub(crate) const MADE: u64 = 1_704_067_200;
 
 /// Command-line option with the packages that are installed in addition to the base system.

@@ -99,7 +99,7 @@ impl Sandbox {
 
     /// Connects to a sandbox of another process, through the socket of that process.
     pub(crate) async fn connect(
-        door: &std::path::Path,
+        socket: &std::path::Path,
         record: &SandboxRecord,
         backend: Arc<dyn Backend>,
     ) -> Result<Sandbox, SandboxError> {
@@ -110,7 +110,7 @@ impl Sandbox {
             env: BTreeMap::new(),
             machine: None,
         };
-        let started = remote::connect(door, &record.id, &hello).await?;
+        let started = remote::connect(socket, &record.id, &hello).await?;
         let (id, spec) = (record.id.clone(), record.spec.clone());
         Ok(Sandbox::of(id, started, record.isolation, backend, spec))
     }
@@ -408,7 +408,8 @@ pub struct ProgramHandle {
 #[derive(Debug)]
 pub enum ProgramEvent {
     Output(ProgramStream, Vec<u8>),
-    /// Bytes of calls and events to the host. Only a program started by [`Sandbox::work`] can send them.
+    /// Bytes of calls and events to the host. Only a program that was started by
+    /// [`Sandbox::run_with_host_calls`] can send them.
     HostMessage(Vec<u8>),
     Ended(ProgramOutcome),
 }
@@ -529,7 +530,7 @@ impl ProgramHandle {
         }
     }
 
-    /// Returns a sender for messages from the host to a program that [`Sandbox::work`] started.
+    /// Returns a sender for messages from the host to a program that [`Sandbox::run_with_host_calls`] started.
     pub(crate) fn message_sender(&self) -> StreamSender {
         self.stream.sender_on(port::TALK)
     }

@@ -1,4 +1,4 @@
-//! Python virtual environments, and the files of them that a sandbox needs.
+//! Python virtual environments, and which of their files a sandbox needs.
 
 use std::path::{Path, PathBuf};
 

@@ -90,7 +90,6 @@ impl WarmPools {
             (false, true) => self.options.size,
             (false, false) => self.options.size.min(OTHER_SHAPE_SIZE),
         };
-        let size = manager.backend().pool_size(size);
         let (spec, options) = (spec.unlabelled(), PoolOptions { size, ..self.options.clone() });
         let counters = Arc::clone(state.counters.entry(manager.isolation()).or_default());
         let pool = Arc::new(manager.pool_with(spec.clone(), options, counters));

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_in_the_openapi_document_names_a_schema() {
+    fn every_reference_in_the_openapi_document_points_to_a_schema() {
         fn references<'d>(part: &'d Value, found: &mut BTreeSet<&'d str>) {
             match part {
                 Value::Object(fields) => {

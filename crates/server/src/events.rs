@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_run::{EventQuery, LiveOutput, Run, RunId, RunStatus};
+use assize_run::{EventQuery, LiveOutput, Run, RunId, RunStatus, StoreError};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -22,7 +22,7 @@ use utoipa::IntoParams;
 
 use crate::api::runs::RunDetails;
 use crate::extract::{Path, Query};
-use crate::hub::{Subscriber, frame, joined};
+use crate::hub::{EncodedEvent, Subscriber, frame, joined};
 use crate::problem::Problem;
 use crate::{App, kinds};
 
@@ -193,8 +193,9 @@ impl EventStream {
         }
     }
 
-    /// Next piece of the response body; `None` at the end of the stream.
-    async fn next(&mut self) -> Option<Result<Bytes, Problem>> {
+    /// Next piece of the response body; `None` at the end of the stream. An error breaks the connection, so that the
+    /// client does not mistake the failure for the end of the run and reconnects with its last event id.
+    async fn next(&mut self) -> Option<Result<Bytes, StoreError>> {
         let next = match self.first.take() {
             Some(first) => Some(Ok(first)),
             None => self.later().await,
@@ -203,27 +204,13 @@ impl EventStream {
         next
     }
 
-    async fn later(&mut self) -> Option<Result<Bytes, Problem>> {
+    async fn later(&mut self) -> Option<Result<Bytes, StoreError>> {
         loop {
-            let mut events = match self.subscriber.next().await {
-                Ok(events) => events,
-                // The error closes the connection. The client then reconnects with its last event id.
-                Err(error) => return Some(Err(error.into())),
+            let events = match self.available().await {
+                Ok(Some(events)) => events,
+                Ok(None) => return None,
+                Err(error) => return Some(Err(error)),
             };
-            if events.is_empty()
-                && !std::mem::replace(&mut self.status_checked, true)
-                && self.is_over().await
-            {
-                // The run may have ended after the events were read: read the last events from the store.
-                events = match self.subscriber.next_stored().await {
-                    Ok(events) => events,
-                    Err(error) => return Some(Err(error.into())),
-                };
-                if events.is_empty() {
-                    return None;
-                }
-                self.status_checked = false;
-            }
             if let [.., last] = events.as_slice() {
                 // After a `run_ended` event the status must be checked again, because the run may have been resumed.
                 self.status_checked &= !last.ends;
@@ -242,14 +229,33 @@ impl EventStream {
         }
     }
 
-    /// Whether the run of this stream has ended or was removed.
-    async fn is_over(&self) -> bool {
-        let Some(run) = &self.run else { return false };
-        match self.app.store.run(run).await {
-            Ok(run) => run.status != RunStatus::Running,
-            // The run cannot be read, so it was probably removed.
-            Err(_) => true,
+    /// Next events that are already available; empty if there are none yet, and `None` after the last event of a run
+    /// that has ended.
+    async fn available(&mut self) -> Result<Option<Vec<EncodedEvent>>, StoreError> {
+        let events = self.subscriber.next().await?;
+        if !events.is_empty() || std::mem::replace(&mut self.status_checked, true) {
+            return Ok(Some(events));
         }
+        let Some(run) = &self.run else { return Ok(Some(events)) };
+        if !has_ended(self.app.store.run(run).await)? {
+            return Ok(Some(events));
+        }
+        // The run may have ended after the events were read: read the last events from the store.
+        let last = self.subscriber.next_stored().await?;
+        if last.is_empty() {
+            return Ok(None);
+        }
+        self.status_checked = false;
+        Ok(Some(last))
+    }
+}
+
+/// Whether a run has ended or was removed. `read` is the result of reading the run from the store.
+fn has_ended(read: Result<Run, StoreError>) -> Result<bool, StoreError> {
+    match read {
+        Ok(run) => Ok(run.status != RunStatus::Running),
+        Err(StoreError::NoSuchRun(_)) => Ok(true),
+        Err(error) => Err(error),
     }
 }
 
@@ -307,10 +313,10 @@ impl IntoResponse for EventStream {
     fn into_response(self) -> Response {
         let pieces = stream::unfold(self, |mut stream| async move {
             let piece = stream.next().await?;
-            Some((
-                piece.map_err(|problem| std::io::Error::other(problem.status().to_string())),
-                stream,
-            ))
+            let piece = piece.inspect_err(|error| {
+                tracing::warn!(%error, "cannot read events from the store, closing an event stream");
+            });
+            Some((piece, stream))
         });
         let headers = [
             (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
@@ -319,5 +325,19 @@ impl IntoResponse for EventStream {
             (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
         ];
         (headers, Body::from_stream(pieces)).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stream that ends tells the client that the run has ended, so a failed read must not end it.
+    #[test]
+    fn run_that_cannot_be_read_has_not_ended() {
+        let removed = StoreError::NoSuchRun("debate-k3v9x2ma".parse().unwrap());
+        assert!(has_ended(Err(removed)).unwrap());
+        let busy = StoreError::Busy { path: "store.db".into() };
+        assert!(matches!(has_ended(Err(busy)), Err(StoreError::Busy { .. })));
     }
 }

@@ -160,16 +160,16 @@ pub(crate) async fn fork(
     body: ForkBody,
     mut services: Services,
 ) -> Result<Box<dyn AnyTrial>, Problem> {
-    let ForkBody { at, told, document, rounds, models, yes, settings } = body;
+    let ForkBody { at, personas, document, rounds, models, yes, settings } = body;
     let at = at.map(|at| at.parse::<ForkPoint>()).transpose();
     let at = at.map_err(|error| Problem::unprocessable(error.to_string()))?;
-    if at.is_none() && !told.is_empty() {
-        return Err(Problem::unprocessable("the field `told` requires the field `at`"));
+    if at.is_none() && !personas.is_empty() {
+        return Err(Problem::unprocessable("the field `personas` requires the field `at`"));
     }
     let settings = settings.applied(&services.settings)?;
     services.settings = Arc::new(settings_of_run(&settings, run)?);
     let runner = services.runner(&app.store)?;
-    let from = ForkRequest { at, new_personas: told };
+    let from = ForkRequest { at, new_personas: personas };
     let origin = RunOrigin::Fork { parent: Box::new(run.clone()) };
     Ok(match run.kind {
         RunKind::Debate => {

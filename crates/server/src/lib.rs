@@ -151,8 +151,8 @@ async fn warm_up(app: App) {
     }
 }
 
-/// Acquires a lock that all server processes of a store hold at the same time. Returns the locked file, and whether no
-/// other server process held the lock; `None` if the lock cannot be acquired.
+/// Acquires a shared lock on a file beside the store, which every server process of the store holds while it runs.
+/// Returns the locked file, and whether no other server process held the lock; `None` if the lock cannot be acquired.
 fn lock_store(services: &Services) -> Option<(std::fs::File, bool)> {
     let open = |more: &str| {
         let mut name = services.store_path().into_os_string();

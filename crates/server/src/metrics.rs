@@ -49,30 +49,34 @@ impl MetricsText {
 #[expect(clippy::cast_precision_loss, reason = "metrics need no exact integers")]
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
     let mut page = MetricsText::default();
-    let docket = app.supervisor.figures();
+    let figures = app.supervisor.figures();
     page.add(
         "runs_running",
         "gauge",
         "Number of runs that this server is executing.",
-        docket.running as f64,
+        figures.running as f64,
     );
     page.help(
-        "runs_begun_total",
+        "runs_started_total",
         "counter",
         "Number of runs that this server started or resumed, by kind.",
     );
-    for (kind, count) in &docket.begun {
-        page.value("runs_begun_total", &[("kind", kind.name())], *count as f64);
+    for (kind, count) in &figures.begun {
+        page.value("runs_started_total", &[("kind", kind.name())], *count as f64);
     }
     page.help(
         "runs_ended_total",
         "counter",
         "Number of runs that ended on this server, by kind and outcome.",
     );
-    for ((kind, how), count) in &docket.ended {
-        page.value("runs_ended_total", &[("kind", kind.name()), ("how", how)], *count as f64);
+    for ((kind, outcome), count) in &figures.ended {
+        page.value(
+            "runs_ended_total",
+            &[("kind", kind.name()), ("outcome", outcome)],
+            *count as f64,
+        );
     }
-    let totals = &docket.totals;
+    let totals = &figures.totals;
     page.add(
         "model_calls_total",
         "counter",
@@ -107,12 +111,12 @@ pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
     sandboxes(&app, &mut page).await?;
     gate(&app, &mut page).await?;
     page.help(
-        "event_followers",
+        "event_subscribers",
         "gauge",
         "Number of connected clients that receive an event stream.",
     );
     for (log, hub) in [("runs", &app.events), ("drafts", &app.audit)] {
-        page.value("event_followers", &[("of", log)], hub.subscriber_count() as f64);
+        page.value("event_subscribers", &[("of", log)], hub.subscriber_count() as f64);
     }
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response())
 }

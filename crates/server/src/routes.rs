@@ -22,9 +22,9 @@ use crate::{App, auth, document, events, headers, mcp, metrics, pages};
     version = "3.2.0",
     info(
         title = "Assize",
-        description = "API of the assize server. Assize tests programs and file changes that models propose in a \
-                       sandbox before they are applied. Clients send the token of `assize serve` as a bearer token \
-                       with every request. Errors are problem details (RFC 9457).",
+        description = "API of the assize server. Models propose programs and file changes; assize tests these \
+                       proposals in a sandbox before they are applied. Clients send the token of `assize serve` as a \
+                       bearer token with every request. Errors are problem details (RFC 9457).",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
     components(schemas(Problem))

@@ -129,26 +129,28 @@ impl RunSupervisor {
             *state.started.entry(kind).or_default() += 1;
         }
         drop(slot);
-        let docket = self.clone();
+        let supervisor = self.clone();
         self.tasks.spawn(async move {
             // A panic ends only this run. It is recorded as the failure of the run.
             let execution = std::panic::AssertUnwindSafe(trial.execute(cancel));
             let ended = futures_util::FutureExt::catch_unwind(execution).await;
             let how = match ended {
                 Ok(Ok(())) => "done",
-                Ok(Err(broke)) if broke.is_paused => "paused",
-                Ok(Err(broke)) if broke.failure.kind == FailureKind::Interrupted => "cancelled",
-                Ok(Err(broke)) => {
-                    tracing::info!(run = %id, why = broke.failure.message(), "run failed");
+                Ok(Err(run_failure)) if run_failure.is_paused => "paused",
+                Ok(Err(run_failure)) if run_failure.failure.kind == FailureKind::Interrupted => {
+                    "cancelled"
+                }
+                Ok(Err(run_failure)) => {
+                    tracing::info!(run = %id, why = run_failure.failure.message(), "run failed");
                     "failed"
                 }
                 Err(_) => {
-                    record_panic(&*docket.store, &id).await;
+                    record_panic(&*supervisor.store, &id).await;
                     "failed"
                 }
             };
-            release(&*docket.store, &id, epoch).await;
-            let mut state = docket.state.lock();
+            release(&*supervisor.store, &id, epoch).await;
+            let mut state = supervisor.state.lock();
             if let Some(active) = state.active.remove(&id) {
                 state.finished_totals += &active.ledger.totals();
             }
@@ -231,8 +233,8 @@ impl RunSupervisor {
                 services.reporter.warn(&format!("cannot resume `{}`: {why}", run.id));
                 continue;
             }
-            // Reserve the slot without `place`, which would check the concurrency limit: the run passed that check when
-            // it was started.
+            // Reserve the slot without `reserve_slot`, which would check the concurrency limit: the run passed that
+            // check when it was started.
             self.state.lock().starting += 1;
             let slot = RunSlot { supervisor: self.clone(), run: None };
             let request = ResumeRequest { run: run.id.to_string(), take_over: holder.is_some() };

@@ -89,9 +89,9 @@ impl PreparedQuestion {
         self.gateway.estimate(&self.request)
     }
 
-    /// Fails if the cost of an estimate is unknown because the price of the model is not known.
-    pub fn check_price(&self, cost: Cost) -> Result<(), Failure> {
-        self.gateway.check_price(cost)
+    /// Fails if the price of the model is not known.
+    pub fn check_price(&self) -> Result<(), Failure> {
+        self.gateway.check_price()
     }
 
     /// Sends the question. `on_delta` receives the answer as it is streamed.

@@ -20,7 +20,7 @@ pub struct Images {
     cache_folder: PathBuf,
 }
 
-/// Files that the microVM image is built from. Files that the user does not name are searched or built.
+/// Files that the microVM image is built from. A file that is not given is replaced by files from Debian packages.
 pub type MicrovmSources = microvm::VmImageSources;
 
 impl Services {

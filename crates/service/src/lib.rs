@@ -36,8 +36,8 @@ pub use assize_gateway::CassetteChoice;
 pub use assize_worker::{PARALLEL, Worker, WorkerOffer, live, status};
 pub use runs::settings_of_run;
 
-/// Services for starting runs: the settings, the resources that all runs of the process share, and the cluster that the
-/// process has joined.
+/// Services for starting runs: the settings, the resources that are shared by all runs of the process, and the cluster
+/// that the process has joined.
 #[derive(Clone)]
 pub struct Services {
     pub settings: Arc<Settings>,
@@ -48,8 +48,8 @@ pub struct Services {
     pub cluster_client: Option<Arc<ClusterClient>>,
     /// Rate limiters for all model calls of this process.
     rate_limiters: RateLimiters,
-    /// Sandbox backends and warm pools that all runs of a server or a worker share; `None` in a process that executes
-    /// one command.
+    /// Sandbox backends and warm pools that are shared by all runs of a server or a worker; `None` in a process that
+    /// executes one command.
     pub shared: Option<Arc<SharedBackends>>,
     /// Cassette file that model calls are recorded to or replayed from.
     pub cassette: CassetteChoice,

@@ -73,7 +73,7 @@ impl ResumeRuns for Services {
 }
 
 /// Returns the settings with the provider, model and isolation that a run was started with. A value that the user
-/// requests now takes precedence.
+/// requests for resuming the run takes precedence.
 pub fn settings_of_run(settings: &Settings, run: &Run) -> Result<Settings, Failure> {
     let RunInput { provider, model, isolation, .. } = RunInput::of(run)?;
     let mut earlier = Vec::new();

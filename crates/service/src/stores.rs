@@ -1,4 +1,4 @@
-//! Opens the store of runs that the settings name: an SQLite file on this machine, or the cluster.
+//! Opens the store of runs that the settings select: an SQLite file on this machine, or the store of the cluster.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Store of runs in one SQLite file, and signed heads of the audit log (hashes of its last entry).
+//! Store of runs in one SQLite file, and signed heads of the audit log (number and hash of its last entry).
 
 mod signed_head;
 mod sqlite;

@@ -44,7 +44,8 @@ pub struct SignedHead {
 )]
 pub struct InvalidHead;
 
-/// Error of a check of the audit log against a signed head, the number and hash of an earlier last entry.
+/// Error of a check of the audit log against a signed head. The head contains the number and the hash of the entry that
+/// was the last one when the head was signed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     #[error(
@@ -80,7 +81,8 @@ pub enum HeadKeyError {
 }
 
 impl SignedHead {
-    /// Verifies the signature of this head, and that the head was signed with the key `known`.
+    /// Verifies the signature of this head, and that the head was signed with the local key `known`. If `known` is
+    /// `None`, the check fails.
     pub fn check_signature(&self, known: Option<&HeadKey>) -> Result<(), HeadError> {
         let entry = self.entry;
         let signed = UnparsedPublicKey::new(&ED25519, &self.key);

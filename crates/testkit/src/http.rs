@@ -74,6 +74,8 @@ pub(crate) enum StreamEnd {
     Never,
     /// No more data is sent, but the connection stays open.
     Silence,
+    /// The body is complete, and the connection is closed when the client sends another request over it.
+    CloseOnReuse,
 }
 
 /// Serves one connection until it is closed. `decide` chooses the response to each request.
@@ -171,6 +173,11 @@ fn send_pieces(
         StreamEnd::Silence => {
             wait_for_close(stream);
             Ok(())
+        }
+        StreamEnd::CloseOnReuse => {
+            stream.write_all(b"0\r\n\r\n")?;
+            // Returns when the next request arrives, or when the client closes the connection.
+            stream.read(&mut [0]).map(drop)
         }
         StreamEnd::Never => loop {
             send_chunk(stream, pieces.last().map_or(b" ", |piece| piece))?;

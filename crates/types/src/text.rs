@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn harmless_replaces_control_characters_except_newline_and_tab() {
+    fn replace_control_chars_keeps_newline_and_tab() {
         assert_eq!(
             replace_control_chars("a\u{1b}[2Jb\u{7}\r\nc\td\u{9b}1m"),
             "a\u{fffd}[2Jb\u{fffd}\u{fffd}\nc\td\u{fffd}1m"

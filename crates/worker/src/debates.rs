@@ -37,10 +37,8 @@ use crate::worker::{JobOutcome, WorkerContext};
 pub(crate) struct QueuedDebate {
     run: RunId,
     /// Epoch of the run's lease when the job was queued.
-    #[serde(rename = "life")]
     epoch: u64,
     /// RPC name under which the run's lease holder serves this debate.
-    #[serde(rename = "desk")]
     peer: String,
     /// Isolation that the user requested for the sandbox.
     isolation: Option<String>,
@@ -323,11 +321,16 @@ pub(crate) async fn execute_debate(
     work: QueuedDebate,
     cancel: &Cancel,
 ) -> JobOutcome {
-    match host.store.run(&work.run).await {
-        Ok(run) if run.status == RunStatus::Running && run.epoch == work.epoch => {}
+    let run = match host.store.run(&work.run).await {
+        Ok(run) if run.status == RunStatus::Running && run.epoch == work.epoch => run,
         // The run has ended, or it has a new lease holder, which has queued its own jobs. This job is not needed.
         Ok(_) | Err(StoreError::NoSuchRun(_)) => return JobOutcome::Done,
         Err(error) => return JobOutcome::CannotExecute { why: error.to_string() },
+    };
+    let needs = with_sandbox_requirements(requirements_of(&run), &run);
+    let memory = needs.memory.max(work.limits.memory >> 20);
+    if let Some(why) = host.check_requirements(&Requirements { memory, ..needs }) {
+        return JobOutcome::DeadLetter { why };
     }
     let cluster = host.member.cluster.clone();
     let holder =
@@ -388,7 +391,7 @@ async fn debate(
         limits: work.limits.clone(),
         ..SandboxSpec::default()
     };
-    let backend = match host.ground(work.isolation.as_deref(), &spec).await {
+    let backend = match host.backend_for(work.isolation.as_deref(), &spec).await {
         Ok(backend) => backend,
         Err(failure) => return not_here(failure.message().to_owned()),
     };

@@ -1,9 +1,9 @@
 //! Rate limits of a provider for the whole cluster.
 //!
-//! One worker, called the keeper of the rate limits, enforces the limits as a job from the queue. Every process
-//! requests a permission from the keeper before it calls the provider. If the keeper dies, another worker becomes the
-//! keeper. A new keeper has no record of the earlier calls. So it assumes that the limits of the last minute are used
-//! up, and waits until all processes have reported their calls in progress.
+//! One worker, called the coordinator of the rate limits, enforces the limits as a job from the queue. Every process
+//! requests a permission from the coordinator before it calls the provider. If the coordinator dies, another worker
+//! becomes the coordinator. A new coordinator has no record of the earlier calls. So it assumes that the limits of the
+//! last minute are used up, and waits until all processes have reported their calls in progress.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,29 +29,26 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::worker::{JobOutcome, WorkerContext};
 
-/// Delay before the next request if no worker is the keeper of the rate limits at the moment.
+/// Delay before the next request if no worker is the coordinator of the rate limits at the moment.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// RPC request to the keeper of the rate limits.
+/// RPC request to the coordinator of the rate limits.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum KeeperRequest {
+enum LimitRequest {
     /// Requests the permission for a model call that may use up to `tokens` tokens. The caller waits at most `within`
     /// milliseconds for the permission.
     Admit { id: String, node: String, tokens: u64, within: u64 },
     /// Reports that a model call has ended, and the number of tokens that the call used.
     Done { id: String, used: Option<u64> },
     /// Reports all model calls of a node that are in progress or wait for permission.
-    #[serde(rename = "under")]
     InProgress { node: String, calls: Vec<(String, CallState)> },
     /// Reports that the provider requires a pause of `wait` milliseconds before the next call.
-    #[serde(rename = "cool")]
     CoolDown { wait: u64 },
     /// Reports the number of requests and tokens that the provider still accepts, each with the number of milliseconds
-    /// until the provider renews the quota.
-    #[serde(rename = "left")]
+    /// until the provider renews the quota. `own` is the number of tokens of the call whose response reported them.
     QuotaLeft { requests: Option<(u64, u64)>, tokens: Option<(u64, u64)>, own: u64 },
 }
 
@@ -62,7 +59,7 @@ struct CallState {
     waits: bool,
 }
 
-/// Reply to the request for a model call ([`KeeperRequest::Admit`]).
+/// Reply to the request for a model call ([`LimitRequest::Admit`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum AdmitReply {
@@ -81,7 +78,8 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Rate limiter for one provider. It requests a permission from the keeper of the rate limits before each model call.
+/// Rate limiter for one provider. It requests a permission from the coordinator of the rate limits before each model
+/// call.
 #[derive(Debug)]
 pub struct ClusterRateLimiter {
     shared: Arc<Shared>,
@@ -103,19 +101,19 @@ struct Shared {
 }
 
 impl Shared {
-    async fn send(&self, request: &KeeperRequest) -> Result<Value, RpcError> {
+    async fn send(&self, request: &LimitRequest) -> Result<Value, RpcError> {
         self.member.cluster.call(&name(self.provider), &json!(request)).await
     }
 
     /// Queues the job that enforces the rate limits, unless the job is waiting in the queue or a worker executes it.
-    async fn ensure_keeper(&self) -> Result<(), StoreError> {
+    async fn ensure_coordinator(&self) -> Result<(), StoreError> {
         let about = self.provider.to_string();
         let queue = &self.member.queue;
         if queue.has(LIMITS, &about).await? {
             return Ok(());
         }
         let work = QueuedJob { kind: LIMITS.to_owned(), about, turn: 1, body: Value::Null };
-        let needs = Requirements { place: SlotKind::Keeper, ..Requirements::default() };
+        let needs = Requirements { place: SlotKind::RateLimits, ..Requirements::default() };
         queue.add_if_absent(&needs, &work).await
     }
 
@@ -128,7 +126,7 @@ impl Shared {
             if calls.is_empty() {
                 continue;
             }
-            let request = KeeperRequest::InProgress { node: self.member.id.clone(), calls };
+            let request = LimitRequest::InProgress { node: self.member.id.clone(), calls };
             let _ = tokio::time::timeout(interval, self.send(&request)).await;
         }
     }
@@ -154,7 +152,7 @@ impl ClusterRateLimiter {
     }
 
     /// Sends a report to the worker that enforces the rate limits, in the background, without waiting for the reply.
-    fn send_report(&self, report: KeeperRequest) {
+    fn send_report(&self, report: LimitRequest) {
         let shared = self.shared.clone();
         tokio::spawn(async move { shared.send(&report).await });
     }
@@ -178,9 +176,10 @@ impl Drop for RemoteCall {
     fn drop(&mut self) {
         self.shared.calls.lock().remove(&self.id);
         let used = self.used.lock().take();
-        let report = KeeperRequest::Done { id: self.id.clone(), used };
+        let report = LimitRequest::Done { id: self.id.clone(), used };
         let shared = self.shared.clone();
-        // If this message is lost, the next report of the calls in progress shows the keeper that the call has ended.
+        // If this message is lost, the next report of the calls in progress shows the coordinator that the call has
+        // ended.
         tokio::spawn(async move { shared.send(&report).await });
     }
 }
@@ -208,13 +207,13 @@ impl RateLimit for ClusterRateLimiter {
         loop {
             let provider = self.shared.provider;
             if !self.shared.found.load(Ordering::Relaxed)
-                && let Err(error) = self.shared.ensure_keeper().await
+                && let Err(error) = self.shared.ensure_coordinator().await
             {
                 tracing::warn!(%error, %provider, "cannot queue the job that enforces rate limits");
             }
             let within = millis(left());
             let request =
-                KeeperRequest::Admit { id: id.clone(), node: node.clone(), tokens, within };
+                LimitRequest::Admit { id: id.clone(), node: node.clone(), tokens, within };
             let reply = self.shared.send(&request).await;
             let found = reply.is_ok();
             if !found {
@@ -241,12 +240,12 @@ impl RateLimit for ClusterRateLimiter {
         };
         if left.requests.is_some() || left.tokens.is_some() {
             let (requests, tokens) = (left.requests.map(until), left.tokens.map(until));
-            self.send_report(KeeperRequest::QuotaLeft { requests, tokens, own });
+            self.send_report(LimitRequest::QuotaLeft { requests, tokens, own });
         }
     }
 
     fn cool_down(&self, wait: Duration) {
-        self.send_report(KeeperRequest::CoolDown { wait: millis(wait) });
+        self.send_report(LimitRequest::CoolDown { wait: millis(wait) });
     }
 
     fn concurrency(&self) -> usize {
@@ -254,8 +253,8 @@ impl RateLimit for ClusterRateLimiter {
     }
 }
 
-/// Runs the keeper of a provider's rate limits until the worker stops or loses the lease on the job.
-pub(crate) async fn run_keeper(
+/// Runs the coordinator of a provider's rate limits until the worker stops or loses the lease on the job.
+pub(crate) async fn run_coordinator(
     host: &WorkerContext,
     work: &QueuedJob,
     tries: u64,
@@ -267,13 +266,19 @@ pub(crate) async fn run_keeper(
     let in_use = endpoint_in_use(&host.sandboxes.settings, &client, provider, false);
     let (_, limits) = in_use.await;
     let times = host.member.cluster.times();
-    let keeper = Keeper { pacer: RateLimiter::new(limits), times, lease, nodes: Mutex::default() };
+    let coordinator = LimitCoordinator {
+        rate_limiter: RateLimiter::new(limits),
+        times,
+        lease,
+        nodes: Mutex::default(),
+    };
     if tries > 1 {
         let rated = limits.requests_per_minute.or(limits.tokens_per_minute).is_some();
-        keeper.pacer.cool_down(if rated { MINUTE } else { times.all_reported() });
+        coordinator.rate_limiter.cool_down(if rated { MINUTE } else { times.all_reported() });
     }
-    let keeper = Arc::new(keeper);
-    let Ok(_open) = host.member.cluster.serve_rpc(&name(provider), keeper.clone()).await else {
+    let coordinator = Arc::new(coordinator);
+    let Ok(_open) = host.member.cluster.serve_rpc(&name(provider), coordinator.clone()).await
+    else {
         return JobOutcome::LeaseLost;
     };
     loop {
@@ -281,16 +286,16 @@ pub(crate) async fn run_keeper(
             () = tokio::time::sleep(times.report()) => {}
             _ = stop.cancelled() => return JobOutcome::Paused,
         }
-        if !keeper.lease.is_valid() {
+        if !coordinator.lease.is_valid() {
             return JobOutcome::LeaseLost;
         }
-        keeper.remove_dead_nodes();
+        coordinator.remove_dead_nodes();
     }
 }
 
-/// Keeper of the rate limits: enforces the limits of one provider for the whole cluster.
-struct Keeper {
-    pacer: Arc<RateLimiter>,
+/// Coordinator of the rate limits: enforces the limits of one provider for the whole cluster.
+struct LimitCoordinator {
+    rate_limiter: Arc<RateLimiter>,
     times: ClusterTimes,
     lease: JobLease,
     nodes: Mutex<HashMap<String, NodeCalls>>,
@@ -302,7 +307,7 @@ struct NodeCalls {
     calls: HashMap<String, AdmittedCall>,
 }
 
-/// Model call that the keeper has permitted, or that waits for permission.
+/// Model call that the coordinator has permitted, or that waits for permission.
 struct AdmittedCall {
     /// Reply to the request for permission; `None` until the rate limiter has decided.
     reply: watch::Receiver<Option<AdmitReply>>,
@@ -313,13 +318,13 @@ struct AdmittedCall {
 }
 
 impl AdmittedCall {
-    fn begin(pacer: Arc<RateLimiter>, tokens: u64, within: u64) -> AdmittedCall {
+    fn begin(rate_limiter: Arc<RateLimiter>, tokens: u64, within: u64) -> AdmittedCall {
         let (decided, reply) = watch::channel(None);
         let permit: Arc<Mutex<Option<Box<dyn CallPermit>>>> = Arc::default();
         let given = permit.clone();
         let waiting = tokio::spawn(async move {
             let by = Instant::now() + Duration::from_millis(within);
-            let reply = match pacer.admit(tokens, by, &|_| {}).await {
+            let reply = match rate_limiter.admit(tokens, by, &|_| {}).await {
                 Ok(admitted) => {
                     *given.lock() = Some(admitted);
                     AdmitReply::Yes
@@ -333,14 +338,14 @@ impl AdmittedCall {
     }
 
     /// Registers a model call in progress that was permitted by the worker that enforced the rate limits before.
-    fn adopted(pacer: &Arc<RateLimiter>, tokens: u64) -> AdmittedCall {
+    fn adopted(rate_limiter: &Arc<RateLimiter>, tokens: u64) -> AdmittedCall {
         let (_, reply) = watch::channel(Some(AdmitReply::Yes));
-        let permit = Arc::new(Mutex::new(Some(pacer.count_admitted(tokens))));
+        let permit = Arc::new(Mutex::new(Some(rate_limiter.count_admitted(tokens))));
         AdmittedCall { reply, permit, since: Instant::now(), _waiting: None }
     }
 }
 
-impl Keeper {
+impl LimitCoordinator {
     /// Removes the registered calls of every node that has sent no message for longer than the duration of a lease.
     fn remove_dead_nodes(&self) {
         self.nodes.lock().retain(|_, node| node.last_seen.elapsed() < self.times.lease());
@@ -358,7 +363,7 @@ impl Keeper {
         let mut nodes = self.nodes.lock();
         let node = nodes.entry(node.to_owned()).or_insert_with(NodeCalls::new);
         node.last_seen = Instant::now();
-        let begin = || AdmittedCall::begin(self.pacer.clone(), tokens, within);
+        let begin = || AdmittedCall::begin(self.rate_limiter.clone(), tokens, within);
         node.calls.entry(id.to_owned()).or_insert_with(begin).reply.clone()
     }
 
@@ -382,7 +387,9 @@ impl Keeper {
         let reported = |id: &String| calls.iter().any(|(call, _)| call == id);
         node.calls.retain(|id, call| reported(id) || call.since.elapsed() < self.times.report());
         for (id, call) in calls.into_iter().filter(|(_, call)| !call.waits) {
-            node.calls.entry(id).or_insert_with(|| AdmittedCall::adopted(&self.pacer, call.tokens));
+            node.calls
+                .entry(id)
+                .or_insert_with(|| AdmittedCall::adopted(&self.rate_limiter, call.tokens));
         }
     }
 }
@@ -394,7 +401,7 @@ impl NodeCalls {
 }
 
 #[async_trait]
-impl RpcHandler for Keeper {
+impl RpcHandler for LimitCoordinator {
     async fn handle(&self, question: Value) -> Value {
         if !self.lease.is_valid() {
             return json!(AdmitReply::NotHere);
@@ -402,19 +409,19 @@ impl RpcHandler for Keeper {
         let until =
             |(count, after): (u64, u64)| (count, Instant::now() + Duration::from_millis(after));
         match serde_json::from_value(question) {
-            Ok(KeeperRequest::Admit { id, node, tokens, within }) => {
+            Ok(LimitRequest::Admit { id, node, tokens, within }) => {
                 let mut reply = self.admit(&id, &node, tokens, within);
                 let decided = reply.wait_for(Option::is_some).await.ok().and_then(|reply| *reply);
                 return json!(decided.unwrap_or(AdmitReply::NotHere));
             }
-            Ok(KeeperRequest::Done { id, used }) => self.done(&id, used),
-            Ok(KeeperRequest::InProgress { node, calls }) => self.replace_calls(node, calls),
-            Ok(KeeperRequest::CoolDown { wait }) => {
-                self.pacer.cool_down(Duration::from_millis(wait))
+            Ok(LimitRequest::Done { id, used }) => self.done(&id, used),
+            Ok(LimitRequest::InProgress { node, calls }) => self.replace_calls(node, calls),
+            Ok(LimitRequest::CoolDown { wait }) => {
+                self.rate_limiter.cool_down(Duration::from_millis(wait))
             }
-            Ok(KeeperRequest::QuotaLeft { requests, tokens, own }) => {
+            Ok(LimitRequest::QuotaLeft { requests, tokens, own }) => {
                 let (requests, tokens) = (requests.map(until), tokens.map(until));
-                self.pacer.apply_remaining(RemainingLimits { requests, tokens }, own);
+                self.rate_limiter.apply_remaining(RemainingLimits { requests, tokens }, own);
             }
             Err(error) => tracing::warn!(%error, "received an invalid request about rate limits"),
         }

@@ -1,6 +1,6 @@
 //! Status of a cluster: its nodes, queued jobs, stuck jobs and runs, and dead letters.
 
-use assize_cluster::{ClusterClient, QueueCounts, RUN, SlotKind, StreamStatus};
+use assize_cluster::{ClusterClient, QueueCounts, RUN, Requirements, SlotKind, StreamStatus};
 use assize_run::{LeaseHolder, Run, RunFilter, RunId, RunKind, RunStatus, Store};
 use assize_types::Failure;
 use schemars::JsonSchema;
@@ -43,7 +43,7 @@ pub struct QueueStatus {
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct StuckWork {
     /// Id of the stuck run; for stuck jobs, a text with their number such as `3 queued jobs`.
-    pub what: String,
+    pub subject: String,
     pub why: String,
 }
 
@@ -54,7 +54,7 @@ impl ClusterStatus {
             nodes.iter().filter(|node| node.role == NodeRole::Worker).collect();
         let waiting = |line: QueueCounts| {
             let is_able = |worker: &&&ClusterNode| {
-                worker.speaks == VERSION && worker.abilities.meet(&line.needs)
+                worker.speaks == VERSION && worker.capabilities.meet(&line.needs)
             };
             QueueStatus { workers: workers.iter().filter(is_able).count(), line }
         };
@@ -67,15 +67,17 @@ impl ClusterStatus {
             if line.line.waiting > 0 && line.workers == 0 {
                 let count = line.line.waiting;
                 let jobs = if count == 1 { "job" } else { "jobs" };
-                let what = format!("{count} queued {jobs}");
-                let why =
-                    format!("no worker meets the requirements: {}", format_requirements(line));
-                stuck.push(StuckWork { what, why });
+                let subject = format!("{count} queued {jobs}");
+                let why = format!(
+                    "no worker meets the requirements: {}",
+                    format_requirements(&line.line.needs)
+                );
+                stuck.push(StuckWork { subject, why });
             }
         }
         for run in &runs {
             if let Some(why) = why_stuck(member, run, &nodes).await? {
-                stuck.push(StuckWork { what: RunId::to_string(&run.id), why });
+                stuck.push(StuckWork { subject: RunId::to_string(&run.id), why });
             }
         }
         let waiting = runs.iter().filter(|run| LeaseHolder::is_waiting(run)).count();
@@ -93,9 +95,8 @@ impl ClusterStatus {
     }
 }
 
-/// Formats the requirements of queued jobs as text, such as `a sandbox of 256 MB, region north`.
-pub fn format_requirements(line: &QueueStatus) -> String {
-    let needs = &line.line.needs;
+/// Formats the requirements of a job as text, such as `a sandbox of 256 MB, region north`.
+pub fn format_requirements(needs: &Requirements) -> String {
     let labels = needs.labels.iter().map(|(name, value)| format!("{name}={value}"));
     let mut parts: Vec<String> = Vec::new();
     parts.extend((needs.place == SlotKind::Sandbox).then(|| match &needs.isolation {
@@ -125,7 +126,7 @@ async fn why_stuck(
     let holder = nodes.iter().find(|candidate| candidate.id == *node);
     Ok(match holder {
         None => Some(format!("the lease holder ({last}) does not reply")),
-        Some(holder) if !holder.holds.iter().any(|held| held == run.id.as_str()) => {
+        Some(holder) if !holder.leases.iter().any(|held| held == run.id.as_str()) => {
             Some(format!("the lease holder ({last}) no longer executes the run"))
         }
         Some(_) => None,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use assize_cluster::{
     Capabilities, ClusterClient, ClusterNode, DEBATE, Delivery, LIMITS, MAX_DELIVERIES, NodeRole,
-    RUN, RunJobBody, SlotKind, VERSION, requirements_of,
+    RUN, Requirements, RunJobBody, SlotKind, VERSION, requirements_of,
 };
 use assize_config::{Isolation, RequestedIsolation, SettingKey, Settings};
 use assize_consult::DebateSandboxes;
@@ -29,6 +29,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::backend_cache::BackendCache;
 use crate::debates::{self, QueuedDebate};
+use crate::status::format_requirements;
 use crate::{limits, live};
 
 /// Default maximum number of problems that an evaluation solves concurrently.
@@ -70,7 +71,7 @@ pub struct Worker {
     runs: Arc<Semaphore>,
     /// Free slots for jobs that enforce the rate limits of a provider. There are more slots than providers, so these
     /// jobs never wait.
-    keepers: Arc<Semaphore>,
+    rate_limit_slots: Arc<Semaphore>,
     tasks: TaskTracker,
     /// Cancelled when the worker stops.
     stop: Cancel,
@@ -83,6 +84,7 @@ pub(super) struct WorkerContext {
     pub(super) reporter: Arc<dyn Reporter>,
     pub(super) member: Arc<ClusterClient>,
     pub(super) store: Arc<dyn Store>,
+    capabilities: Capabilities,
     backends: BackendCache,
     /// Number of debates that this worker has started.
     pub(super) debates: AtomicU64,
@@ -104,7 +106,8 @@ pub(super) enum JobOutcome {
     Paused,
     /// Another worker executes the job, or should execute it. `after` is the delay before the job is redelivered.
     RedeliverAfter { after: Duration },
-    /// This worker already executes the job. The job was redelivered to it because its lease was not renewed in time.
+    /// This worker already executes the job. The job was redelivered to this worker, because the lease on the job was
+    /// not renewed in time.
     AlreadyExecuting,
     /// This worker has lost the lease on the job, because another worker has received the job.
     LeaseLost,
@@ -113,8 +116,17 @@ pub(super) enum JobOutcome {
 }
 
 impl WorkerContext {
+    /// Returns why this worker must not execute a job with these requirements; `None` if it may. The check is needed
+    /// because a message can be in the queue of other requirements than those of the run that it names.
+    pub(super) fn check_requirements(&self, needs: &Requirements) -> Option<String> {
+        (!self.capabilities.meet(needs)).then(|| {
+            let needs = format_requirements(needs);
+            format!("this worker does not meet the requirements: {needs}")
+        })
+    }
+
     /// Returns the sandbox backend for debates with this isolation and sandbox spec.
-    pub(super) async fn ground(
+    pub(super) async fn backend_for(
         &self,
         isolation: Option<&str>,
         spec: &SandboxSpec,
@@ -153,21 +165,23 @@ impl Worker {
         resume: Arc<dyn ResumeRuns>,
         offer: &WorkerOffer,
     ) -> Worker {
+        let node = describe(&member, offer, isolations);
         let host = WorkerContext {
             resume,
             sandboxes,
             reporter,
             store: member.store.clone(),
+            capabilities: node.capabilities.clone(),
             backends: BackendCache::default(),
             debates: AtomicU64::new(0),
             member: member.clone(),
         };
         Worker {
             host: Arc::new(host),
-            node: watch::Sender::new(describe(&member, offer, isolations)),
+            node: watch::Sender::new(node),
             slots: Arc::new(Semaphore::new(offer.slots as usize)),
             runs: Arc::new(Semaphore::new(MAX_RUNS)),
-            keepers: Arc::new(Semaphore::new(MAX_RUNS)),
+            rate_limit_slots: Arc::new(Semaphore::new(MAX_RUNS)),
             tasks: TaskTracker::new(),
             stop: Cancel::new(),
         }
@@ -186,7 +200,7 @@ impl Worker {
         let ended = tokio::select! {
             ended = worker.clone().take_jobs(SlotKind::Sandbox) => ended,
             ended = worker.clone().take_jobs(SlotKind::Run) => ended,
-            ended = worker.clone().take_jobs(SlotKind::Keeper) => ended,
+            ended = worker.clone().take_jobs(SlotKind::RateLimits) => ended,
             ended = worker.sweep() => ended,
             _ = cancel.cancelled() => Ok(()),
         };
@@ -203,12 +217,12 @@ impl Worker {
         let slots = match place {
             SlotKind::Sandbox => &self.slots,
             SlotKind::Run => &self.runs,
-            SlotKind::Keeper => &self.keepers,
+            SlotKind::RateLimits => &self.rate_limit_slots,
         };
         loop {
             let Ok(permit) = slots.clone().acquire_owned().await else { return Ok(()) };
-            let abilities = self.node.borrow().abilities.clone();
-            let delivery = self.host.member.queue.next_delivery(&abilities, place).await?;
+            let capabilities = self.node.borrow().capabilities.clone();
+            let delivery = self.host.member.queue.next_delivery(&capabilities, place).await?;
             let worker = self.clone();
             self.tasks.spawn(async move { worker.process(delivery, permit, place).await });
         }
@@ -247,10 +261,11 @@ impl Worker {
             LIMITS => {
                 let lease = delivery.lease();
                 let provider = delivery.work.about.clone();
-                self.node.send_modify(|node| node.keeps.push(provider.clone()));
+                self.node.send_modify(|node| node.rate_limits.push(provider.clone()));
                 let outcome =
-                    limits::run_keeper(&self.host, &delivery.work, tries, lease, &self.stop).await;
-                self.node.send_modify(|node| node.keeps.retain(|kept| *kept != provider));
+                    limits::run_coordinator(&self.host, &delivery.work, tries, lease, &self.stop)
+                        .await;
+                self.node.send_modify(|node| node.rate_limits.retain(|kept| *kept != provider));
                 outcome
             }
             other => {
@@ -272,7 +287,7 @@ impl Worker {
                 drop(permit);
                 let run = delivery.work.about.clone();
                 let mut node = self.node.subscribe();
-                let _ = node.wait_for(|node| !node.holds.contains(&run)).await;
+                let _ = node.wait_for(|node| !node.leases.contains(&run)).await;
                 // The next worker that receives the job checks whether the run has ended.
                 return delivery.nack(Duration::ZERO).await;
             }
@@ -290,9 +305,9 @@ impl Worker {
         drop(permit);
     }
 
-    /// Returns a job to the queue that this worker cannot decode, because another worker may be able to decode it. If
-    /// no worker can decode the job, the run fails and the job becomes a dead letter. If the run has ended or is
-    /// unknown, the job also becomes a dead letter.
+    /// Handles a job that this worker cannot decode: returns the job to the queue, because another worker may be able
+    /// to decode it. If no worker can decode the job, the run fails and the job becomes a dead letter. If the run has
+    /// ended or is unknown, the job also becomes a dead letter.
     async fn refuse_undecodable(&self, delivery: &Delivery, why: String) -> JobOutcome {
         let Ok(id) = delivery.work.about.parse::<RunId>() else {
             return JobOutcome::DeadLetter { why };
@@ -331,10 +346,14 @@ impl Worker {
             let why = "only the process that started the run can execute it".to_owned();
             return Ok(JobOutcome::DeadLetter { why });
         }
+        // The sweep queues the run again, with its actual requirements, if it has no other job in the queue.
+        if let Some(why) = self.host.check_requirements(&requirements_of(&run)) {
+            return Ok(JobOutcome::DeadLetter { why });
+        }
         let (last, waits) = (LeaseHolder::last(&run), LeaseHolder::is_waiting(&run));
         if !waits && self.is_held(&run).await? {
             // The run was queued twice, or its lease holder did not renew the lease on the job in time.
-            let ours = self.node.borrow().holds.iter().any(|held| held == id.as_str());
+            let ours = self.node.borrow().leases.iter().any(|held| held == id.as_str());
             let after = member.cluster.times().lease();
             return Ok(if ours {
                 JobOutcome::AlreadyExecuting
@@ -349,11 +368,11 @@ impl Worker {
             return Ok(JobOutcome::RedeliverAfter { after: member.cluster.times().retry() });
         }
         // Announce to the cluster that this worker executes the run, until the guard is dropped.
-        self.node.send_modify(|node| node.holds.push(id.to_string()));
+        self.node.send_modify(|node| node.leases.push(id.to_string()));
         let _holds = guard((), |()| {
             self.node.send_modify(|node| {
-                let held = node.holds.iter().position(|run| run == id.as_str());
-                held.map(|held| node.holds.swap_remove(held));
+                let held = node.leases.iter().position(|run| run == id.as_str());
+                held.map(|held| node.leases.swap_remove(held));
             });
         });
         let asked = last.clone().map(|last| last.asked).unwrap_or_default();
@@ -432,7 +451,7 @@ impl Worker {
         let (begun, reconnect) = (Instant::now(), cluster.times().reconnect());
         loop {
             if let Some(node) = cluster.node(&node).await? {
-                return Ok(node.holds.iter().any(|held| held == run.id.as_str()));
+                return Ok(node.leases.iter().any(|held| held == run.id.as_str()));
             }
             // The lease holder or this worker may be reconnecting to another NATS server. Wait before deciding.
             if begun.elapsed() >= reconnect && cluster.is_there(id).await? {
@@ -459,9 +478,9 @@ impl Worker {
         let executed = futures_util::FutureExt::catch_unwind(executed).await;
         let paused = match executed {
             Ok(Ok(())) => return JobOutcome::Done,
-            Ok(Err(broke)) if broke.is_paused => true,
-            Ok(Err(broke)) => {
-                tracing::info!(run = %id, why = broke.failure.message(), "run failed");
+            Ok(Err(run_failure)) if run_failure.is_paused => true,
+            Ok(Err(run_failure)) => {
+                tracing::info!(run = %id, why = run_failure.failure.message(), "run failed");
                 false
             }
             Err(_) => {
@@ -543,13 +562,13 @@ fn is_for_workers(run: &Run) -> bool {
 /// Builds the description of a worker that is announced to the cluster.
 fn describe(member: &ClusterClient, offer: &WorkerOffer, isolations: &[Isolation]) -> ClusterNode {
     let memory = memory() / u64::from(offer.slots.max(1));
-    let abilities = Capabilities {
+    let capabilities = Capabilities {
         isolations: isolations_met(isolations),
         memory,
         labels: offer.labels.clone(),
         region: offer.region.clone(),
     };
-    node(member, NodeRole::Worker, offer.slots, abilities)
+    node(member, NodeRole::Worker, offer.slots, capabilities)
 }
 
 /// Builds the description of this process that is announced to the cluster.
@@ -557,7 +576,7 @@ pub fn node(
     member: &ClusterClient,
     role: NodeRole,
     slots: u32,
-    abilities: Capabilities,
+    capabilities: Capabilities,
 ) -> ClusterNode {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     ClusterNode {
@@ -570,9 +589,9 @@ pub fn node(
         since: unix_millis(),
         slots,
         busy: 0,
-        keeps: Vec::new(),
-        holds: Vec::new(),
-        abilities,
+        rate_limits: Vec::new(),
+        leases: Vec::new(),
+        capabilities,
     }
 }
 

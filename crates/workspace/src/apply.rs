@@ -43,7 +43,7 @@ pub enum ApplyError {
     PartiallyApplied { error: Box<ApplyError>, stayed: String },
 }
 
-/// Replacement of one file: the hashes of its content before and after the change; `None` if the file does not exist.
+/// Hashes of a file's content before and after a change; `before` is null for a new file, `after` for a deleted one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ReplacedFile")]
 pub struct FileReplacement {
@@ -142,7 +142,7 @@ impl Applier<'_> {
     ///
     /// # Errors
     /// If a file does not have the expected content or cannot be replaced. All files are then restored, except with
-    /// [`ApplyError::Half`].
+    /// [`ApplyError::PartiallyApplied`].
     pub fn apply(&self, items: &[StagedFile<'_>]) -> Result<(), ApplyError> {
         self.swap_all(items.iter().collect(), Vec::new())
     }
@@ -150,7 +150,7 @@ impl Applier<'_> {
     /// Finishes applying a change whose process died after it recorded the intent.
     ///
     /// # Errors
-    /// If the change cannot be finished. All files are then restored, except with [`ApplyError::Half`].
+    /// If the change cannot be finished. All files are then restored, except with [`ApplyError::PartiallyApplied`].
     pub fn resume(&self, change: u64, files: &[FileReplacement]) -> Result<(), ApplyError> {
         let items = &self.items(change, files)?;
         let (mut open, mut done) = (Vec::new(), Vec::new());

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-/// Maximum number of bytes read of an ignore list or a git config file. The rest of a larger file is ignored.
+/// Maximum size of an ignore list, and maximum number of bytes read of a git config file.
 pub(crate) const LARGEST: u64 = 1 << 20;
 
 /// Maximum number of git config files that are read, counting the files that other config files include. Also the
@@ -59,7 +59,7 @@ impl GitSettings {
         let mut next = 0;
         while let Some(file) = files.get(next).cloned() {
             next += 1;
-            let text = String::from_utf8_lossy(&read_start(&file)).into_owned();
+            let text = String::from_utf8_lossy(&read_start(&file, LARGEST)).into_owned();
             for (section, key, value) in entries(&text) {
                 let (known, folder) = match (section.as_str(), key.as_str()) {
                     ("core", "excludesfile") => (&mut lists, root),
@@ -114,22 +114,23 @@ impl GitRepository {
 }
 
 /// Reads a file that contains a prefix and the path of a git directory. Resolves the path relative to the file's
-/// folder. `None` if the file is missing or has another content.
+/// folder. `None` if the file is missing or has different content.
 fn named_by(file: &Path, prefix: &str) -> Option<PathBuf> {
-    let content = String::from_utf8(read_start(file)).ok()?;
+    let content = String::from_utf8(read_start(file, LARGEST)).ok()?;
     let path = content.strip_prefix(prefix)?.trim();
     (!path.is_empty()).then(|| file.parent().unwrap_or(file).join(path))
 }
 
-/// Reads the first [`LARGEST`] bytes of a regular file. Returns no bytes if the file is missing or not a regular file.
-pub(crate) fn read_start(path: &Path) -> Vec<u8> {
+/// Reads at most the first `limit` bytes of a regular file. Returns no bytes if the file is missing or not a regular
+/// file.
+pub(crate) fn read_start(path: &Path, limit: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     // Without `NONBLOCK`, opening a named pipe would block.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let opened = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
     if let Ok(file) = opened
         && file.metadata().is_ok_and(|found| found.is_file())
-        && file.take(LARGEST).read_to_end(&mut bytes).is_err()
+        && file.take(limit).read_to_end(&mut bytes).is_err()
     {
         bytes.clear();
     }
@@ -240,6 +241,6 @@ mod tests {
         put(&folder.path().join("side/.git"), &format!("gitdir: {}\n", own.display()));
         put(&folder.path().join("main/.git/info/exclude"), "x");
         let repository = GitRepository::of(&folder.path().join("side")).unwrap();
-        assert_eq!(read_start(&repository.exclude), b"x");
+        assert_eq!(read_start(&repository.exclude, LARGEST), b"x");
     }
 }

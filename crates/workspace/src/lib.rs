@@ -17,6 +17,7 @@ mod workspace_path;
 pub use apply::{Applier, ApplyError, FileReplacement, StagedFile};
 pub use content_store::ContentStore;
 pub use folder::{DRAFTS, FolderHandle, FolderLock, InvalidFileName, LockWait, TEMP_FILE_PREFIX};
+pub use git_ignore::UnreadableIgnoreList;
 pub use git_settings::GitSettings;
 pub use line_ends::restore_line_ends;
 pub use workspace::{FileError, FileSnapshot, PathKind, Walk, Workspace};

@@ -8,12 +8,12 @@ import { expect, test as base, type Cookie, type Download, type Page } from "@pl
 
 import { FakeProvider, type ModelAnswer, type ModelRequest } from "./provider.ts";
 import { TestServer, type Run, type ServerOptions } from "./server.ts";
-import { Worker } from "./worker.ts";
+import { DraftClient } from "./draft-client.ts";
 
-export { expect, type Run, TestServer, Worker };
+export { expect, type Run, TestServer, DraftClient };
 
 /** Errors that the browser reports. After a test, each error that the test has not allowed fails the test. */
-interface Faults {
+interface BrowserErrors {
   /** Allows the errors that match the pattern. */
   allow(pattern: RegExp): void;
   /** Returns all errors so far, allowed or not. */
@@ -31,7 +31,7 @@ export interface Shared {
   /** Finished code run whose first program failed. */
   code: Run;
   /** Finished code run whose program wrote an SVG file. */
-  drawing: Run;
+  svgRun: Run;
   debate: Run;
   /**
    * Finished file-editing run whose draft was accepted. Its workspace `site` also has an escalated and a rejected
@@ -61,7 +61,7 @@ interface Fixtures {
   serve: (options?: ServerOptions) => Promise<TestServer>;
   /** Starts a fake model provider, which is stopped after the test. */
   provider: (respond: (request: ModelRequest) => ModelAnswer) => Promise<FakeProvider>;
-  faults: Faults;
+  browserErrors: BrowserErrors;
 }
 
 /** Running servers. A request of the browser to any other server is reported as an error. */
@@ -100,7 +100,7 @@ export const test = base.extend<Fixtures, { shared: Shared }>({
     expect(all.flatMap((provider) => provider.unexpected), "requests to the fake provider that failed its checks").toEqual([]);
   },
 
-  faults: [
+  browserErrors: [
     // This fixture depends on `serve`, so that Playwright checks the errors before it stops the servers.
     async ({ context, serve: _ }, use, info) => {
       const errors: string[] = [];
@@ -141,19 +141,19 @@ export const test = base.extend<Fixtures, { shared: Shared }>({
     async ({}, use) => {
       const server = await startServer({ roots: ["site"] });
       await writeFile(join(server.folder("site"), "watchdog.py"), WATCHDOG);
-      const [consult, code, drawing, debate, work] = await Promise.all([
+      const [consult, code, svgRun, debate, work] = await Promise.all([
         server.completeRun({ kind: "consult", ticker: "NVDA", rounds: 2 }),
         server.completeRun({ kind: "run", task: "Read data from users.json and print usernames" }),
         server.completeRun({ kind: "run", task: "Draw a sine wave as an SVG file" }),
         server.completeRun({ kind: "debate", document: "# Open a second bakery\n\nThe first one sells out by ten.", rounds: 2 }),
         server.completeRun({ kind: "work", workspace: "site", task: "Add --version flag to watchdog.py" }),
       ]);
-      const worker = await Worker.connect(server, "site");
+      const agent = await DraftClient.connect(server, "site");
       // The gate escalates changes to build files, and rejects personal home paths.
-      const escalated = await worker.submit("build", { ".gitlab-ci.yml": "build:\n  script: make\n", "NOTES.md": "# Notes\n\nIt watches.\n" }, "Say how it is built, and what it is");
-      const rejected = await worker.submit("log", { "log.py": 'LOG = "/home/ada/watch.log"\n' }, "Write a log");
+      const escalated = await agent.submit("build", { ".gitlab-ci.yml": "build:\n  script: make\n", "NOTES.md": "# Notes\n\nIt watches.\n" }, "Say how it is built, and what it is");
+      const rejected = await agent.submit("log", { "log.py": 'LOG = "/home/ada/watch.log"\n' }, "Write a log");
       expect([escalated.verdict, rejected.verdict]).toEqual(["escalated", "rejected"]);
-      await use({ server, consult, code, drawing, debate, work, cookies: [] });
+      await use({ server, consult, code, svgRun, debate, work, cookies: [] });
       await stopServer(server);
     },
     { scope: "worker", timeout: 180_000 },
@@ -168,8 +168,8 @@ export async function createConflict(server: TestServer): Promise<{ path: string
   const draft = "build:\n  script: make all\n";
   const now = "# reviewed by the platform team\nbuild:\n  script: make\n";
   await writeFile(path, base);
-  const worker = await Worker.connect(server, "site");
-  expect((await worker.submit("build", { [name]: draft }, "Build everything")).verdict).toBe("escalated");
+  const agent = await DraftClient.connect(server, "site");
+  expect((await agent.submit("build", { [name]: draft }, "Build everything")).verdict).toBe("escalated");
   await writeFile(path, now);
   return { path, base, draft, now };
 }

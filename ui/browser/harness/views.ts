@@ -86,10 +86,10 @@ export const VIEWS: View[] = [
     name: "pipeline, near",
     path: ({ consult }) => `/runs/${consult.id}?view=pipeline&at=m3`,
     ready: async (page) => {
-      const drawing = page.getByRole("application");
+      const diagram = page.getByRole("application");
       // A narrow diagram shows no transcript: the transcript opens in the side panel instead.
-      if ((page.viewportSize()?.width ?? 0) > 640) await expect(criticLabel(drawing, 2)).toBeAttached();
-      else await expect(drawing.getByText("m3", { exact: true })).toBeVisible();
+      if ((page.viewportSize()?.width ?? 0) > 640) await expect(criticLabel(diagram, 2)).toBeAttached();
+      else await expect(diagram.getByText("m3", { exact: true })).toBeVisible();
       await waitUntilStill(page);
     },
   },
@@ -99,7 +99,7 @@ export const VIEWS: View[] = [
     ready: async (page) => expect(page.getByRole("button", { name: /^m15 / })).toBeVisible(),
   },
   { name: "results", path: ({ consult }) => `/runs/${consult.id}?view=results`, ready: shows("Other moves (12)") },
-  { name: "documents", path: ({ consult }) => `/runs/${consult.id}?view=documents&document=F1.md`, ready: shows("F1.1 What carries the company") },
+  { name: "documents", path: ({ consult }) => `/runs/${consult.id}?view=documents&document=F1.md`, ready: shows("F1.1 Main source of income") },
   {
     name: "debate panel",
     path: ({ consult }) => `/runs/${consult.id}?move=m1&log=i2&round=2`,
@@ -109,7 +109,7 @@ export const VIEWS: View[] = [
     },
   },
   { name: "code", path: ({ code }) => `/runs/${code.id}`, ready: shows("Attempt 2") },
-  { name: "code with an output file", path: ({ drawing }) => `/runs/${drawing.id}`, ready: shows("sine.svg") },
+  { name: "code with an output file", path: ({ svgRun }) => `/runs/${svgRun.id}`, ready: shows("sine.svg") },
   { name: "debate", path: ({ debate }) => `/runs/${debate.id}`, ready: shows("Transcript") },
   { name: "work", path: ({ work }) => `/runs/${work.id}`, ready: shows("Result: accepted") },
   { name: "drafts", path: () => "/drafts/site", ready: shows("Needs your review") },

@@ -29,7 +29,7 @@ test("a code run shows the failed program, its critique, and the changes in the 
 });
 
 test("an SVG file that a program wrote is shown as an image and can be downloaded", async ({ page, shared }) => {
-  await visit(page, shared, `/runs/${shared.drawing.id}`);
+  await visit(page, shared, `/runs/${shared.svgRun.id}`);
   const picture = page.getByRole("img", { name: "sine.svg" });
   await expect.poll(() => picture.evaluate((one: HTMLImageElement) => one.complete && one.naturalWidth)).toBeGreaterThan(0);
   const downloading = page.waitForEvent("download");

@@ -33,7 +33,7 @@ test("a consultation that is started on the page shows its progress, results, do
 
   // The pipeline diagram shows the progress of the debates.
   await expect(page.getByRole("heading", { level: 1, name: "NVDA" })).toBeVisible();
-  await expect(page.getByText("rehearsal, no model was asked")).toBeVisible();
+  await expect(page.getByText("rehearsal, no model was called")).toBeVisible();
   await expect(page.getByRole("application").getByText(/^round \d+ of 10/).first()).toBeVisible();
   // The progress list also shows the progress of the debates, and the progress increases.
   await view(page, "Progress list").click();
@@ -89,12 +89,12 @@ test("a consultation that is started on the page shows its progress, results, do
   await view(page, "Documents").click();
   const panel = page.getByRole("tabpanel");
   await panel.getByRole("button", { name: "F1.md" }).click();
-  await expect(panel.getByRole("heading", { name: /F1\.1 What carries the company/ })).toBeVisible();
+  await expect(panel.getByRole("heading", { name: /F1\.1 Main source of income/ })).toBeVisible();
   await panel.getByRole("button", { name: "moves/m1.md" }).click();
-  await expect(panel.getByText("Open one neighbouring market properly").first()).toBeVisible();
+  await expect(panel.getByText("Enter one neighbouring market").first()).toBeVisible();
   const downloading = page.waitForEvent("download");
   await panel.getByRole("link", { name: "Download" }).click();
-  expect(await textOf(await downloading)).toContain("Open one neighbouring market properly");
+  expect(await textOf(await downloading)).toContain("Enter one neighbouring market");
 
   await view(page, "Results").click();
   await cards.first().getByRole("button", { name: "Read the debate" }).click();
@@ -146,26 +146,26 @@ test("a page that is reloaded during a consultation shows all progress again", a
 
 test("navigation in the pipeline diagram changes the URL, and the URL opens the same view again", async ({ page, shared }) => {
   await visit(page, shared, `/runs/${shared.consult.id}?view=pipeline`);
-  const drawing = page.getByRole("application");
+  const diagram = page.getByRole("application");
   const breadcrumbs = page.getByRole("navigation", { name: "Breadcrumbs" }).getByRole("button");
   // Zoom from the whole diagram to the layer of the debates, then to one debate, which shows its transcript.
-  await drawing.getByLabel(/^Debate: /).click({ position: { x: 4, y: 4 } });
+  await diagram.getByLabel(/^Debate: /).click({ position: { x: 4, y: 4 } });
   await expect(page).toHaveURL(/at=sandbox/);
-  await drawing.getByLabel(/^m3: /).click();
+  await diagram.getByLabel(/^m3: /).click();
   await expect(page).toHaveURL(/at=m3/);
   await expect(breadcrumbs).toHaveText(["NVDA", "Debate", "m3"]);
-  await expect(criticLabel(drawing, 1)).toBeVisible();
-  await drawing.getByRole("tab", { name: "D3" }).click();
+  await expect(criticLabel(diagram, 1)).toBeVisible();
+  await diagram.getByRole("tab", { name: "D3" }).click();
   await expect(page).toHaveURL(/log=i3/);
-  await drawing.getByRole("button", { name: "Round 2" }).click();
-  await expect(criticLabel(drawing, 2)).toBeInViewport();
+  await diagram.getByRole("button", { name: "Round 2" }).click();
+  await expect(criticLabel(diagram, 2)).toBeInViewport();
   // Opening the URL shows the same round again.
   await page.goto(page.url());
-  await expect(criticLabel(drawing, 2)).toBeInViewport();
-  await expect(drawing.getByRole("tab", { name: "D3" })).toHaveAttribute("aria-selected", "true");
+  await expect(criticLabel(diagram, 2)).toBeInViewport();
+  await expect(diagram.getByRole("tab", { name: "D3" })).toHaveAttribute("aria-selected", "true");
   await breadcrumbs.filter({ hasText: "Debate" }).click();
   await expect(page).toHaveURL(/at=sandbox/);
-  await expect(criticLabel(drawing, 2)).toBeHidden();
+  await expect(criticLabel(diagram, 2)).toBeHidden();
   await breadcrumbs.filter({ hasText: "NVDA" }).click();
   await expect(page).not.toHaveURL(/at=m3/);
 });

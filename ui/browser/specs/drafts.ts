@@ -5,7 +5,7 @@ import { join } from "node:path";
 
 import type { Page } from "@playwright/test";
 
-import { createConflict, expect, expectFits, signIn, test, Worker } from "../harness/test.ts";
+import { createConflict, DraftClient, expect, expectFits, signIn, test } from "../harness/test.ts";
 import { DESKTOP, PHONE } from "../harness/views.ts";
 
 // Build file for drafts: the gate escalates changes to build files, so that a reviewer must decide.
@@ -30,8 +30,8 @@ test("a reviewer accepts and undoes a submission, and rejects another submission
   await expect(page.getByText("No submissions yet")).toBeVisible();
 
   // A new submission appears on the open page without a reload.
-  const worker = await Worker.connect(server, "site");
-  expect((await worker.submit("build", { [FILE]: NEW }, "Build everything")).verdict).toBe("escalated");
+  const agent = await DraftClient.connect(server, "site");
+  expect((await agent.submit("build", { [FILE]: NEW }, "Build everything")).verdict).toBe("escalated");
   await expect(page.getByText("Needs your review")).toBeVisible();
   await open(page, "Build everything");
   const main = page.getByRole("main");
@@ -52,7 +52,7 @@ test("a reviewer accepts and undoes a submission, and rejects another submission
   await page.getByText("Audit log of this task").click();
   await expect(main.getByRole("group")).toContainText(/requested.*submitted.*decided.*applied.*undone/s);
 
-  await worker.submit("build", { [FILE]: `${NEW}# and more\n` }, "Build more");
+  await agent.submit("build", { [FILE]: `${NEW}# and more\n` }, "Build more");
   await page.goto(`${server.address}/drafts/site`);
   await open(page, "Build more");
   await page.getByRole("textbox", { name: "Reason for the rejection" }).fill("Not before Friday");
@@ -88,14 +88,14 @@ test("a submission with a conflict shows both versions of the file before a revi
 test("the Drafts page reports that missing lines were added to a truncated log file", async ({ page, serve }) => {
   const server = await serve({ roots: ["site"] });
   await server.command("drafts", "init", "--workspace", server.folder("site"), "--yes");
-  const worker = await Worker.connect(server, "site");
-  await worker.submit("note", { "NOTES.md": "# Notes\n" }, "Write notes");
+  const agent = await DraftClient.connect(server, "site");
+  await agent.submit("note", { "NOTES.md": "# Notes\n" }, "Write notes");
   await signIn(page, server, "/drafts/site");
   await expect(page.getByText("Write notes").first()).toBeVisible();
   const log = join(server.folder("site"), "_handoff", "transition.ndjson");
   const lines = (await readFile(log, "utf8")).trimEnd().split("\n");
   await writeFile(log, `${lines.slice(0, -1).join("\n")}\n`);
-  await worker.submit("more", { "MORE.md": "# More\n" }, "Write more");
+  await agent.submit("more", { "MORE.md": "# More\n" }, "Write more");
   await expect(page.getByText("The log file of this workspace was truncated: 1 missing line added from the store")).toBeVisible();
 });
 

@@ -8,10 +8,10 @@ import type { Page } from "@playwright/test";
 
 import { criticLabel, debateDialog, expectStatus, view } from "../harness/consultation.ts";
 import type { ModelAnswer, ModelRequest } from "../harness/provider.ts";
-import { expect, expectFits, signIn, test, WATCHDOG, Worker } from "../harness/test.ts";
+import { DraftClient, expect, expectFits, signIn, test, WATCHDOG } from "../harness/test.ts";
 
 /** Returns a script that marks the page as compromised. The number identifies the payload. */
-const owns = (number: number) => `window.__owned=${number}`;
+const compromise = (number: number) => `window.__owned=${number}`;
 
 /** Text with bidirectional control characters, which can make a text look different from its content. */
 const BIDI = "\u202egnp.exe\u202c \u2066fdp\u2069 \u05d0\u05d1\u05d2";
@@ -19,31 +19,31 @@ const BIDI = "\u202egnp.exe\u202c \u2066fdp\u2069 \u05d0\u05d1\u05d2";
 const LONG = "x".repeat(3000);
 
 /** Payload for elements that show only the beginning of a text. */
-const SHORT = `<script>${owns(1)}</script><img src=x onerror=${owns(2)}>${BIDI}`;
+const SHORT = `<script>${compromise(1)}</script><img src=x onerror=${compromise(2)}>${BIDI}`;
 
 /** Attack payloads written in HTML. */
 const TAGS = [
-  `<script>${owns(3)}</script>`,
-  `"><script>${owns(4)}</script>`,
-  `<img src=x onerror="${owns(5)}">`,
+  `<script>${compromise(3)}</script>`,
+  `"><script>${compromise(4)}</script>`,
+  `<img src=x onerror="${compromise(5)}">`,
   `<img src="https://evil.example/pixel.png">`,
-  `<svg onload="${owns(6)}"><animate onbegin="${owns(7)}" attributeName=x /></svg>`,
+  `<svg onload="${compromise(6)}"><animate onbegin="${compromise(7)}" attributeName=x /></svg>`,
   `<iframe src="https://evil.example/"></iframe>`,
-  `<a href="javascript:${owns(8)}">by a tag</a>`,
-  `<div style="position:fixed;inset:0" onmouseover="${owns(9)}">over everything</div>`,
+  `<a href="javascript:${compromise(8)}">by a tag</a>`,
+  `<div style="position:fixed;inset:0" onmouseover="${compromise(9)}">over everything</div>`,
   `<style>body { display: none }</style>`,
-  `<form action="https://evil.example/"><input autofocus onfocus="${owns(10)}"></form>`,
+  `<form action="https://evil.example/"><input autofocus onfocus="${compromise(10)}"></form>`,
 ];
 
 /** Attack payloads written in Markdown. */
 const MARKDOWN = [
-  `[by a link](javascript:${owns(11)})`,
-  `[by another](  JaVaScRiPt:${owns(12)})`,
+  `[by a link](javascript:${compromise(11)})`,
+  `[by another](  JaVaScRiPt:${compromise(12)})`,
   `[data](data:text/html;base64,PHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg==)`,
   `![a picture](https://evil.example/pixel.png)`,
-  `![a picture](javascript:${owns(13)})`,
-  `[by reference][evil]\n\n[evil]: javascript:${owns(14)}`,
-  `<javascript:${owns(15)}>`,
+  `![a picture](javascript:${compromise(13)})`,
+  `[by reference][evil]\n\n[evil]: javascript:${compromise(14)}`,
+  `<javascript:${compromise(15)}>`,
   `[elsewhere](https://evil.example/login)`,
 ];
 
@@ -55,14 +55,14 @@ const TABLE = [COLUMNS, COLUMNS.map(() => "---"), ...Array.from({ length: 50 }, 
 const WORDS = [...TAGS, ...MARKDOWN, BIDI, LONG, `\`\`\`\n${LONG}\n\`\`\``].join("\n\n");
 
 /** SVG file with scripts and an external image. */
-const SVG = `<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40" onload="${owns(18)}"><script>${owns(19)}</script><image href="https://evil.example/pixel.png"/><rect width="40" height="40"/></svg>`;
+const SVG = `<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40" onload="${compromise(18)}"><script>${compromise(19)}</script><image href="https://evil.example/pixel.png"/><rect width="40" height="40"/></svg>`;
 
 /** Python program that prints the payloads and writes files with hostile names and contents. */
 const PROGRAM = `import sys
 words = ${JSON.stringify([...TAGS, BIDI, LONG].join("\n"))}
 print(words)
 print(words, file=sys.stderr)
-for name in ["<img src=x onerror=${owns(16)}>.png", "\\u202egnp.exe", "${"n".repeat(200)}.txt"]:
+for name in ["<img src=x onerror=${compromise(16)}>.png", "\\u202egnp.exe", "${"n".repeat(200)}.txt"]:
     open(name, "w").write(words)
 open("evil.svg", "w").write(${JSON.stringify(SVG)})
 open("evil.html", "w").write(${JSON.stringify(`<!doctype html>${TAGS.join("")}`)})
@@ -137,14 +137,14 @@ async function expectInert(page: Page): Promise<void> {
   await page.setViewportSize(size);
 }
 
-test("control: the payloads run scripts if they are inserted into a page as HTML", async ({ page, faults }) => {
-  faults.allow(/evil\.example|ERR_NAME_NOT_RESOLVED|about:blank/);
+test("control: the payloads run scripts if they are inserted into a page as HTML", async ({ page, browserErrors }) => {
+  browserErrors.allow(/evil\.example|ERR_NAME_NOT_RESOLVED|about:blank/);
   await page.setContent(TAGS.join(""));
   await expect.poll(() => page.evaluate(() => (window as { __owned?: unknown }).__owned)).toBeDefined();
 });
 
-test("the content security policy blocks scripts, images and frames in injected HTML and reports them", async ({ page, serve, faults }) => {
-  faults.allow(/content security policy|evil\.example|404 \(Not Found\) \(.*\/x\)/i);
+test("the content security policy blocks scripts, images and frames in injected HTML and reports them", async ({ page, serve, browserErrors }) => {
+  browserErrors.allow(/content security policy|evil\.example|404 \(Not Found\) \(.*\/x\)/i);
   const server = await serve();
   await signIn(page, server);
   await page.evaluate((tags) => {
@@ -155,7 +155,7 @@ test("the content security policy blocks scripts, images and frames in injected 
     script.textContent = "window.__owned = 20";
     place.append(script);
   }, TAGS);
-  const stopped = (directive: string) => faults.seen().some((one) => one.startsWith(`content security policy: ${directive}`));
+  const stopped = (directive: string) => browserErrors.seen().some((one) => one.startsWith(`content security policy: ${directive}`));
   for (const directive of ["script-src-attr", "script-src-elem", "img-src", "frame-src"]) {
     await expect.poll(() => stopped(directive), directive).toBe(true);
   }
@@ -165,7 +165,7 @@ test("the content security policy blocks scripts, images and frames in injected 
 test("a hostile company name is shown as text", async ({ page, serve, provider }) => {
   const models = await provider(hostileModel());
   const server = await serve({ env: models.env });
-  const name = `<img src=x onerror=${owns(21)}> [link](javascript:${owns(22)})`;
+  const name = `<img src=x onerror=${compromise(21)}> [link](javascript:${compromise(22)})`;
   const run = await server.completeRun({ kind: "consult", name, rounds: 1, moves: 1, yes: true });
   await signIn(page, server);
   await expect(page.getByRole("link", { name: /onerror=window/ }).first()).toBeVisible();
@@ -174,7 +174,7 @@ test("a hostile company name is shown as text", async ({ page, serve, provider }
   await expect(page.getByRole("heading", { level: 1 })).toContainText("<img src=x");
   await expectInert(page);
   // The server rejects a ticker that contains HTML.
-  const ticker = `<script>${owns(23)}</script>`;
+  const ticker = `<script>${compromise(23)}</script>`;
   await expect(server.request("POST", "/api/runs", { kind: "consult", ticker, yes: true })).rejects.toThrow(/ticker/);
 });
 
@@ -252,9 +252,9 @@ test("hostile texts in debates, evaluations, file-editing runs and drafts run no
   const problem = { task_id: SHORT, prompt: `def f():\n    """${LONG}"""\n`, entry_point: "f", test: "def check(f):\n    assert f() == 1\n", canonical_solution: "    return 1\n" };
   const evaluated = await server.completeRun({ kind: "eval", name: `${SHORT} ${LONG}`.slice(0, 100), problems: JSON.stringify(problem), max_attempts: 1 });
   const work = await server.completeRun({ kind: "work", workspace: "site", task: `${SHORT} ${LONG} watchdog.py` });
-  const worker = await Worker.connect(server, "site");
-  const name = `<img src=x onerror=${owns(17)}>${"n".repeat(150)}.md`;
-  expect((await worker.submit("evil", { [name]: `${WORDS}\n\n${TABLE}\n` }, `${SHORT} ${LONG}`)).verdict).toBe("escalated");
+  const agent = await DraftClient.connect(server, "site");
+  const name = `<img src=x onerror=${compromise(17)}>${"n".repeat(150)}.md`;
+  expect((await agent.submit("evil", { [name]: `${WORDS}\n\n${TABLE}\n` }, `${SHORT} ${LONG}`)).verdict).toBe("escalated");
   await signIn(page, server);
   for (const run of [debate, evaluated, work]) {
     await page.goto(`${server.address}/runs/${run.id}`);

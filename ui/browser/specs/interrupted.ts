@@ -7,7 +7,7 @@ const SLOW = { env: { ASSIZE_REHEARSAL_LATENCY_MS: "400" } };
 const ROUNDS = 5;
 const CONSULT = { kind: "consult", ticker: "NVDA", rounds: ROUNDS };
 
-test("a consultation continues without loss after its server is killed and restarted", async ({ page, serve, shared, faults }) => {
+test("a consultation continues without loss after its server is killed and restarted", async ({ page, serve, shared, browserErrors }) => {
   const uninterrupted: Run = await shared.server.completeRun(CONSULT);
   const server = await serve(SLOW);
   await signIn(page, server);
@@ -15,7 +15,7 @@ test("a consultation continues without loss after its server is killed and resta
   await page.goto(`${server.address}/runs/${id}?view=list`);
   await expect.poll(() => debateProgress(page)).toBeGreaterThan(15);
   // The browser logs connection errors while the server is down.
-  faults.allow(/ERR_(CONNECTION_REFUSED|CONNECTION_RESET|EMPTY_RESPONSE|INCOMPLETE_CHUNKED_ENCODING)/);
+  browserErrors.allow(/ERR_(CONNECTION_REFUSED|CONNECTION_RESET|EMPTY_RESPONSE|INCOMPLETE_CHUNKED_ENCODING)/);
   await server.kill();
   const lost = runHeader(page).getByText("Connection to the server lost");
   await expect(lost).toBeVisible();

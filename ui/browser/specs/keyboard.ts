@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { Locator, Page } from "@playwright/test";
 
 import { criticLabel, debateDialog, expectStatus } from "../harness/consultation.ts";
-import { expect, signIn, test, visit, Worker } from "../harness/test.ts";
+import { DraftClient, expect, signIn, test, visit } from "../harness/test.ts";
 
 /** Returns the focused element, and whether the element (or the label of a hidden element) has a visible outline. */
 async function focus(page: Page): Promise<{ at: string; visible: boolean }> {
@@ -83,18 +83,18 @@ test("a consultation can be started, and its debates read, with the keyboard alo
 test("a debate in the pipeline diagram can be opened and closed with the keyboard alone", async ({ page, shared }) => {
   await page.emulateMedia({ reducedMotion: "reduce" });
   await visit(page, shared, `/runs/${shared.consult.id}?view=pipeline`);
-  const drawing = page.getByRole("application");
-  const third = drawing.getByLabel(/^m3: /);
+  const diagram = page.getByRole("application");
+  const third = diagram.getByLabel(/^m3: /);
   await expect(third).toBeVisible();
   await tabTo(page, third);
   await page.keyboard.press("Enter");
-  await expect(criticLabel(drawing, 1)).toBeVisible();
+  await expect(criticLabel(diagram, 1)).toBeVisible();
   await expect(page).toHaveURL(/at=m3/);
-  await tabTo(page, drawing.getByRole("tab", { name: "D1" }));
+  await tabTo(page, diagram.getByRole("tab", { name: "D1" }));
   await page.keyboard.press("ArrowRight");
-  await expect(drawing.getByRole("tab", { name: "D2" })).toHaveAttribute("aria-selected", "true");
+  await expect(diagram.getByRole("tab", { name: "D2" })).toHaveAttribute("aria-selected", "true");
   await page.keyboard.press("Escape");
-  await expect(criticLabel(drawing, 1)).toBeHidden();
+  await expect(criticLabel(diagram, 1)).toBeHidden();
   await expect(page).toHaveURL(/at=sandbox/);
   // The focus returns to the card of the debate.
   await expect(third).toBeFocused();
@@ -103,8 +103,8 @@ test("a debate in the pipeline diagram can be opened and closed with the keyboar
 test("a submission can be accepted with the keyboard alone", async ({ page, serve }) => {
   const server = await serve({ roots: ["site"] });
   await writeFile(join(server.folder("site"), "watchdog.lock"), "1\n");
-  const worker = await Worker.connect(server, "site");
-  await worker.submit("pin", { "watchdog.lock": "2\n" }, "Pin the second one");
+  const agent = await DraftClient.connect(server, "site");
+  await agent.submit("pin", { "watchdog.lock": "2\n" }, "Pin the second one");
   await signIn(page, server);
   await page.keyboard.press("Shift+Tab");
   await tabTo(page, page.getByRole("link", { name: "Drafts" }), "Shift+Tab");

@@ -3,7 +3,7 @@
 import type { Locator, Page } from "@playwright/test";
 
 import { criticLabel, debateDialog, debateProgress, expectStatus, view } from "../harness/consultation.ts";
-import { expect, expectFits, signIn, test, visit, Worker } from "../harness/test.ts";
+import { DraftClient, expect, expectFits, signIn, test, visit } from "../harness/test.ts";
 import { PHONE } from "../harness/views.ts";
 
 test.use({ viewport: PHONE, isMobile: true, hasTouch: true });
@@ -55,14 +55,14 @@ test("code runs, the System page and the Drafts page can be used on a phone", as
   await visit(page, shared, `/runs/${shared.code.id}`);
   await expect(page.getByRole("heading", { name: "Attempt 2" })).toBeVisible();
   await expectFits(page);
-  await visit(page, shared, `/runs/${shared.drawing.id}`);
+  await visit(page, shared, `/runs/${shared.svgRun.id}`);
   await expectTouchable(page, page.getByRole("img", { name: "sine.svg" }));
   await page.getByRole("link", { name: "System" }).tap();
   await expect(page.getByText("Provider in use")).toBeVisible();
   await expectTouchable(page, page.getByRole("button", { name: "Run checks again" }));
 
-  const worker = await Worker.connect(shared.server, "site");
-  await worker.submit("touch", { "touched.lock": "1\n" }, "Pin it by a finger");
+  const agent = await DraftClient.connect(shared.server, "site");
+  await agent.submit("touch", { "touched.lock": "1\n" }, "Pin it by a finger");
   await page.getByRole("link", { name: "Drafts" }).tap();
   await page.getByRole("link", { name: /Pin it by a finger/ }).tap();
   const reject = page.getByRole("button", { name: "Reject" });

@@ -23,8 +23,8 @@ async function shots(page: Page, name: string): Promise<void> {
 
 for (const viewport of [DESKTOP, PHONE]) {
   for (const { name, path, ready } of VIEWS) {
-    test(`screenshot of ${name}, ${viewport.width}px`, async ({ page, shared, faults }) => {
-      faults.allow(/404/);
+    test(`screenshot of ${name}, ${viewport.width}px`, async ({ page, shared, browserErrors }) => {
+      browserErrors.allow(/404/);
       await page.setViewportSize(viewport);
       await visit(page, shared, path(shared));
       await ready(page);

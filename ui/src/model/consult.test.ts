@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
 
-import { empty, layerProgress, moves, ranking, reduce, type ConsultState } from "./consult";
+import { initialState, layerProgress, moveIds, ranking, reduce, type ConsultState } from "./consult";
 import { EVENT } from "./events";
 import type { ServerEvent } from "./stream";
 
 let last = 0;
 const event = (name: string, data: Record<string, unknown>): ServerEvent => ({ id: (last += 1), name, at: 0, data });
 const after = (...all: [string, Record<string, unknown>][]): ConsultState =>
-  all.map(([name, data]) => event(name, data)).reduce(reduce, empty());
+  all.map(([name, data]) => event(name, data)).reduce(reduce, initialState());
 
 describe("reduce of consultation events", () => {
   it("updates the layers, agents and documents of the state", () => {
@@ -19,7 +19,7 @@ describe("reduce of consultation events", () => {
     );
     expect(state.layers["2"]).toBe("running");
     expect(layerProgress(state, "2", 10)).toBe(0.5);
-    expect(moves(state)).toEqual(["m1", "m2", "m10"]);
+    expect(moveIds(state)).toEqual(["m1", "m2", "m10"]);
     expect(reduce(state, event(EVENT.layerComplete, { layer: 2, artifacts: ["m1.md"] })).layers["2"]).toBe("done");
   });
 
@@ -43,7 +43,7 @@ describe("reduce of consultation events", () => {
 
   it("ignores unknown layers, incomplete events and unknown events", () => {
     const state = after([EVENT.layerStart, { layer: "attic" }], [EVENT.sandboxRound, {}], [EVENT.warning, { message: "low memory" }], ["new", {}]);
-    expect(state).toEqual({ ...empty(), warnings: ["low memory"] });
+    expect(state).toEqual({ ...initialState(), warnings: ["low memory"] });
   });
 });
 

@@ -25,8 +25,8 @@ export interface Agent {
 }
 
 /** Ids of the three conversations of a debate: the critic has one conversation with each judge. */
-export const LOGS = ["i1", "i2", "i3"] as const;
-export type Log = (typeof LOGS)[number];
+export const CONVERSATION_IDS = ["i1", "i2", "i3"] as const;
+export type ConversationId = (typeof CONVERSATION_IDS)[number];
 
 export interface Conversation {
   /** Number of the last round that the critic has answered; 0 before the first answer. */
@@ -43,7 +43,7 @@ export interface Conversation {
 
 export interface Debate {
   move: string;
-  conversations: Record<Log, Conversation>;
+  conversations: Record<ConversationId, Conversation>;
   score: number | null;
   breakdown: Record<string, Record<string, unknown>>;
   warnings: string[];
@@ -63,7 +63,7 @@ export interface ConsultState {
   other: string[];
 }
 
-export function empty(): ConsultState {
+export function initialState(): ConsultState {
   return {
     layers: { "0": "waiting", "1": "waiting", "2": "waiting", sandbox: "waiting" },
     agents: [],
@@ -107,10 +107,10 @@ const NEXT: Record<string, Conversation["next"]> = {
 /** Returns the debate after a `sandbox_round` event with this data. */
 function applyRound(debate: Debate, data: Record<string, unknown>): Debate {
   const round = Number(data.round) || 0;
-  const named = LOGS.find((log) => log === data.log);
+  const named = CONVERSATION_IDS.find((log) => log === data.log);
   const conversations = { ...debate.conversations };
   // An event without a conversation id is the critic's opening message, which all three conversations share.
-  for (const log of named ? [named] : LOGS) {
+  for (const log of named ? [named] : CONVERSATION_IDS) {
     const before = conversations[log];
     // A resumed run repeats a failed model call, so each new event clears the failure of its conversation.
     const after: Conversation = { ...before, next: NEXT[String(data.next)] ?? null, failed: null };
@@ -181,7 +181,7 @@ export function reduce(state: ConsultState, { name, data }: ServerEvent): Consul
 }
 
 /** Returns the state of a run that is not active: running layers and agents are stopped, and no answer is expected. */
-export function halted(state: ConsultState): ConsultState {
+export function stoppedState(state: ConsultState): ConsultState {
   const stop = (progress: Progress): Progress => (progress === "running" ? "stopped" : progress);
   const stopDebate = (debate: Debate): Debate => {
     const { i1, i2, i3 } = debate.conversations;
@@ -197,7 +197,7 @@ export function halted(state: ConsultState): ConsultState {
 }
 
 /** Returns the ids of all proposed moves, ordered by number. */
-export function moves(state: ConsultState): string[] {
+export function moveIds(state: ConsultState): string[] {
   const written = state.documents.filter((name) => /^m\d+\.md$/.test(name)).map((name) => name.slice(0, -3));
   const all = new Set([...written, ...Object.keys(state.debates)]);
   return [...all].sort((one, other) => Number(one.slice(1)) - Number(other.slice(1)));
@@ -214,15 +214,15 @@ export function ranking(state: ConsultState): string[] {
 }
 
 /** Returns the number of answers that the critic and the judges have given in a debate. */
-export function turns(debate: Debate): number {
-  return LOGS.reduce((sum, log) => sum + debate.conversations[log].critic + debate.conversations[log].judge, 0);
+export function answerCount(debate: Debate): number {
+  return CONVERSATION_IDS.reduce((sum, log) => sum + debate.conversations[log].critic + debate.conversations[log].judge, 0);
 }
 
 /** Returns the completed share of a debate, from 0 to 1. */
 export function debateProgress(debate: Debate | undefined, rounds: number): number {
   if (!debate) return 0;
   // All rounds together count as 95 %; the scores at the end count as the last 5 %.
-  return debate.score !== null ? 1 : (turns(debate) / (LOGS.length * 2 * Math.max(rounds, 1))) * 0.95;
+  return debate.score !== null ? 1 : (answerCount(debate) / (CONVERSATION_IDS.length * 2 * Math.max(rounds, 1))) * 0.95;
 }
 
 /** Returns the completed share of a layer, from 0 to 1. */
@@ -234,6 +234,6 @@ export function layerProgress(state: ConsultState, layer: LayerId, rounds: numbe
     const own = state.agents.filter((agent) => agent.layer === layer);
     return own.length === 0 ? 0 : own.filter((agent) => agent.progress === "done").length / own.length;
   }
-  const each = moves(state).map((move) => debateProgress(state.debates[move], rounds));
+  const each = moveIds(state).map((move) => debateProgress(state.debates[move], rounds));
   return each.length === 0 ? 0 : each.reduce((sum, one) => sum + one, 0) / each.length;
 }

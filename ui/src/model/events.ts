@@ -36,10 +36,10 @@ export const EVENT = {
   notApplied: "not_applied",
   undoing: "undoing",
   refused: "refused",
-  told: "told",
+  messagesDelivered: "messages_delivered",
   switched: "switched",
   expired: "expired",
-  swept: "swept",
+  contentsDeleted: "contents_deleted",
   logCompleted: "log_completed",
   logSetAside: "log_set_aside",
 } as const;

@@ -49,7 +49,7 @@ export const consultRun: RunOf<"consult"> = {
     model: "gpt-5.4-mini",
   },
   result: null,
-  held_here: false,
+  executed_here: false,
   spent,
 };
 
@@ -68,10 +68,10 @@ export const debateRun: RunOf<"debate"> = {
     provider: "openai",
     model: "gpt-5.4-mini",
     at: null,
-    answered_before_by: null,
+    reused_model: null,
   },
   result: null,
-  held_here: false,
+  executed_here: false,
   spent,
 };
 

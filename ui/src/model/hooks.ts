@@ -98,17 +98,17 @@ export function useAction(): Action {
   return { pending, problem, perform, clear };
 }
 
-/** Live output of the programs that a run is executing, by the key that `liveKey` returns. */
+/** Live output of the programs that a run is executing, by the key that `outputKey` returns. */
 type LiveOutput = Record<string, OutputChunk[]>;
 
 /**
  * Returns the key of a program in the live output: the program of this attempt and candidate. `candidate` is `null` if
  * the attempt has only one program.
  */
-export const liveKey = (attempt: number, candidate: number | null): string => `${attempt}/${candidate ?? ""}`;
+export const outputKey = (attempt: number, candidate: number | null): string => `${attempt}/${candidate ?? ""}`;
 
 function append(before: LiveOutput, chunk: OutputChunk): LiveOutput {
-  const key = liveKey(chunk.attempt, chunk.candidate);
+  const key = outputKey(chunk.attempt, chunk.candidate);
   if (chunk.stream === null) return { ...before, [key]: [] };
   return { ...before, [key]: [...(before[key] ?? []), chunk] };
 }
@@ -124,14 +124,14 @@ export interface LostCalls {
   /** Number of lost calls. */
   calls: number;
   /** Maximum cost of all lost calls, in US dollars. */
-  dollars: number;
+  maxCostUsd: number;
 }
 
 /** Returns the lost calls of a run after more events. Each `calls_lost` event carries the total of the run so far. */
 export function lostCalls(before: LostCalls | null, events: ServerEvent[]): LostCalls | null {
   const last = events.findLast((one) => one.name === EVENT.callsLost);
   if (!last) return before;
-  return { calls: Number(last.data.calls) || 0, dollars: Number(last.data.at_most_usd) || 0 };
+  return { calls: Number(last.data.calls) || 0, maxCostUsd: Number(last.data.at_most_usd) || 0 };
 }
 
 interface RunStream<S> {

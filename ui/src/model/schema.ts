@@ -799,18 +799,18 @@ export interface components {
         /** @description Files of a run, grouped by their origin. */
         Artifacts: {
             /** @description Input files of the run */
-            given: components["schemas"]["FileInfo"][];
+            inputs: components["schemas"]["FileInfo"][];
             /** @description Other stored files of the run, such as the task and the files that the programs of each attempt wrote */
-            kept: components["schemas"]["FileInfo"][];
+            other: components["schemas"]["FileInfo"][];
             /** @description Files that the last program of the run wrote */
-            left: components["schemas"]["FileInfo"][];
+            outputs: components["schemas"]["FileInfo"][];
         };
         /** @description How many probes of one group had each outcome. */
         AttackGroup: {
             blocked: number;
-            /** @description Number of probes without a result, because the test itself failed. */
-            broke: number;
             escaped: number;
+            /** @description Number of probes without a result, because the test itself failed. */
+            failed: number;
             not_applicable: number;
             title: string;
         };
@@ -851,18 +851,18 @@ export interface components {
             /** @description How the backend enforces each limit. */
             enforcement: components["schemas"]["Enforcement"] | null;
             hint: string | null;
+            isolation: components["schemas"]["Isolation"];
             /**
              * @description How the backend runs sandboxes, such as microVMs with KVM or with emulation; null if the backend has only one
              *     way.
              */
-            how: string | null;
-            isolation: components["schemas"]["Isolation"];
+            method: string | null;
             /**
              * Format: double
              * @description Time in milliseconds to create one sandbox; null if the backend is not available.
              */
-            made_in_ms: number | null;
-            why_not: string | null;
+            start_ms: number | null;
+            unavailable_reason: string | null;
         };
         /** @description Totals of several model calls: number of calls, tokens and cost. */
         CallTotals: {
@@ -880,7 +880,7 @@ export interface components {
         };
         /** @description A finding that a move cites. */
         CitedFinding: {
-            /** @description Number of the finding, such as `F1.2`. */
+            /** @description Id of the finding, such as `F1.2`. */
             finding: string;
             title: string;
         };
@@ -893,23 +893,23 @@ export interface components {
         };
         /** @description Status of a server or worker process of a cluster. */
         ClusterNode: {
-            abilities: components["schemas"]["NodeCapabilities"];
             /** @description Number of sandboxes of the node that are in use. */
             busy: number;
-            /**
-             * @description Ids of the runs whose leases the node holds.
-             * @default []
-             */
-            holds: string[];
+            capabilities: components["schemas"]["NodeCapabilities"];
             host: string;
             /** @description Unique id of the process. */
             id: string;
             /**
+             * @description Ids of the runs whose leases the node holds.
+             * @default []
+             */
+            leases: string[];
+            pid: number;
+            /**
              * @description Names of the providers whose rate limits this node enforces for the whole cluster.
              * @default []
              */
-            keeps: string[];
-            pid: number;
+            rate_limits: string[];
             role: components["schemas"]["NodeRole"];
             /** @description Time at which the process started, in milliseconds since 1970. */
             since: number;
@@ -969,7 +969,7 @@ export interface components {
              */
             found?: components["schemas"]["Fingerprint"] | null;
             /** @description Descriptions of files that were not collected, with reasons. */
-            not_taken?: string[];
+            not_collected?: string[];
             /**
              * @description A process in the sandbox was killed because memory ran out: the program itself if `signal` is 9, or a process
              *     that it started.
@@ -1110,12 +1110,12 @@ export interface components {
         };
         /** @description Input of a consultation, stored with its run to resume or fork the run. Large parts are stored as artifacts. */
         ConsultInput: {
-            /** @description Provider and model that gave the reused answers; `None` if they are the provider and model of this run. */
-            answered_before_by?: string | null;
             /** @default false */
             blind_scores: boolean;
             company: components["schemas"]["ConsultCompany"];
             context_window: number | null;
+            /** @description Forks that led to this run, the earliest first: how each differs from its parent run. */
+            forks?: components["schemas"]["ConsultFork"][];
             image: string | null;
             /** @description The requested isolation; a resumed run uses it unless the resume request overrides it. */
             isolation?: string | null;
@@ -1131,13 +1131,13 @@ export interface components {
             parallel_moves?: number | null;
             provider: string;
             region: string | null;
+            /** @description Provider and model that gave the reused answers; `None` if they are the provider and model of this run. */
+            reused_model?: string | null;
             rounds: number;
             /** @description Whether the user requested synthetic data, which a model makes up. */
             synthetic: boolean;
             /** Format: double */
             temperature: number;
-            /** @description Forks that led to this run, the earliest first: how each differs from its parent run. */
-            turnings?: components["schemas"]["ConsultFork"][];
         };
         /** @description Result of a consultation, with all its documents. */
         ConsultReport: {
@@ -1150,10 +1150,10 @@ export interface components {
             figures?: components["schemas"]["Figure"][];
             financial_data_raw: string;
             flags: components["schemas"]["Flag"][];
-            /** @description When and how the report was created, if known. */
-            made?: components["schemas"]["ReportOrigin"] | null;
             move_suggestions: components["schemas"]["MoveSuggestion"][];
             news_data_raw: string;
+            /** @description When and how the report was created, if known. */
+            origin?: components["schemas"]["ReportOrigin"] | null;
             other_moves: components["schemas"]["RankedMove"][];
             /** @description Verdict of each debated move, with its conversations. */
             policy_scores: components["schemas"]["DebateVerdict"][];
@@ -1270,8 +1270,6 @@ export interface components {
         };
         /** @description Input of a debate, stored with its run to resume or fork the run. The move is stored as an artifact. */
         DebateInput: {
-            /** @description Provider and model that answered the earlier rounds; `None` if they are the provider and model of this run. */
-            answered_before_by: string | null;
             /** @description Round from which a fork repeats the calls. */
             at: number | null;
             /** @description Persona changes; each change applies from a given round on. */
@@ -1299,6 +1297,8 @@ export interface components {
             model: string;
             move_id: string;
             provider: string;
+            /** @description Provider and model that answered the earlier rounds; `None` if they are the provider and model of this run. */
+            reused_model: string | null;
             rounds: number;
             /** Format: double */
             temperature: number;
@@ -1394,7 +1394,7 @@ export interface components {
             arch: string;
             /** @description Report on the cluster; null if no cluster is configured. */
             cluster: components["schemas"]["ClusterReport"] | null;
-            /** @description Order in which providers are tried if the settings name no provider. */
+            /** @description Order in which providers are tried if no provider is set in the settings. */
             order: string[];
             os: string;
             /** @description Date of the built-in price table. */
@@ -1433,9 +1433,9 @@ export interface components {
         };
         /** @description A probe that escaped from the sandbox. */
         EscapedProbe: {
+            description: string;
             detail: string;
             name: string;
-            what: string;
         };
         /** @description Estimated usage and cost of a run. */
         EstimateView: {
@@ -1469,7 +1469,7 @@ export interface components {
             max_output_tokens: number;
             model: string;
             provider: string;
-            /** @description Number of times that each problem is solved. */
+            /** @description Number of samples per problem: how many times the model tries to solve each problem. */
             samples: number;
             /** Format: double */
             temperature: number;
@@ -1513,7 +1513,7 @@ export interface components {
             /** @description Why the last attempt failed; null if it passed. */
             error: components["schemas"]["CodeFailure"] | null;
             /** @description Whether the first attempt passed. */
-            first: boolean;
+            first_attempt_passed: boolean;
             /** @description Whether one of the attempts passed. */
             success: boolean;
         };
@@ -1566,7 +1566,7 @@ export interface components {
             /** @description Backend of the sandbox; for `/api/exec` also why the backend was chosen */
             isolation: string;
             /** @description Files that the program wrote and that the response does not contain, each with the reason */
-            not_taken: string[];
+            not_collected: string[];
             out_of_memory: boolean;
             output_cut: boolean;
             /** @description Peak memory usage of the sandbox since the sandbox was created */
@@ -1690,6 +1690,13 @@ export interface components {
                 [key: string]: string;
             };
             /**
+             * @description New personas by role (`critic`, `D1` and so on), used from the point `at` on; requires `at`
+             * @default {}
+             */
+            personas?: {
+                [key: string]: string;
+            };
+            /**
              * @description New number of rounds of the debate; only for the fork of a debate
              * @default null
              */
@@ -1713,13 +1720,6 @@ export interface components {
              */
             settings?: components["schemas"]["RequestSettings"];
             /**
-             * @description New personas by role (`critic`, `D1` and so on), used from the point `at` on; requires `at`
-             * @default {}
-             */
-            told?: {
-                [key: string]: string;
-            };
-            /**
              * @description Start the fork even if its estimated cost exceeds the setting `consult.confirm_above`
              * @default false
              */
@@ -1734,7 +1734,10 @@ export interface components {
         GateVerdict: "accepted" | "rejected" | "escalated";
         /** @description A figure of a move that was found in a source document. */
         GroundedFigure: {
-            /** @description Whether the contexts in the move and in the source share words. If not, the numbers may be equal by chance. */
+            /**
+             * @description Whether the contexts of the figure in the move and in the source have words in common. If not, the numbers may
+             *     be equal by chance.
+             */
             alike: boolean;
             /** @description The figure as written in the move. */
             figure: string;
@@ -1765,9 +1768,9 @@ export interface components {
             provenance: components["schemas"]["Provenance"];
             /**
              * @description One or two sentences: what decided the scores.
-             * @example The doubt about the second year was not met; the rest was.
-             * @example What it asks of two teams at once was never priced.
-             * @example The first stage is small enough to stop, which settled it.
+             * @example The doubts about the second year remain; the other objections were answered.
+             * @example The cost of occupying two teams at once was not estimated.
+             * @example The first stage is cheap and can be stopped early; this decided the scores.
              */
             reasoning: string;
             /** @description How the upside compares with what can be lost. */
@@ -1775,10 +1778,10 @@ export interface components {
             /** @description How well it fits where the company is going. */
             strategic_alignment: number;
             /**
-             * @description The critic's strongest point that nobody could answer, in one sentence; empty if there is none.
-             * @example What happens if the second year brings no volume was asked, and never answered.
-             * @example Nobody could say who would run it.
-             * @example That a rival would answer with its price was granted, without a reply to it.
+             * @description The critic's strongest point that was not answered, in one sentence; empty if there is none.
+             * @example The question of low sales in the second year was not answered.
+             * @example The question of who would manage the project was not answered.
+             * @example A price cut by a competitor was accepted as likely, without a plan against it.
              */
             unanswered?: string;
         };
@@ -1805,7 +1808,7 @@ export interface components {
             /** @description Number of audit log entries of this workspace. */
             of_workspace: number;
             /** @description Descriptions of the problems that the check found. */
-            wrong: string[];
+            problems: string[];
         };
         /** @description One repair of the log file in the workspace, which was too short. */
         LogCompletion: {
@@ -1814,7 +1817,7 @@ export interface components {
             /** @description Number of lines that the repair appended. */
             lines_added: number;
             /** @description Number of complete lines of the log file before the repair. */
-            lines_there: number;
+            lines_present: number;
         };
         /**
          * @description Entry of the audit log. Each entry contains the hash of the previous entry. The value of `action` determines the
@@ -1860,9 +1863,9 @@ export interface components {
                 files: components["schemas"]["ReplacedFile"][];
                 policy: components["schemas"]["Fingerprint"];
                 reasons: components["schemas"]["Reason"][];
-                submission: number;
                 /** @description Whether the response to the agent's call reports the verdict; if false, a later message reports it. */
-                told: boolean;
+                reported: boolean;
+                submission: number;
                 verdict: components["schemas"]["GateVerdict"];
                 verified?: components["schemas"]["VerifyResult"] | null;
             };
@@ -1870,8 +1873,8 @@ export interface components {
             /** @constant */
             action: "applied";
             detail: {
+                reported: boolean;
                 submission: number;
-                told: boolean;
             };
         } | {
             /** @constant */
@@ -1904,7 +1907,7 @@ export interface components {
             };
         } | {
             /** @constant */
-            action: "told";
+            action: "messages_delivered";
             detail: {
                 task: components["schemas"]["TaskId"];
                 up_to: number;
@@ -1924,7 +1927,7 @@ export interface components {
             };
         } | {
             /** @constant */
-            action: "swept";
+            action: "contents_deleted";
             detail: {
                 copies: number;
                 submissions: number[];
@@ -1934,7 +1937,7 @@ export interface components {
             action: "log_completed";
             detail: {
                 lines_added: number;
-                lines_there: number;
+                lines_present: number;
             };
         } | {
             /** @constant */
@@ -2038,7 +2041,7 @@ export interface components {
              */
             with_retries: number;
         };
-        /** @description Personas that are replaced from a given round on. */
+        /** @description New personas that replace earlier ones from a given round on. */
         PersonaChange: {
             from_round: number;
             /** @description New personas by role: `critic`, `D1` and so on. */
@@ -2133,7 +2136,7 @@ export interface components {
         RankedMove: {
             /** @description Total score that the judges gave before the debate, if requested. */
             blind_score?: number | null;
-            /** @description Share of new words in the debate, by round. */
+            /** @description New words as a share of the words in the debate, by round. */
             drift?: components["schemas"]["RoundDrift"][];
             move_id: string;
             out_of: number;
@@ -2172,7 +2175,7 @@ export interface components {
              */
             reason?: string;
         };
-        /** @description Replacement of one file: the hashes of its content before and after the change; `None` if the file does not exist. */
+        /** @description Hashes of a file's content before and after a change; `before` is null for a new file, `after` for a deleted one. */
         ReplacedFile: {
             after: components["schemas"]["Fingerprint"] | null;
             before: components["schemas"]["Fingerprint"] | null;
@@ -2252,11 +2255,11 @@ export interface components {
         };
         /** @description When a draft needs a reviewer's approval before it is applied. */
         Review: "always" | "escalated" | "never";
-        /** @description Share of new words in a round, from 0 to 1, over all conversations. */
+        /** @description New words as a share of the words in a round of a debate, from 0 to 1, over all conversations. */
         RoundDrift: {
             /**
              * Format: double
-             * @description Share of new words in the critic's entries; `None` if the critic has no entry in this round.
+             * @description New words as a share of the words in the critic's entries; `None` if the critic has no entry in this round.
              */
             critic: number | null;
             /** Format: double */
@@ -2292,7 +2295,7 @@ export interface components {
         };
         RunSlots: {
             /** @description Maximum number of concurrent runs */
-            most: number;
+            max: number;
             running: number;
         };
         RunStart: {
@@ -2347,7 +2350,7 @@ export interface components {
             /** @description Why the run failed or was stopped; null otherwise */
             error: string | null;
             /** @description Whether this server process, and not another process, is executing the run */
-            held_here: boolean;
+            executed_here: boolean;
             id: string;
             kind: components["schemas"]["RunKind"];
             /** @description Notice that clients show with the run if the run used the rehearsal model; null if it did not */
@@ -2403,6 +2406,8 @@ export interface components {
         };
         /** @description Description of a long-lived sandbox. */
         SandboxInfo: {
+            /** @description Time of creation, in seconds since 1970 */
+            created: number;
             /** @description Time at which the sandbox is removed, in seconds since 1970 */
             expires: number;
             image: string | null;
@@ -2410,8 +2415,6 @@ export interface components {
             labels: {
                 [key: string]: string;
             };
-            /** @description Time of creation, in seconds since 1970 */
-            made: number;
             memory_bytes: number;
             name: string;
             /** @description Process id of the process that owns the sandbox */
@@ -2507,13 +2510,13 @@ export interface components {
             model: string | null;
             /** @description Provider that new runs use, or `rehearsal` */
             provider: string;
-            /** @description Code tasks that the rehearsal model can solve; empty if another provider is used */
-            rehearsed: string[];
             /** @description File-editing tasks that the rehearsal model can solve; empty if another provider is used */
-            rehearsed_changes: string[];
+            rehearsal_edits: string[];
+            /** @description Code tasks that the rehearsal model can solve; empty if another provider is used */
+            rehearsal_tasks: string[];
+            run_slots: components["schemas"]["RunSlots"];
             /** @description Where runs are stored: the path of the store's file, or the addresses of the cluster's NATS servers */
             store: string;
-            trials: components["schemas"]["RunSlots"];
             version: string;
             /** @description Warm pools of the default sandbox backend and of every other backend used since the server was started */
             warm_pools: components["schemas"]["WarmPoolInfo"][];
@@ -2689,7 +2692,7 @@ export interface components {
         /** @description Run that makes no progress, or queued jobs that no worker can execute. */
         StuckWork: {
             /** @description Id of the stuck run; for stuck jobs, a text with their number such as `3 queued jobs`. */
-            what: string;
+            subject: string;
             why: string;
         };
         /** @description Changes to files that were submitted together. */
@@ -2698,7 +2701,9 @@ export interface components {
             at: number;
             /** @description Actor that decided: `gate` or the name of a reviewer; null if the submission is not decided yet. */
             by: string | null;
-            /** @description Number of the submission's log entry, from which its message id is built. */
+            /** @description Whether a cleanup deleted the stored file contents. If so, there are no diffs any more, and undo is impossible. */
+            contents_deleted: boolean;
+            /** @description Id of the submission's log entry. The message id of the submission is built from this id. */
             entry: number;
             files: components["schemas"]["ProposedFile"][];
             /** @description Number of the submission in its workspace, from 1. */
@@ -2712,8 +2717,6 @@ export interface components {
             settled: number;
             stage: components["schemas"]["SubmissionStage"];
             summary: string;
-            /** @description Whether a cleanup deleted the stored file contents: there are no diffs any more, and undo is impossible. */
-            swept: boolean;
             task: components["schemas"]["TaskId"];
             verified: components["schemas"]["VerifyResult"] | null;
             /** @description Name of the agent that submitted the changes. */
@@ -2732,8 +2735,10 @@ export interface components {
             at: number;
             /** @description Actor that decided: `gate` or the name of a reviewer; null if the submission is not decided yet. */
             by: string | null;
+            /** @description Whether a cleanup deleted the stored file contents. If so, there are no diffs any more, and undo is impossible. */
+            contents_deleted: boolean;
             diffs: components["schemas"]["FileDiff"][];
-            /** @description Number of the submission's log entry, from which its message id is built. */
+            /** @description Id of the submission's log entry. The message id of the submission is built from this id. */
             entry: number;
             files: components["schemas"]["ProposedFile"][];
             /** @description Number of the submission in its workspace, from 1. */
@@ -2747,8 +2752,6 @@ export interface components {
             settled: number;
             stage: components["schemas"]["SubmissionStage"];
             summary: string;
-            /** @description Whether a cleanup deleted the stored file contents: there are no diffs any more, and undo is impossible. */
-            swept: boolean;
             task: components["schemas"]["TaskId"];
             verified: components["schemas"]["VerifyResult"] | null;
             /** @description Name of the agent that submitted the changes. */
@@ -2780,7 +2783,13 @@ export interface components {
              *     if there is no such error.
              */
             broken?: string | null;
+            /** @description The first failed tests. */
             failed: components["schemas"]["FailedTest"][];
+            /**
+             * @description Number of further failed tests, which `failed` does not contain.
+             * @default 0
+             */
+            failed_not_listed: number;
             /** @description Number of passed tests. */
             passed: number;
         };
@@ -2904,12 +2913,12 @@ export interface components {
              */
             seconds: number;
         };
-        /** @description Upper limits that the settings set for all verification commands. */
+        /** @description Upper limits for all verification commands, from the settings. */
         VerifyLimits: {
             /** @description Host folders that may be mounted into the sandbox of a verification command. */
             layers: string[];
             memory_mb: number;
-            /** @description Python virtual environment for verification commands that name none. */
+            /** @description Python virtual environment for verification commands that do not specify one. */
             python?: string | null;
             seconds: number;
         };
@@ -2936,14 +2945,14 @@ export interface components {
         };
         /** @description Warm pools of one sandbox backend, added together */
         WarmPoolInfo: {
-            /** @description Number of requests for a sandbox that used an idle sandbox, since the server was started */
+            /** @description Number of sandbox requests that used an idle sandbox, since the server was started */
             hits: number;
             /** @description Current number of idle sandboxes */
             idle: number;
             isolation: components["schemas"]["Isolation"];
             /** @description Whether the warm pool is not refilled at the moment because free memory is low */
             low_memory: boolean;
-            /** @description Number of requests for a sandbox that had to start a new sandbox, since the server was started */
+            /** @description Number of sandbox requests that had to start a new sandbox, since the server was started */
             misses: number;
             /**
              * Format: double
@@ -2996,16 +3005,16 @@ export interface components {
         /** @description Outcome of a run in which a model edits files. */
         WorkOutcome: "accepted" | "escalated" | "pending" | "rejected" | "nothing";
         /** @description Kind of slot that a job occupies on the worker that executes it. */
-        WorkPlace: "run" | "sandbox" | "keeper";
+        WorkPlace: "run" | "sandbox" | "rate_limits";
         /** @description Stored report of a run in which a model edits files. */
         WorkReport: {
+            /** @description Text of the model's last answer. */
+            answer: string;
             /** @description Whether the run ended at the limit on model calls or on rejected submissions. */
             limit_reached: boolean;
             /** @description Mode of the agent when the run ended. */
             mode: components["schemas"]["WorkMode"];
             outcome: components["schemas"]["WorkOutcome"];
-            /** @description Text of the model's last answer. */
-            said: string;
             /** @description Tokens and cost of all model calls. */
             spent: components["schemas"]["CallTotals"];
             /** @description Number of model calls. */

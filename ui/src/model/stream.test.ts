@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { aboutLogFile } from "../pages/Drafts";
+import { logFileMessage } from "../pages/Drafts";
 import { EVENT } from "./events";
 import { lostCalls } from "./hooks";
 import type { ServerEvent } from "./stream";
@@ -15,8 +15,8 @@ test("lostCalls returns the totals of the latest calls_lost event", () => {
 });
 
 test("aboutLogFile returns a message for events about the log file and null for other events", () => {
-  const completed = event(EVENT.logCompleted, { detail: { lines_there: 4, lines_added: 1 } });
-  expect(aboutLogFile(completed)).toContain("1 missing line added");
-  expect(aboutLogFile(event(EVENT.logSetAside, { detail: { name: "transition-0a.ndjson" } }))).toContain("`transition-0a.ndjson`");
-  expect(aboutLogFile(event(EVENT.swept, { detail: {} }))).toBeNull();
+  const completed = event(EVENT.logCompleted, { detail: { lines_present: 4, lines_added: 1 } });
+  expect(logFileMessage(completed)).toContain("1 missing line added");
+  expect(logFileMessage(event(EVENT.logSetAside, { detail: { name: "transition-0a.ndjson" } }))).toContain("`transition-0a.ndjson`");
+  expect(logFileMessage(event(EVENT.contentsDeleted, { detail: {} }))).toBeNull();
 });

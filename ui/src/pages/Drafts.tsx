@@ -8,15 +8,15 @@ import { EVENT } from "../model/events";
 import { useFetch, useAction } from "../model/hooks";
 import type { AuditLog, Reason, Submission, SubmissionStage } from "../model/schema";
 import { subscribe, type Connection, type ServerEvent } from "../model/stream";
-import { ago, count } from "../model/format";
+import { formatAgo, formatCount } from "../model/format";
 import { ConnectionNotice, ProblemNotice, ReasonText } from "../parts/notices";
-import { Badge, Button, Card, Chip, cn, Empty, Heading, InlineCode, Input, Notice, type Tone } from "../parts/ui";
-import { go, Link, useTitle } from "../route";
+import { Badge, Button, Card, Chip, cn, EmptyState, Heading, InlineCode, Input, Notice, type Tone } from "../parts/ui";
+import { navigate, Link, useTitle } from "../route";
 import { UnifiedDiff } from "./drafts/UnifiedDiff";
 
 const TONES: Record<SubmissionStage, Tone> = {
   submitted: "accent",
-  escalated: "doubt",
+  escalated: "warning",
   accepting: "accent",
   accepted: "good",
   rejected: "bad",
@@ -32,19 +32,19 @@ export function Drafts({ workspace, submission }: { workspace: string | null; su
   const chosen = workspace === null ? value.workspaces[0] : value.workspaces.find((one) => one.name === workspace);
   if (!chosen && workspace !== null) {
     return (
-      <Empty page title={`Workspace ${workspace} not found on this server`}>
+      <EmptyState page title={`Workspace ${workspace} not found on this server`}>
         <Link href="/drafts" className="text-accent underline">
           Show all workspaces
         </Link>
-      </Empty>
+      </EmptyState>
     );
   }
   if (!chosen) {
     return (
-      <Empty page title="No workspaces on this server">
+      <EmptyState page title="No workspaces on this server">
         Start the server with <code className="font-mono">assize serve --root NAME=FOLDER</code>. Models can then propose
         changes to the files of that folder, and you review them here.
-      </Empty>
+      </EmptyState>
     );
   }
   return (
@@ -59,14 +59,14 @@ export function Drafts({ workspace, submission }: { workspace: string | null; su
             className={cn("rounded-md border border-line px-3 py-1 text-sm", one === chosen && "bg-sunken font-medium")}
           >
             {one.name}
-            {one.waiting > 0 && <span className="ml-2 text-doubt">{one.waiting} to review</span>}
+            {one.waiting > 0 && <span className="ml-2 text-warning">{one.waiting} to review</span>}
           </Link>
         ))}
       </div>
-      {!chosen.tools_on && <Notice tone="doubt" title="The draft tools of this workspace are switched off: models cannot propose changes." />}
+      {!chosen.tools_on && <Notice tone="warning" title="The draft tools of this workspace are switched off: models cannot propose changes." />}
       {chosen.blocked && <Notice tone="bad" title={chosen.blocked} />}
       {chosen.tools_on && submission === null && <DraftForm key={`form ${chosen.name}`} workspace={chosen.name} />}
-      <Inbox key={chosen.name} workspace={chosen.name} open={submission} onEvents={refetch} />
+      <SubmissionBrowser key={chosen.name} workspace={chosen.name} open={submission} onEvents={refetch} />
     </div>
   );
 }
@@ -79,20 +79,20 @@ function DraftForm({ workspace }: { workspace: string }) {
   const start = (event: FormEvent) => {
     event.preventDefault();
     if (task.trim() === "") return;
-    void perform(async () => go(`/runs/${(await post("/api/runs", {}, { kind: "work", workspace, task: task.trim() })).id}`));
+    void perform(async () => navigate(`/runs/${(await post("/api/runs", {}, { kind: "work", workspace, task: task.trim() })).id}`));
   };
   return (
     <form onSubmit={start} className="grid gap-2">
       <div className="flex flex-wrap gap-2">
         <Input aria-label="Change to draft" placeholder="Describe a change to these files. A model drafts it; automatic checks accept it, reject it or ask for your review." value={task} onChange={(event) => setTask(event.target.value)} className="flex-1 basis-64" />
-        <Button type="submit" look="primary" disabled={pending || task.trim() === ""}>
+        <Button type="submit" variant="primary" disabled={pending || task.trim() === ""}>
           {pending ? "Starting…" : "Draft change"}
         </Button>
       </div>
-      {about.value && about.value.rehearsed_changes.length > 0 && (
+      {about.value && about.value.rehearsal_edits.length > 0 && (
         <p className="flex flex-wrap items-center gap-1.5 text-xs text-soft">
           <span>Tasks that the rehearsal model (built-in, offline) can do:</span>
-          {about.value.rehearsed_changes.map((text) => (
+          {about.value.rehearsal_edits.map((text) => (
             <Chip key={text} onClick={() => setTask(text)}>
               {text}
             </Chip>
@@ -105,12 +105,12 @@ function DraftForm({ workspace }: { workspace: string }) {
 }
 
 /** Returns the message for an event about the log file of a workspace, and `null` for other events. */
-export function aboutLogFile({ name, data }: ServerEvent): string | null {
+export function logFileMessage({ name, data }: ServerEvent): string | null {
   const detail = (data.detail ?? {}) as Record<string, unknown>;
   switch (name) {
     case EVENT.logCompleted: {
       const lines = Number(detail.lines_added) || 0;
-      return `The log file of this workspace was truncated: ${count(lines, "missing line")} added from the store`;
+      return `The log file of this workspace was truncated: ${formatCount(lines, "missing line")} added from the store`;
     }
     case EVENT.logSetAside:
       return `This workspace contained the log file of another workspace: that file was renamed to \`${String(detail.name)}\``;
@@ -120,18 +120,18 @@ export function aboutLogFile({ name, data }: ServerEvent): string | null {
 }
 
 /** List of all submissions of a workspace, with the details of the open submission beside the list. */
-function Inbox({ workspace, open, onEvents }: { workspace: string; open: string | null; onEvents: () => void }) {
+function SubmissionBrowser({ workspace, open, onEvents }: { workspace: string; open: string | null; onEvents: () => void }) {
   const { value, problem, refetch } = useFetch(apiUrl("/api/workspaces/{workspace}/submissions", { workspace }, { all: true }));
   const [connection, setConnection] = useState<Connection>("connecting");
   // This number increases with each batch of events, which makes `SubmissionDetails` fetch the open submission again.
-  const [revision, revise] = useReducer((before: number) => before + 1, 0);
+  const [eventBatches, countBatch] = useReducer((before: number) => before + 1, 0);
   const [logNotes, addLogNotes] = useReducer((before: string[], more: string[]) => [...before, ...more], []);
   useEffect(() => {
     const receive = (events: ServerEvent[]) => {
-      addLogNotes(events.map(aboutLogFile).filter((note) => note !== null));
+      addLogNotes(events.map(logFileMessage).filter((note) => note !== null));
       refetch();
       onEvents();
-      revise();
+      countBatch();
     };
     return subscribe(apiUrl("/api/workspaces/{workspace}/events", { workspace }), { snapshot: () => {}, connection: setConnection, events: receive }).stop;
   }, [workspace, refetch, onEvents]);
@@ -141,7 +141,7 @@ function Inbox({ workspace, open, onEvents }: { workspace: string; open: string 
   if (problem) return <ProblemNotice problem={problem} />;
   if (!value) return null;
   const notes = logNotes.map((note, index) => (
-    <Notice key={index} tone="doubt" title={note}>
+    <Notice key={index} tone="warning" title={note}>
       <InlineCode text="The store contains the complete log. Run `assize audit verify` to compare the log file with the store." />
     </Notice>
   ));
@@ -151,9 +151,9 @@ function Inbox({ workspace, open, onEvents }: { workspace: string; open: string 
     return (
       <div className="grid gap-3">
         {notes}
-        <Empty title="No submissions yet">
+        <EmptyState title="No submissions yet">
           Run <code className="font-mono">assize work "…"</code> or connect an MCP client to this server. The changes that a model proposes then appear here.
-        </Empty>
+        </EmptyState>
       </div>
     );
   }
@@ -178,7 +178,7 @@ function Inbox({ workspace, open, onEvents }: { workspace: string; open: string 
                   <Badge tone={TONES[one.stage]}>{one.stage}</Badge>
                 </span>
                 <span className="truncate text-xs text-soft">
-                  {one.files.map((file) => file.path).join(", ")} · {ago(one.at)}
+                  {one.files.map((file) => file.path).join(", ")} · {formatAgo(one.at)}
                 </span>
               </Link>
             </li>
@@ -198,11 +198,11 @@ function Inbox({ workspace, open, onEvents }: { workspace: string; open: string 
       </div>
       <div className="min-w-0">
         {open !== null && (
-          <Button look="quiet" className="mb-2 lg:hidden" onClick={() => go(`/drafts/${encodeURIComponent(workspace)}`)}>
+          <Button variant="quiet" className="mb-2 lg:hidden" onClick={() => navigate(`/drafts/${encodeURIComponent(workspace)}`)}>
             All submissions
           </Button>
         )}
-        {chosen !== "" && <SubmissionDetails key={chosen} workspace={workspace} id={chosen} revision={revision} />}
+        {chosen !== "" && <SubmissionDetails key={chosen} workspace={workspace} id={chosen} revision={eventBatches} />}
       </div>
     </div>
   );
@@ -225,7 +225,7 @@ function SubmissionDetails({ workspace, id, revision }: { workspace: string; id:
         await request();
         // Put the id of the submission into the URL, so that the submission stays open when it changes to the list
         // "Other submissions".
-        go(`/drafts/${encodeURIComponent(workspace)}/${id}`, true);
+        navigate(`/drafts/${encodeURIComponent(workspace)}/${id}`, true);
       } finally {
         // The request also fails if a file has changed in the meantime: fetch both versions of that file.
         refetch();
@@ -244,7 +244,7 @@ function SubmissionDetails({ workspace, id, revision }: { workspace: string; id:
           <Badge tone={TONES[value.stage]}>{value.stage}</Badge>
         </div>
         <p className="text-xs text-soft">
-          submitted by {value.worker} · task {value.task} · {count(value.files.length, "file")} · {ago(value.at)}
+          submitted by {value.worker} · task {value.task} · {formatCount(value.files.length, "file")} · {formatAgo(value.at)}
           {value.by && (
             <>
               {" "}
@@ -255,7 +255,7 @@ function SubmissionDetails({ workspace, id, revision }: { workspace: string; id:
         {value.reasons.length > 0 && (
           <ul className="grid gap-2">
             {value.reasons.map((one, index) => (
-              <li key={index} className={cn("border-l-2 pl-3 text-sm", one.effect === "reject" ? "border-bad" : "border-doubt")}>
+              <li key={index} className={cn("border-l-2 pl-3 text-sm", one.effect === "reject" ? "border-bad" : "border-warning")}>
                 <p dir="auto">
                   <ReasonText reason={one} />
                 </p>
@@ -278,7 +278,7 @@ function SubmissionDetails({ workspace, id, revision }: { workspace: string; id:
           </details>
         )}
         {changed && (
-          <Notice tone="doubt" title={`Conflict: ${conflicts.length === 1 ? "a file has" : "files have"} changed since the draft was created`}>
+          <Notice tone="warning" title={`Conflict: ${conflicts.length === 1 ? "a file has" : "files have"} changed since the draft was created`}>
             Accepting overwrites the newer {conflicts.length === 1 ? "file" : "files"}{" "}
             {conflicts.map((one, index) => (
               <Fragment key={one.path}>
@@ -293,18 +293,18 @@ function SubmissionDetails({ workspace, id, revision }: { workspace: string; id:
         )}
         {value.stage === "escalated" && (
           <div className="flex flex-wrap items-center gap-2">
-            <Button look="primary" disabled={pending} onClick={() => decide(() => post("/api/workspaces/{workspace}/submissions/{submission}/accept", path, { force: changed }))}>
+            <Button variant="primary" disabled={pending} onClick={() => decide(() => post("/api/workspaces/{workspace}/submissions/{submission}/accept", path, { force: changed }))}>
               <Check aria-hidden className="size-4" />
               {changed ? "Accept and overwrite" : "Accept"}
             </Button>
             <Input aria-label="Reason for the rejection" placeholder="Reason for a rejection, for the agent" value={reason} onChange={(event) => setReason(event.target.value)} className="flex-1 basis-64 sm:max-w-72" />
-            <Button look="danger" disabled={pending} onClick={() => decide(() => post("/api/workspaces/{workspace}/submissions/{submission}/reject", path, { reason }))}>
+            <Button variant="danger" disabled={pending} onClick={() => decide(() => post("/api/workspaces/{workspace}/submissions/{submission}/reject", path, { reason }))}>
               <X aria-hidden className="size-4" />
               Reject
             </Button>
           </div>
         )}
-        {value.stage === "accepted" && !value.swept && (
+        {value.stage === "accepted" && !value.contents_deleted && (
           <Button className="justify-self-start" disabled={pending} onClick={() => decide(() => post("/api/workspaces/{workspace}/submissions/{submission}/undo", path))}>
             <Undo2 aria-hidden className="size-4" />
             Undo

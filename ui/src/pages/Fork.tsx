@@ -8,7 +8,7 @@ import { post } from "../model/api";
 import { useAction } from "../model/hooks";
 import { ProblemNotice } from "../parts/notices";
 import { Button, FIELD, Textarea } from "../parts/ui";
-import { go, useRoute } from "../route";
+import { navigate, useRoute } from "../route";
 
 interface Props {
   run: string;
@@ -35,10 +35,10 @@ export function Fork({ run, rounds, moves }: Props) {
   const submit = (event?: FormEvent, yes = false) => {
     event?.preventDefault();
     const at = round === "" ? null : move === "" ? `round-${round}` : `${move}/round-${round}`;
-    const personas = round === "" || persona.trim() === "" ? {} : { told: { [role]: persona.trim() } };
+    const personas = round === "" || persona.trim() === "" ? {} : { personas: { [role]: persona.trim() } };
     void perform(async () => {
       const fork = await post("/api/runs/{id}/fork", { id: run }, { ...(at === null ? {} : { at }), ...personas, ...(yes ? { yes } : {}) });
-      go(`/runs/${fork.id}`);
+      navigate(`/runs/${fork.id}`);
     });
   };
   return (
@@ -94,11 +94,11 @@ export function Fork({ run, rounds, moves }: Props) {
             <div className="flex flex-wrap justify-end gap-2">
               <Button onClick={() => dialog.current?.close()}>Cancel</Button>
               {problem?.status === 402 ? (
-                <Button look="primary" disabled={pending} onClick={() => submit(undefined, true)}>
+                <Button variant="primary" disabled={pending} onClick={() => submit(undefined, true)}>
                   Confirm cost and fork
                 </Button>
               ) : (
-                <Button type="submit" look="primary" disabled={pending}>
+                <Button type="submit" variant="primary" disabled={pending}>
                   {pending ? "Forking…" : "Fork"}
                 </Button>
               )}

@@ -6,9 +6,9 @@ import { useState } from "react";
 import { apiUrl } from "../model/api";
 import { useFetch, useRuns } from "../model/hooks";
 import type { ServerInfo, RunKind, RunSummary } from "../model/schema";
-import { ago } from "../model/format";
+import { formatAgo } from "../model/format";
 import { ConnectionNotice, ProblemNotice } from "../parts/notices";
-import { Badge, Button, Empty, Heading, Notice, StatusBadge } from "../parts/ui";
+import { Badge, Button, EmptyState, Heading, Notice, StatusBadge } from "../parts/ui";
 import { Link, useTitle } from "../route";
 import { StartForm } from "./home/StartForm";
 
@@ -20,9 +20,9 @@ export function Home() {
       <div className="mx-auto w-full max-w-3xl">
         <h1 className="mb-1 text-2xl font-semibold text-balance">Start a trial</h1>
         <p className="mb-4 text-sm text-balance text-soft">
-          Have a company’s options debated and scored, or a program written, run in a sandbox and fixed until it works.
+          Models debate and score a company’s options, or write a program, run it in a sandbox and fix it until it works.
         </p>
-        <StartForm rehearsed={about.value?.rehearsed ?? []} />
+        <StartForm tasks={about.value?.rehearsal_tasks ?? []} />
         <div className="mt-4">
           {about.value && <ServerNotes about={about.value} />}
           {about.problem && <ProblemNotice problem={about.problem} />}
@@ -39,7 +39,7 @@ function ServerNotes({ about }: { about: ServerInfo }) {
   return (
     <div className="grid gap-3">
       {rehearsal && (
-        <Notice tone="doubt" title="Demo mode: texts and scores are placeholders">
+        <Notice tone="warning" title="Demo mode: texts and scores are placeholders">
           The built-in rehearsal model answers; no provider is called. To use a real model, set an API key in the
           server’s environment, such as <code className="font-mono">ANTHROPIC_API_KEY</code> or{" "}
           <code className="font-mono">OPENAI_API_KEY</code>, or run Ollama; then restart the server.
@@ -94,12 +94,12 @@ function Recent() {
       </Heading>
       <ConnectionNotice connection={connection} />
       {problem && <ProblemNotice problem={problem} />}
-      {value?.runs.length === 0 && <Empty title="No trials yet">Trials you start above appear here.</Empty>}
+      {value?.runs.length === 0 && <EmptyState title="No trials yet">Trials you start above appear here.</EmptyState>}
       <ul className="divide-y divide-line overflow-hidden rounded-lg border border-line bg-raised empty:hidden">
         {value?.runs.map((run) => <RunRow key={run.id} run={run} />)}
       </ul>
       {value?.next != null && limit < 200 && (
-        <Button look="quiet" className="mt-2" onClick={() => setLimit((before) => Math.min(before + 40, 200))}>
+        <Button variant="quiet" className="mt-2" onClick={() => setLimit((before) => Math.min(before + 40, 200))}>
           Show more trials
         </Button>
       )}
@@ -117,7 +117,7 @@ function RunRow({ run }: { run: RunSummary }) {
         </span>
         {run.label && <Badge className="max-sm:hidden">rehearsal</Badge>}
         <StatusBadge status={run.status} />
-        <span className="w-24 shrink-0 text-right text-xs text-soft max-sm:hidden">{ago(run.created)}</span>
+        <span className="w-24 shrink-0 text-right text-xs text-soft max-sm:hidden">{formatAgo(run.created)}</span>
       </Link>
     </m.li>
   );

@@ -5,7 +5,7 @@ import { lazy, Suspense } from "react";
 import { apiUrl } from "../model/api";
 import { useFetch, type RunProps } from "../model/hooks";
 import { ProblemNotice } from "../parts/notices";
-import { Empty } from "../parts/ui";
+import { EmptyState } from "../parts/ui";
 import { Link } from "../route";
 
 const ConsultRun = lazy(() => import("./consult/ConsultRun"));
@@ -18,12 +18,12 @@ export function RunPage({ id }: { id: string }) {
   const { value: run, problem, refetch } = useFetch(apiUrl("/api/runs/{id}", { id }));
   if (problem?.status === 404) {
     return (
-      <Empty page title="Run not found">
+      <EmptyState page title="Run not found">
         The run may have been deleted.{" "}
         <Link href="/" className="text-accent underline">
           Go to the list of trials
         </Link>
-      </Empty>
+      </EmptyState>
     );
   }
   if (problem && !run) return <ProblemNotice problem={problem} />;

@@ -7,7 +7,7 @@ import { isActive, post } from "../model/api";
 import { useAction, type LostCalls, type RunProps } from "../model/hooks";
 import type { RunView, UsageView } from "../model/schema";
 import type { Connection } from "../model/stream";
-import { ago, count, dollars, tokens } from "../model/format";
+import { formatAgo, formatCount, formatDollars, formatTokens } from "../model/format";
 import { ConnectionNotice, ProblemNotice } from "../parts/notices";
 import { Badge, Button, Notice, StatusBadge } from "../parts/ui";
 import { Link, useTitle } from "../route";
@@ -47,9 +47,9 @@ export function RunHeader({ run, refetch, connection, lost, rounds = 0, moves = 
             <span aria-live="polite">
               <StatusBadge status={run.status} />
             </span>
-            {run.label && <Badge tone="doubt">{run.label}</Badge>}
+            {run.label && <Badge tone="warning">{run.label}</Badge>}
             <span className="font-mono">{run.id}</span>
-            <span className="print:hidden">started {ago(run.created)}</span>
+            <span className="print:hidden">started {formatAgo(run.created)}</span>
             <span className="hidden print:inline">started {new Date(run.created).toLocaleString()}</span>
             <Cost spent={run.spent} />
             {run.parent && (
@@ -65,13 +65,13 @@ export function RunHeader({ run, refetch, connection, lost, rounds = 0, moves = 
         </div>
         <div className="flex flex-wrap gap-2 print:hidden">
           {isActive(run.status) && (
-            <Button look="danger" disabled={pending} onClick={() => send("/api/runs/{id}/cancel")}>
+            <Button variant="danger" disabled={pending} onClick={() => send("/api/runs/{id}/cancel")}>
               <Ban aria-hidden className="size-4" />
               Stop
             </Button>
           )}
           {ended && (
-            <Button look="primary" disabled={pending} onClick={() => send("/api/runs/{id}/resume")}>
+            <Button variant="primary" disabled={pending} onClick={() => send("/api/runs/{id}/resume")}>
               <Play aria-hidden className="size-4" />
               Resume
             </Button>
@@ -83,14 +83,14 @@ export function RunHeader({ run, refetch, connection, lost, rounds = 0, moves = 
       </div>
       <ConnectionNotice connection={connection} />
       {run.error && (
-        <Notice tone={run.status === "failed" ? "bad" : "doubt"} title={run.error}>
+        <Notice tone={run.status === "failed" ? "bad" : "warning"} title={run.error}>
           The answers of finished model calls are stored: resuming the run does not repeat these calls.
         </Notice>
       )}
       {lost !== null && lost.calls > 0 && (
-        <Notice tone="doubt" title={`${count(lost.calls, "model call")} lost when a worker stopped`}>
+        <Notice tone="warning" title={`${formatCount(lost.calls, "model call")} lost when a worker stopped`}>
           {lost.calls === 1 ? "The call is repeated." : "The calls are repeated."}
-          {lost.dollars > 0 && ` The provider may have charged up to ${dollars(lost.dollars)} for lost calls; this amount counts against the budget.`}
+          {lost.maxCostUsd > 0 && ` The provider may have charged up to ${formatDollars(lost.maxCostUsd)} for lost calls; this amount counts against the budget.`}
         </Notice>
       )}
       {problem && <ProblemNotice problem={problem} />}
@@ -101,7 +101,7 @@ export function RunHeader({ run, refetch, connection, lost, rounds = 0, moves = 
 /** Returns the point from which a fork repeats the model calls of its parent run, such as `m3/round-4`. */
 function forkPoint(run: RunView): string | null {
   if (run.kind === "debate") return run.input.at === null ? null : `round-${run.input.at}`;
-  const fork = run.kind === "consult" ? run.input.turnings?.at(-1) : undefined;
+  const fork = run.kind === "consult" ? run.input.forks?.at(-1) : undefined;
   return fork !== undefined && fork.from === run.parent ? fork.at : null;
 }
 
@@ -110,7 +110,7 @@ function Cost({ spent }: { spent: UsageView }) {
   const cached = input_tokens > 0 ? Math.round((cached_input_tokens / input_tokens) * 100) : 0;
   return (
     <span>
-      {count(calls, "model call")} · tokens: {tokens(input_tokens)} input ({cached} % cached), {tokens(output_tokens)} output · {dollars(cost_usd)}
+      {formatCount(calls, "model call")} · tokens: {formatTokens(input_tokens)} input ({cached} % cached), {formatTokens(output_tokens)} output · {formatDollars(cost_usd)}
       {cost_note && <> ({cost_note})</>}
     </span>
   );

@@ -5,9 +5,9 @@ import { RefreshCw, Trash2 } from "lucide-react";
 import { apiUrl, remove } from "../model/api";
 import { useFetch, useAction } from "../model/hooks";
 import type { ServerInfo, BackendReport, ClusterNode, DoctorReport, ProviderReport, Scorecard, WarmPoolInfo } from "../model/schema";
-import { ago, count, duration } from "../model/format";
+import { formatAgo, formatCount, formatDuration } from "../model/format";
 import { ProblemNotice } from "../parts/notices";
-import { Badge, Button, Card, Empty, Heading, InlineCode, Notice, type Tone } from "../parts/ui";
+import { Badge, Button, Card, EmptyState, Heading, InlineCode, Notice, type Tone } from "../parts/ui";
 import { Link, useTitle } from "../route";
 import { Tokens } from "./Tokens";
 
@@ -64,10 +64,10 @@ export function System() {
 }
 
 /** Figures of a server without a cluster: running trials, the warm pool of each backend, and the version. */
-function ServerUsage({ about: { trials, warm_pools, store, version } }: { about: ServerInfo }) {
+function ServerUsage({ about: { run_slots, warm_pools, store, version } }: { about: ServerInfo }) {
   const several = warm_pools.length > 1;
   const figures = [
-    { name: "Running trials", figure: `${trials.running} of ${trials.most}`, about: `at most ${count(trials.most, "trial")} at the same time` },
+    { name: "Running trials", figure: `${run_slots.running} of ${run_slots.max}`, about: `at most ${formatCount(run_slots.max, "trial")} at the same time` },
     ...warm_pools.flatMap((pool) => warmPoolFigures(pool, several ? ` (${pool.isolation})` : "")),
     { name: "Version", figure: version, about: `data is stored in ${store}` },
   ];
@@ -95,7 +95,7 @@ function warmPoolFigures({ idle, size, hits, misses, refill_ms, low_memory }: Wa
     {
       name: `Warm-pool hit rate${suffix}`,
       figure: requests === 0 ? "no data yet" : `${Math.round((hits / requests) * 100)} %`,
-      about: requests === 0 ? "no sandbox requested since the server started" : `idle sandboxes served ${hits} of ${count(requests, "sandbox request")}`,
+      about: requests === 0 ? "no sandbox requested since the server started" : `idle sandboxes served ${hits} of ${formatCount(requests, "sandbox request")}`,
     },
     {
       name: `Warm-pool refill time${suffix}`,
@@ -122,11 +122,11 @@ function Cluster({ name, servers }: { name: string; servers: string }) {
       {value && (
         <>
           <p className="text-sm text-soft">
-            {value.busy} of {count(value.slots, "sandbox", "sandboxes")} in use; {count(value.running, "active run")},{" "}
-            {count(value.waiting, "waiting run")}. Data is stored at <span className="font-mono">{servers}</span>.
+            {value.busy} of {formatCount(value.slots, "sandbox", "sandboxes")} in use; {formatCount(value.running, "active run")},{" "}
+            {formatCount(value.waiting, "waiting run")}. Data is stored at <span className="font-mono">{servers}</span>.
           </p>
-          {value.stuck.map(({ what, why }) => (
-            <Notice key={what} tone="bad" title={`Stuck: ${what}`}>
+          {value.stuck.map(({ subject, why }) => (
+            <Notice key={subject} tone="bad" title={`Stuck: ${subject}`}>
               {why}
             </Notice>
           ))}
@@ -147,9 +147,9 @@ function Cluster({ name, servers }: { name: string; servers: string }) {
 }
 
 /** Row of one cluster node, with its backends, region and labels. */
-function NodeRow({ node: { role, host, pid, since, slots, busy, holds, version, abilities } }: { node: ClusterNode }) {
-  const backends = abilities.isolations.filter((name) => !name.includes("="));
-  const labels = Object.entries(abilities.labels).map(([name, value]) => `${name}=${value}`);
+function NodeRow({ node: { role, host, pid, since, slots, busy, leases, version, capabilities } }: { node: ClusterNode }) {
+  const backends = capabilities.isolations.filter((name) => !name.includes("="));
+  const labels = Object.entries(capabilities.labels).map(([name, value]) => `${name}=${value}`);
   return (
     <li className="flex flex-wrap items-center gap-x-3 gap-y-1 px-4 py-2 text-sm">
       <Badge tone={role === "worker" ? "good" : "plain"}>{role}</Badge>
@@ -158,15 +158,15 @@ function NodeRow({ node: { role, host, pid, since, slots, busy, holds, version, 
       </span>
       {role === "worker" && (
         <span className="tabular-nums">
-          {busy} of {count(slots, "sandbox", "sandboxes")} in use, {count(holds.length, "active run")}
+          {busy} of {formatCount(slots, "sandbox", "sandboxes")} in use, {formatCount(leases.length, "active run")}
         </span>
       )}
       <span className="flex-1" />
-      {[...backends, ...(abilities.region === null ? [] : [abilities.region]), ...labels].map((word) => (
-        <Badge key={word}>{word}</Badge>
+      {[...backends, ...(capabilities.region === null ? [] : [capabilities.region]), ...labels].map((label) => (
+        <Badge key={label}>{label}</Badge>
       ))}
       <span className="text-xs text-soft">
-        version {version}, started {ago(since)}
+        version {version}, started {formatAgo(since)}
       </span>
     </li>
   );
@@ -180,9 +180,9 @@ function Attacks() {
       <Heading id="attacks">Last attack test of each sandbox backend</Heading>
       {problem && <ProblemNotice problem={problem} />}
       {value?.attacks.length === 0 && (
-        <Empty title="No attack results yet">
-          <code className="font-mono">assize attack</code> tries about 250 ways to break out of each backend; the results appear here.
-        </Empty>
+        <EmptyState title="No attack results yet">
+          <code className="font-mono">assize attack</code> makes about 270 attempts to break out of each backend; the results appear here.
+        </EmptyState>
       )}
       <ul className="grid gap-3 empty:hidden lg:grid-cols-2">
         {value?.attacks.map((attack) => (
@@ -201,10 +201,10 @@ function AttackCard({ attack: { isolation, version, at, seconds, groups, escaped
     <Card className="h-full">
       <p className="mb-2 flex flex-wrap items-center gap-2 font-medium">
         <span className="mr-auto whitespace-nowrap">{isolation}</span>
-        {escaped.length > 0 ? <Badge tone="bad">{count(escaped.length, "attack")} escaped</Badge> : <Badge tone="good">{count(blocked, "attack")} blocked, none escaped</Badge>}
+        {escaped.length > 0 ? <Badge tone="bad">{formatCount(escaped.length, "attack")} escaped</Badge> : <Badge tone="good">{formatCount(blocked, "attack")} blocked, none escaped</Badge>}
       </p>
       <p className="mb-3 text-xs text-soft">
-        {ago(at)}, took {duration(seconds * 1000)}, version {version}
+        {formatAgo(at)}, took {formatDuration(seconds * 1000)}, version {version}
       </p>
       <table className="w-full text-xs">
         <thead className="text-soft">
@@ -228,7 +228,7 @@ function AttackCard({ attack: { isolation, version, at, seconds, groups, escaped
             <tr key={group.title}>
               <th scope="row" className="py-0.5 text-left font-normal">
                 {group.title}
-                {group.broke > 0 && <span className="text-doubt"> ({group.broke} failed to run)</span>}
+                {group.failed > 0 && <span className="text-warning"> ({group.failed} failed to run)</span>}
               </th>
               <td className="px-2 text-right tabular-nums">{group.blocked}</td>
               <td className={group.escaped > 0 ? "px-2 text-right font-semibold text-bad tabular-nums" : "px-2 text-right tabular-nums"}>{group.escaped}</td>
@@ -237,9 +237,9 @@ function AttackCard({ attack: { isolation, version, at, seconds, groups, escaped
           ))}
         </tbody>
       </table>
-      {escaped.map(({ name, what, detail }) => (
+      {escaped.map(({ name, description, detail }) => (
         <p key={name} className="mt-2 border-l-2 border-bad pl-2 text-xs">
-          <span className="font-mono">{name}</span>: {what} ({detail})
+          <span className="font-mono">{name}</span>: {description} ({detail})
         </p>
       ))}
     </Card>
@@ -259,12 +259,12 @@ function BackendCard({ backend, uses }: { backend: BackendReport; uses: string[]
         <span className="mr-auto whitespace-nowrap">{backend.isolation}</span>
         {uses.length > 0 && <Badge tone="accent">in use for {uses.join(" and ")}</Badge>}
         <Badge tone={backend.available ? "good" : "plain"}>
-          {backend.available ? `starts in ${Math.round(backend.made_in_ms ?? 0)} ms` : "unavailable"}
+          {backend.available ? `starts in ${Math.round(backend.start_ms ?? 0)} ms` : "unavailable"}
         </Badge>
       </p>
-      {backend.why_not && (
+      {backend.unavailable_reason && (
         <p className="mt-2 text-sm text-soft">
-          <InlineCode text={backend.why_not} />
+          <InlineCode text={backend.unavailable_reason} />
         </p>
       )}
       {backend.hint && (
@@ -272,9 +272,9 @@ function BackendCard({ backend, uses }: { backend: BackendReport; uses: string[]
           <InlineCode text={backend.hint} />
         </p>
       )}
-      {backend.how && (
+      {backend.method && (
         <p className="mt-2 text-sm text-soft">
-          <InlineCode text={backend.how} />
+          <InlineCode text={backend.method} />
         </p>
       )}
       {backend.enforcement && (
@@ -291,21 +291,21 @@ function BackendCard({ backend, uses }: { backend: BackendReport; uses: string[]
   );
 }
 
-const STATES: Record<ProviderReport["state"], { tone: Tone; word: string }> = {
-  answers: { tone: "good", word: "answered" },
-  fails: { tone: "bad", word: "failed" },
-  no_key: { tone: "plain", word: "no API key" },
-  not_tried: { tone: "plain", word: "not checked" },
+const STATES: Record<ProviderReport["state"], { tone: Tone; label: string }> = {
+  answers: { tone: "good", label: "answered" },
+  fails: { tone: "bad", label: "failed" },
+  no_key: { tone: "plain", label: "no API key" },
+  not_tried: { tone: "plain", label: "not checked" },
 };
 
 function ProviderRow({ provider, used }: { provider: ProviderReport; used: boolean }) {
-  const { tone, word } = STATES[provider.state];
+  const { tone, label } = STATES[provider.state];
   return (
     <li className="flex flex-wrap items-center gap-x-3 gap-y-1 px-4 py-2.5 text-sm">
       <span className="min-w-28 font-medium whitespace-nowrap">{provider.provider}</span>
       <span className="flex-1 basis-40 wrap-anywhere text-soft">{provider.model}</span>
       {used && <Badge tone="accent">in use</Badge>}
-      <Badge tone={tone}>{word}</Badge>
+      <Badge tone={tone}>{label}</Badge>
       <span className="w-full text-xs text-soft sm:w-auto">{provider.detail}</span>
     </li>
   );
@@ -320,9 +320,9 @@ function NamedSandboxes() {
       <Heading id="sandboxes">Named sandboxes</Heading>
       {(problem ?? refused) && <ProblemNotice problem={(problem ?? refused)!} />}
       {value?.sandboxes.length === 0 && (
-        <Empty title="No named sandboxes">
+        <EmptyState title="No named sandboxes">
           <code className="font-mono">assize sandbox create NAME</code> creates a sandbox that stays until it expires or is removed. Each running debate also has one.
-        </Empty>
+        </EmptyState>
       )}
       <ul className="divide-y divide-line rounded-lg border border-line bg-raised empty:hidden">
         {value?.sandboxes.map((one) => (
@@ -336,7 +336,7 @@ function NamedSandboxes() {
             )}
             <span className="flex-1" />
             <Button
-              look="danger"
+              variant="danger"
               disabled={pending}
               aria-label={`Remove sandbox ${one.name}`}
               onClick={() =>

@@ -4,9 +4,9 @@ import { Trash2 } from "lucide-react";
 
 import { apiUrl, remove } from "../model/api";
 import { useFetch, useAction } from "../model/hooks";
-import { ago } from "../model/format";
+import { formatAgo } from "../model/format";
 import { ProblemNotice } from "../parts/notices";
-import { Badge, Button, Empty, Heading } from "../parts/ui";
+import { Badge, Button, EmptyState, Heading } from "../parts/ui";
 
 const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
@@ -19,9 +19,9 @@ export function Tokens() {
       <Heading id="tokens">Scoped tokens</Heading>
       {(problem ?? refused) && <ProblemNotice problem={(problem ?? refused)!} />}
       {value?.tokens.length === 0 && (
-        <Empty title="No scoped tokens">
+        <EmptyState title="No scoped tokens">
           <code className="font-mono">assize tokens create SCOPE</code> creates an access token that is valid only for the draft tools of one workspace, or only for the code tool.
-        </Empty>
+        </EmptyState>
       )}
       <ul className="divide-y divide-line rounded-lg border border-line bg-raised empty:hidden">
         {value?.tokens.map(({ id, scope, created, expires }) => (
@@ -29,11 +29,11 @@ export function Tokens() {
             <span className="font-mono">{id}</span>
             <Badge>{scope}</Badge>
             <span className="text-xs text-soft">
-              created {ago(created)}, expires {DATE.format(expires)}
+              created {formatAgo(created)}, expires {DATE.format(expires)}
             </span>
             <span className="flex-1" />
             <Button
-              look="danger"
+              variant="danger"
               disabled={pending}
               aria-label={`Revoke token ${id}`}
               onClick={() =>

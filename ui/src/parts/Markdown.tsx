@@ -33,7 +33,7 @@ const COMPONENTS: Components = {
   p: ({ children }) => <p className="my-2 leading-relaxed">{children}</p>,
   ul: ({ children }) => <ul className="my-2 list-disc pl-5">{children}</ul>,
   ol: ({ children }) => <ol className="my-2 list-decimal pl-5">{children}</ol>,
-  blockquote: ({ children }) => <blockquote className="my-2 border-l-2 border-doubt pl-3 text-soft">{children}</blockquote>,
+  blockquote: ({ children }) => <blockquote className="my-2 border-l-2 border-warning pl-3 text-soft">{children}</blockquote>,
   code: ({ children }) => <code className="rounded bg-sunken px-1 font-mono text-[0.9em]">{children}</code>,
   pre: ({ children }) => <pre className="my-2 overflow-x-auto rounded-md bg-sunken p-3 text-xs">{children}</pre>,
   table: ({ children }) => (

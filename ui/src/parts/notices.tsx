@@ -17,7 +17,7 @@ export function ProblemNotice({ problem }: { problem: Problem }) {
 export function ConnectionNotice({ connection }: { connection: Connection }) {
   if (connection !== "lost") return null;
   return (
-    <Notice tone="doubt" title="Connection to the server lost">
+    <Notice tone="warning" title="Connection to the server lost">
       Reconnecting… Once connected, the page shows everything that happened in the meantime.
     </Notice>
   );

@@ -12,7 +12,7 @@ export function cn(...all: ClassValue[]): string {
   return twMerge(clsx(all));
 }
 
-const LOOKS = {
+const VARIANTS = {
   primary: "bg-accent text-on-accent hover:opacity-90",
   plain: "border border-line bg-raised hover:bg-sunken",
   quiet: "hover:bg-sunken",
@@ -20,19 +20,19 @@ const LOOKS = {
 } as const;
 
 interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
-  look?: keyof typeof LOOKS;
+  variant?: keyof typeof VARIANTS;
   /** Applies the button's style to the child element, such as a link. */
   asChild?: boolean;
 }
 
-export function Button({ look = "plain", asChild = false, className, ...rest }: ButtonProps) {
+export function Button({ variant = "plain", asChild = false, className, ...rest }: ButtonProps) {
   const Part = asChild ? Slot.Root : "button";
   return (
     <Part
       {...(asChild ? {} : { type: "button" as const })}
       className={cn(
         "inline-flex min-h-9 cursor-pointer items-center justify-center gap-2 rounded-md px-3 py-1.5 text-sm font-medium transition-colors disabled:cursor-not-allowed disabled:opacity-50",
-        LOOKS[look],
+        VARIANTS[variant],
         className,
       )}
       {...rest}
@@ -72,7 +72,7 @@ const TONES = {
   accent: "border-accent/40 text-accent",
   good: "border-good/40 text-good",
   bad: "border-bad/40 text-bad",
-  doubt: "border-doubt/50 text-doubt",
+  warning: "border-warning/50 text-warning",
 } as const;
 
 export type Tone = keyof typeof TONES;
@@ -90,21 +90,21 @@ export function Badge({ tone = "plain", className, ...rest }: HTMLAttributes<HTM
   );
 }
 
-const STATUS: Record<RunState, { tone: Tone; word: string }> = {
-  waiting: { tone: "plain", word: "waiting" },
-  running: { tone: "accent", word: "running" },
-  stopped: { tone: "doubt", word: "stopped" },
-  done: { tone: "good", word: "done" },
-  failed: { tone: "bad", word: "failed" },
-  cancelled: { tone: "doubt", word: "cancelled" },
+const STATUS: Record<RunState, { tone: Tone; label: string }> = {
+  waiting: { tone: "plain", label: "waiting" },
+  running: { tone: "accent", label: "running" },
+  stopped: { tone: "warning", label: "stopped" },
+  done: { tone: "good", label: "done" },
+  failed: { tone: "bad", label: "failed" },
+  cancelled: { tone: "warning", label: "cancelled" },
 };
 
 export function StatusBadge({ status }: { status: RunState }) {
-  const { tone, word } = STATUS[status];
+  const { tone, label } = STATUS[status];
   return (
     <Badge tone={tone}>
       {status === "running" && <span aria-hidden className="size-1.5 animate-pulse rounded-full bg-current" />}
-      {word}
+      {label}
     </Badge>
   );
 }
@@ -139,7 +139,7 @@ export function Notice({ tone = "plain", title, children }: { tone?: Tone; title
 }
 
 /** Placeholder for an empty list or page. The children explain what the user can do next. */
-export function Empty({ title, page = false, children }: { title: string; /** Whether the placeholder is the only content of the page: then its title is an `h1`. */ page?: boolean; children?: ReactNode }) {
+export function EmptyState({ title, page = false, children }: { title: string; /** Whether the placeholder is the only content of the page: then its title is an `h1`. */ page?: boolean; children?: ReactNode }) {
   const Title = page ? "h1" : "p";
   return (
     <div className="rounded-lg border border-dashed border-line px-4 py-8 text-center text-sm text-soft">
@@ -164,7 +164,7 @@ export function Skeleton({ lines = 10 }: { lines?: number }) {
 }
 
 /** Progress bar. `value` is the completed share, from 0 to 1. */
-export function Meter({ value, label }: { value: number; label: string }) {
+export function ProgressBar({ value, label }: { value: number; label: string }) {
   const percent = Math.round(Math.min(Math.max(value, 0), 1) * 100);
   return (
     <div

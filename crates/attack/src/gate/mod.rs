@@ -71,7 +71,7 @@ pub struct GateCase {
     /// Name of the case: its class, corpus file and line number, for example `secrets/keys.txt:12`.
     pub name: String,
     /// Short description of the case.
-    pub what: String,
+    pub description: String,
     pub kind: CaseKind,
     pub outcome: CaseOutcome,
     /// Whether the corpus marks the case as a known gap: a case on which the gate is known to decide wrongly.
@@ -234,7 +234,7 @@ impl PlannedCase {
     fn tried(&self, stopped: Option<String>) -> GateCase {
         GateCase {
             name: self.name.clone(),
-            what: self.what.clone(),
+            description: self.description.clone(),
             kind: self.kind,
             outcome: if stopped.is_some() { CaseOutcome::Stopped } else { CaseOutcome::Passed },
             known: self.known,

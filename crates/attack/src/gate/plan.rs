@@ -20,7 +20,7 @@ pub(super) enum TrialMethod {
 #[derive(Debug)]
 pub(super) struct PlannedCase {
     pub(super) name: String,
-    pub(super) what: String,
+    pub(super) description: String,
     pub(super) kind: CaseKind,
     pub(super) known: bool,
     pub(super) path: &'static str,
@@ -98,7 +98,7 @@ fn planned<'a>(
 ) -> Vec<PlannedCase> {
     let planned = |case: &CorpusCase| PlannedCase {
         name: format!("{class}/{}:{}", case.list, case.number),
-        what: format!("{} in `{}`", describe(case.label), case.path),
+        description: format!("{} in `{}`", describe(case.label), case.path),
         kind: if is_control(case) { CaseKind::Control } else { CaseKind::Hostile },
         known: case.known_error,
         path: case.path,
@@ -125,7 +125,7 @@ fn forged() -> Result<Vec<PlannedClass>, InvalidCorpusLine> {
             let name = format!("forged/{runner}");
             let case = PlannedCase {
                 name: format!("{name}:{}", forgery.number),
-                what: forgery.title.to_owned(),
+                description: forgery.title.to_owned(),
                 kind: match forgery.verdict {
                     "accepted" => CaseKind::Control,
                     _ => CaseKind::Hostile,

@@ -24,8 +24,8 @@ impl TemporaryWorkspace {
         std::fs::create_dir(&repo)?;
         let access = Access::Write(Durability::ProcessCrash);
         let store = SqliteStore::open(&state.join("store.db"), access).map_err(DraftError::from)?;
-        let desk = DraftService::open(&repo, &state.join("drafts"), Arc::new(store), options)?;
-        Ok(TemporaryWorkspace { drafts: desk, folder })
+        let drafts = DraftService::open(&repo, &state.join("drafts"), Arc::new(store), options)?;
+        Ok(TemporaryWorkspace { drafts, folder })
     }
 
     /// Folder that contains the files of the workspace.

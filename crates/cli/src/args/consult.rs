@@ -16,7 +16,7 @@ pub(crate) struct ConsultArgs {
     #[arg(required_unless_present_any = ["name", "resume", "fork", "graph", "export_personas"], conflicts_with_all = ["resume", "fork"])]
     pub(crate) ticker: Option<String>,
 
-    /// Name a private company, which has no ticker symbol
+    /// Set the name of a private company, which has no ticker symbol
     #[arg(long, value_name = "NAME", conflicts_with_all = ["ticker", "resume", "fork"])]
     pub(crate) name: Option<String>,
 

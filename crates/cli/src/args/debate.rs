@@ -70,7 +70,7 @@ pub(crate) struct DebateArgs {
 }
 
 impl DebateArgs {
-    /// Returns a request to resume the run that `--resume` names.
+    /// Returns a request to resume the run given with `--resume`.
     pub(crate) fn request(&self) -> ResumeRequest {
         let run = self.resume.clone().unwrap_or_default();
         ResumeRequest { run, take_over: self.take_over }

@@ -243,7 +243,7 @@ pub(crate) struct WorkArgs {
 
     /// In text mode, show this file to the model; can be repeated
     ///
-    /// The model always sees the files that the task names.
+    /// The model always sees the files whose paths occur in the task.
     #[arg(long = "file", value_name = "PATH", conflicts_with = "resume")]
     pub(crate) files: Vec<String>,
 

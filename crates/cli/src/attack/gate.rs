@@ -109,7 +109,7 @@ fn line(case: &GateCase) -> String {
         (CaseKind::Hostile, CaseOutcome::Passed) => ("GOT THROUGH", BAD.bold()),
         (CaseKind::Control, CaseOutcome::Stopped) => ("CONTROL STOPPED", WARN),
     };
-    let text = format!("  {outcome:<14} {}: {} ({})", case.name, case.what, case.detail);
+    let text = format!("  {outcome:<14} {}: {} ({})", case.name, case.description, case.detail);
     paint(style, replace_control_chars(&text))
 }
 

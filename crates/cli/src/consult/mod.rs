@@ -80,7 +80,7 @@ pub(crate) async fn run(
         let job = &planned.job;
         let estimate = job.estimate.as_ref().ok_or_else(nothing)?;
         show_estimate(estimate, job.longest_call_chain, job.gateway.is_rehearsal(), args.json)?;
-        return job.gateway.check_price(estimate.cost);
+        return job.check_prices();
     }
     confirm_cost(&args, &services.settings, &planned)?;
     let mut trial = planned.open().await?;
@@ -189,7 +189,7 @@ impl RunOutput<'_> {
         };
         self.show(&finished.report, &updates)?;
         finished.stored.map_err(|error| {
-            note(&hints::resume(RunKind::Consult, &run.id));
+            note(&hints::resume(&run.id));
             error.into()
         })
     }

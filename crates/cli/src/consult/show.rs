@@ -19,7 +19,7 @@ pub(crate) fn check_empty(folder: &Path, environment: &Environment) -> Result<()
         return Ok(());
     }
     let message = format!("the folder `{}` is not empty", folder.display());
-    Err(Failure::new(FailureKind::Usage, message).hint("name a new or an empty folder"))
+    Err(Failure::new(FailureKind::Usage, message).hint("choose a new or an empty folder"))
 }
 
 /// Formats the result of a consultation: the business moves by rank, with scores, reasons and warnings (flags).

@@ -50,7 +50,7 @@ pub(crate) async fn files(
     let StoredRun { run, records, store, environment } = stored;
     let Some(report) = stored_report(run, records)? else {
         let message = format!("the consultation `{}` has no report yet", run.id);
-        let hint = hints::resume(run.kind, &run.id);
+        let hint = hints::resume(&run.id);
         return Err(Failure::new(FailureKind::Usage, message).hint(hint));
     };
     let updates = run_json::status_updates(*store, run).await?;

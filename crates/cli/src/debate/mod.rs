@@ -58,7 +58,7 @@ pub(crate) async fn run(
         let (estimate, in_a_row) =
             estimate(&gateway, &plan.content, args.rounds).ok_or_else(nothing)?;
         show_estimate(&estimate, in_a_row, gateway.is_rehearsal(), args.json)?;
-        return gateway.check_price(estimate.cost);
+        return gateway.check_price();
     }
     let store = services.open_store(false).await?;
     let runner = services.runner(&store)?;
@@ -110,7 +110,7 @@ fn reject_unused_flags(args: &DebateArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the description of the business move from the file that the arguments name, or from standard input.
+/// Reads the description of the business move from the file given in the arguments, or from standard input.
 async fn document(args: &DebateArgs, cancel: &Cancel) -> Result<Option<String>, Failure> {
     const WHAT: &str = "the move";
     match &args.document {
@@ -133,7 +133,7 @@ impl RunOutput<'_> {
         // The user has paid for the result, so it is printed even if it could not be stored.
         self.show(&finished.report)?;
         finished.stored.map_err(|error| {
-            note(&hints::resume(RunKind::Debate, &self.trial.run.id));
+            note(&hints::resume(&self.trial.run.id));
             error.into()
         })
     }
@@ -186,7 +186,7 @@ impl RunOutput<'_> {
         if std::io::stdout().is_terminal() {
             note("");
         }
-        if let Some(model) = &self.trial.job.input.answered_before_by {
+        if let Some(model) = &self.trial.job.input.reused_model {
             let at = self.trial.job.input.at.unwrap_or(1);
             note(&paint(
                 WARN,

@@ -46,8 +46,8 @@ pub(crate) async fn run(
                     return without_store(&super::workspace(&workspace, environment), &heads, json);
                 }
             };
-            report.wrong.extend(heads.errors);
-            report.intact = report.wrong.is_empty();
+            report.problems.extend(heads.errors);
+            report.intact = report.problems.is_empty();
             print_report(&report, json)
         }
         AuditCommand::Show { workspace, task, refused, json } => {
@@ -106,7 +106,7 @@ async fn head(services: &Services) -> Result<(), Failure> {
     };
     if let AuditVerdict::Broken { at } = AuditVerdict::of(&log, head) {
         let message = format!(
-            "the head of the audit log was not signed: entry {at} was changed, removed or moved"
+            "did not sign the head of the audit log, because entry {at} was changed, removed or moved"
         );
         return Err(Failure::new(FailureKind::Verdict, message)
             .hint("`assize audit verify` lists the problems of the log"));
@@ -209,15 +209,15 @@ fn print_report(report: &LogCheck, json: bool) -> Result<(), Failure> {
     if json {
         out_json(&json!(report))?;
     }
-    for LogCompletion { entry, lines_there, lines_added } in &report.completed {
+    for LogCompletion { entry, lines_present, lines_added } in &report.completed {
         let added = counted(*lines_added, "line was", "lines were");
         note(&format!(
-            "entry {entry}: `_handoff/transition.ndjson` ended after line {lines_there}; {added} restored from the \
+            "entry {entry}: `_handoff/transition.ndjson` ended after line {lines_present}; {added} restored from the \
              store"
         ));
     }
     if !report.intact {
-        let failure = Failure::new(FailureKind::Verdict, report.wrong.join("\n"));
+        let failure = Failure::new(FailureKind::Verdict, report.problems.join("\n"));
         return Err(match report.mirror {
             LogComparison::Same => failure,
             _ => failure.hint(format!(
@@ -285,10 +285,10 @@ fn details(entry: &AuditEntry) -> String {
         ) => submission.to_string(),
         Ok(DraftStep::NotApplied { submission, why }) => format!("{submission}: {why}"),
         Ok(DraftStep::Refused { tool, path, why, .. }) => format!("{tool} `{path}`: {why}"),
-        Ok(DraftStep::Told { task, .. }) => task.to_string(),
+        Ok(DraftStep::MessagesDelivered { task, .. }) => task.to_string(),
         Ok(DraftStep::Switched { on }) => if on { "on" } else { "off" }.to_owned(),
         Ok(DraftStep::Expired { draft, .. }) => draft,
-        Ok(DraftStep::Swept { submissions, copies }) => {
+        Ok(DraftStep::ContentsDeleted { submissions, copies }) => {
             let submissions = counted(submissions.len(), "submission", "submissions");
             format!("{submissions}, {}", counted(copies, "copy", "copies"))
         }

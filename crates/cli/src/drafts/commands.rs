@@ -66,15 +66,16 @@ pub(crate) async fn run(command: DraftsCommand, mut services: Services) -> Resul
         DraftsCommand::Clean { workspace, older_than, json, .. } => {
             let service = draft_service_for_changes(&workspace, &mut services).await?;
             let keep = older_than.unwrap_or_else(|| retention(&services.settings));
-            let cleared =
-                service.sweep(&current_user(&services.environment), show::now(), keep).await?;
+            let cleared = service
+                .sweep(&current_user(&services.environment), assize_types::unix_millis(), keep)
+                .await?;
             if json {
                 return out_json(&json!(cleared));
             }
             out_line(&format!(
-                "deleted the undo data of {} (which can no longer be undone), and {} without a submission",
-                counted(cleared.submissions, "submission", "submissions"),
-                counted(cleared.drafts, "draft", "drafts")
+                "deleted {} without a submission, and the undo data of {} (which can no longer be undone)",
+                counted(cleared.drafts, "draft", "drafts"),
+                counted(cleared.submissions, "submission", "submissions")
             ))
         }
         DraftsCommand::Off { workspace } => {
@@ -184,7 +185,7 @@ fn find(state: &DraftState, text: &str) -> Result<OpenDraft, Failure> {
             let message =
                 format!("several drafts of `{}` are open", terminal::replace_control_chars(text));
             Err(Failure::new(FailureKind::Usage, message)
-                .hint(format!("name one of these drafts: {}", names.join(", "))))
+                .hint(format!("give the name of one of these drafts: {}", names.join(", "))))
         }
     }
 }
@@ -203,7 +204,7 @@ fn list(state: &DraftState, json: bool) -> Result<(), Failure> {
         note("no open drafts");
         return Ok(());
     }
-    let now = show::now();
+    let now = assize_types::unix_millis();
     let row = |draft: &OpenDraft| {
         let state = match draft.submission {
             None => "open".to_owned(),

@@ -5,7 +5,7 @@ use assize_draft::{
 };
 use assize_draft::{SubmissionView, diff_since_draft};
 use assize_service::Services;
-use assize_types::text::one_line;
+use assize_types::text::{counted, one_line};
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
@@ -78,8 +78,8 @@ pub(crate) async fn run(command: GateCommand, mut services: Services) -> Result<
     }
 }
 
-/// Returns the numbers of the named submissions. Fails if one of the submissions does not exist, so that the command
-/// decides either on all submissions or on none.
+/// Returns the numbers of the submissions that the user has given. Fails if one of the submissions does not exist, so
+/// that the command decides either on all submissions or on none.
 async fn numbers(service: &DraftService, names: &[String]) -> Result<Vec<u64>, Failure> {
     let state = service.state().await?;
     let number = |name: &String| state.submission_named(name).map(|submission| submission.id);
@@ -97,8 +97,9 @@ fn with_hint(error: DraftError, hint: Option<String>) -> Failure {
 fn no_such(name: &str) -> Failure {
     let message =
         format!("no submission `{}` in this workspace", terminal::replace_control_chars(name));
-    Failure::new(FailureKind::Usage, message)
-        .hint("`assize gate ls --all` lists all submissions; `--workspace` names another folder")
+    Failure::new(FailureKind::Usage, message).hint(
+        "`assize gate ls --all` lists all submissions; `--workspace` selects another workspace",
+    )
 }
 
 /// Prints the decision on the submission `id`; `what` is the decision, such as `accepted`.
@@ -135,7 +136,7 @@ fn list(state: &DraftState, all: bool, json: bool) -> Result<(), Failure> {
             _ => "there are no submissions yet",
         });
     } else {
-        let now = show::now();
+        let now = assize_types::unix_millis();
         let row = |s: &&Submission| {
             let (added, removed) =
                 s.files.iter().fold((0, 0), |sum, file| (sum.0 + file.added, sum.1 + file.removed));
@@ -156,10 +157,9 @@ fn list(state: &DraftState, all: bool, json: bool) -> Result<(), Failure> {
         show::table(&heads, &rows).iter().try_for_each(|line| out_line(line))?;
     }
     if state.refused_calls > 0 {
-        let times = if state.refused_calls == 1 { "path was" } else { "paths were" };
+        let calls = counted(state.refused_calls, "tool call was", "tool calls were");
         note(&format!(
-            "{} {times} refused to agents; `assize audit show --refused` lists the paths",
-            state.refused_calls
+            "{calls} refused because of the path; `assize audit show --refused` lists the paths"
         ));
     }
     Ok(())
@@ -170,7 +170,7 @@ fn show_submission(service: &DraftService, submission: &Submission) -> Result<()
     let by = submission.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
     let head = format!("{id}  {}{by}  {task}", stage.name());
     out_line(&paint(BOLD, terminal::replace_control_chars(&head)))?;
-    let ago = show::ago(submission.at, show::now());
+    let ago = show::ago(submission.at, assize_types::unix_millis());
     out_line(&paint(
         DIM,
         terminal::replace_control_chars(&format!("submitted {ago} ago by {worker}")),

@@ -7,7 +7,7 @@ use assize_server::{CodeServer, DraftServer, McpSessionEnd, serve_stdio};
 use assize_service::Services;
 use assize_types::{Cancel, Failure, FailureKind};
 
-use super::{draft_service, options, retention, show, verifier, warn_of_contract};
+use super::{draft_service, options, retention, verifier, warn_of_contract};
 use crate::args::McpArgs;
 use crate::run_messages::quiet;
 use crate::terminal::{self, DIM, note, paint};
@@ -38,7 +38,7 @@ pub(crate) async fn run(
     // Old drafts are deleted, and the gate starts to decide on submissions that an earlier process left undecided. The
     // client does not wait for these decisions, because they may take long.
     let ready = async {
-        service.sweep(GATE, show::now(), retention(&services.settings)).await?;
+        service.sweep(GATE, assize_types::unix_millis(), retention(&services.settings)).await?;
         Ok(service.decide_orphaned_in_background().await?)
     };
     until_cancelled(&cancel, ready).await?;

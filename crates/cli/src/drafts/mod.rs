@@ -54,8 +54,8 @@ fn own_id() -> Option<u32> {
 pub(crate) fn current_user(environment: &Environment) -> String {
     let name = ["USER", "LOGNAME"].iter().find_map(|name| environment.variables.get(*name));
     match name.filter(|name| !name.is_empty()) {
-        Some(name) => format!("person {}", assize_types::text::shorten(name, 60)),
-        None => own_id().map_or("person unknown".to_owned(), |id| format!("person uid {id}")),
+        Some(name) => format!("user {}", assize_types::text::shorten(name, 60)),
+        None => own_id().map_or("user unknown".to_owned(), |id| format!("user uid {id}")),
     }
 }
 

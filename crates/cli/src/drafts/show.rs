@@ -89,12 +89,6 @@ pub(crate) fn ago(at: u64, now: u64) -> String {
     }
 }
 
-/// Current time in milliseconds since the Unix epoch.
-pub(crate) fn now() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or_default()
-}
-
 /// Lays out rows in columns. On a terminal, lines are cut to its width.
 pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();

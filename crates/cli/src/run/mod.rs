@@ -1,6 +1,6 @@
 //! `assize run`: has a model write a program, and puts the program on trial in a sandbox.
 
-mod progress;
+pub(crate) mod progress;
 pub(crate) mod show;
 pub(crate) mod stored;
 
@@ -137,7 +137,7 @@ impl RunOutput<'_> {
         // The user has paid for the result, so it is printed even if it could not be stored.
         let shown = self.show(&verdict).await;
         finished.stored.map_err(|error| {
-            note(&hints::resume(RunKind::Code, &self.trial.run.id));
+            note(&hints::resume(&self.trial.run.id));
             Failure::from(error)
         })?;
         shown?;
@@ -258,7 +258,7 @@ impl RunOutput<'_> {
         shown
     }
 
-    /// Writes the program that succeeded to the file that `--save` names.
+    /// Writes the successful program to the file given with `--save`.
     fn save(&self, verdict: &CodeVerdict) -> Result<(), Failure> {
         match (&self.trial.job.input.save, &verdict.code) {
             (Some(path), Some(code)) if verdict.success => save(path, code),
@@ -266,7 +266,7 @@ impl RunOutput<'_> {
         }
     }
 
-    /// Copies the files of the program that succeeded to the folder that `--out` names.
+    /// Copies the files of the successful program to the folder given with `--out`.
     async fn copy_files(&self, verdict: &CodeVerdict) -> Result<CopiedOut, Failure> {
         let execution = verdict.history.last().and_then(|last| last.execution.as_ref());
         let Some(execution) = execution else { return Ok(CopiedOut::default()) };
@@ -276,7 +276,7 @@ impl RunOutput<'_> {
         let Some(folder) = folder.filter(|_| verdict.success) else {
             // In a session, the files that could not be stored in the session are reported.
             let left =
-                execution.not_taken.iter().filter(|_| self.trial.job.input.session.is_some());
+                execution.not_collected.iter().filter(|_| self.trial.job.input.session.is_some());
             return Ok(CopiedOut { not_copied: left.cloned().collect(), ..CopiedOut::default() });
         };
         let taken =
@@ -284,7 +284,7 @@ impl RunOutput<'_> {
         let how = hints::runs(&format!("files {} --out FOLDER", self.trial.run.id));
         let hint = format!("copy the files later: {how}");
         let mut taken = taken.map_err(|failure| failure.hint(hint))?;
-        taken.not_copied.extend(execution.not_taken.iter().cloned());
+        taken.not_copied.extend(execution.not_collected.iter().cloned());
         Ok(taken)
     }
 }

@@ -6,7 +6,11 @@ use assize_run::{EffectStage, Signal};
 /// signal announces no activity.
 pub(super) fn activity_of(signal: &Signal<'_>, attempts: u32) -> Option<String> {
     let Signal::Effect { key, stage: EffectStage::Started } = signal else { return None };
-    let key = key.to_string();
+    activity_of_effect(key.as_str(), attempts)
+}
+
+/// Describes the activity of the effect with this key; `None` if the effect is not part of an attempt.
+pub(crate) fn activity_of_effect(key: &str, attempts: u32) -> Option<String> {
     let (attempt, part) = key.strip_prefix("attempt-")?.split_once('/')?;
     // If several candidates run in parallel, the activity of the candidate that sent the signal is shown.
     let (which, what) = part.rsplit_once('/').unwrap_or(("", part));

@@ -67,7 +67,7 @@ fn succeeded(attempt: &Attempt) -> String {
     }
 }
 
-/// Formats why a program failed: the errors of its tests, or the line of its standard error that names the error.
+/// Formats why a program failed: the errors of its tests, or the line of its standard error with the error message.
 fn failure_details(execution: &CodeExecution) -> Vec<String> {
     let failed = execution.tests.iter().flat_map(|report| &report.failed);
     let errors = failed.take(MAX_TESTS).map(|test| {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use assize_config::SandboxLimits;
 use assize_consult::ConsultFork;
-use assize_run::{EventQuery, LeaseHolder, Run, RunState, Store};
+use assize_run::{EventQuery, LeaseHolder, Run, RunState, Store, with_current_budget};
 use assize_service::Services;
 use assize_service::run_json::described;
 use assize_types::Failure;
@@ -22,6 +22,7 @@ pub(super) async fn show(
     (transcripts, events): (bool, bool),
     json: bool,
 ) -> Result<(), Failure> {
+    let run = with_current_budget(store, run).await?;
     let records = store.records(&run.id).await?;
     let stored_events = match events {
         true => store.events(EventQuery::of_run(&run)).await?,
@@ -73,7 +74,7 @@ pub(super) async fn show(
     }
     if !matches!(RunState::of(&run).name(), "done" | "running") {
         note("");
-        note(&paint(DIM, hints::resume(run.kind, &run.id)));
+        note(&paint(DIM, hints::resume(&run.id)));
     }
     Ok(())
 }
@@ -99,10 +100,10 @@ fn format_input_value(name: &str, value: &Value) -> Option<String> {
         Value::Null | Value::Bool(false) => None,
         Value::Array(all) if all.is_empty() => None,
         Value::Bool(true) => Some("yes".to_owned()),
-        Value::Array(all) if name == "turnings" => {
-            let turnings = all.iter().map(|one| serde_json::from_value::<ConsultFork>(one.clone()));
-            let turnings = turnings.filter_map(|one| one.ok().map(|one| one.to_string()));
-            Some(turnings.collect::<Vec<_>>().join("; then "))
+        Value::Array(all) if name == "forks" => {
+            let forks = all.iter().map(|one| serde_json::from_value::<ConsultFork>(one.clone()));
+            let forks = forks.filter_map(|one| one.ok().map(|one| one.to_string()));
+            Some(forks.collect::<Vec<_>>().join("; then "))
         }
         Value::String(text) => Some(text.clone()),
         Value::Array(all) if name == "packages" => Some(format!("{} allowed", all.len())),

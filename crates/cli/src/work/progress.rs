@@ -8,12 +8,10 @@ use serde_json::Value;
 use crate::progress::{Activity, Progress};
 use crate::terminal::replace_control_chars;
 
-/// Shows the activity that a progress signal of the run announces, such as a tool call of the model.
+/// Shows the activity that a progress signal of the run announces, such as a model call or a tool call.
 pub(super) fn show_signal(progress: &Progress<Activity>, signal: &Signal<'_>) {
     let activity = match signal {
-        // Model calls are shown only on a line that is redrawn in place. Otherwise the line of the tool call that
-        // follows is enough.
-        Signal::Effect { key, stage: EffectStage::Started } if progress.is_live() => {
+        Signal::Effect { key, stage: EffectStage::Started } => {
             let key = key.to_string();
             let step = key.strip_prefix("step-").and_then(|key| key.split_once('/'));
             step.filter(|(_, what)| what.starts_with("think"))

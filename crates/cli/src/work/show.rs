@@ -27,13 +27,13 @@ pub(crate) fn report_lines(worked: &WorkReport) -> Vec<String> {
         lines.push("the model submitted no draft".to_owned());
     }
     // File blocks in the message are not printed, because their content is in the submitted files.
-    let message = worked.said.split("FILE:").next().unwrap_or_default().trim();
+    let message = worked.answer.split("FILE:").next().unwrap_or_default().trim();
     // A `|` before each line marks it as text of the model, because the text may imitate assize's output.
     lines.extend(message.lines().map(|line| replace_control_chars(&format!("  | {line}"))));
     lines
 }
 
-/// Formats why the run stopped, and hints what the user can do next.
+/// Formats the reason why the run stopped, and a hint about what the user can do next.
 pub(super) fn next_steps(worked: &WorkReport, work: &WorkTask) -> Vec<String> {
     let number = |verdict: &str| {
         let last = worked.submissions.iter().rev().find(|submission| submission.verdict == verdict);

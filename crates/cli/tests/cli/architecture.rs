@@ -182,7 +182,7 @@ const EXCEPTIONS: [(&str, &str, &str); 3] = [
         "the negotiator, which runs inside a sandbox, gets the path of its job as an argument",
     ),
     (
-        "sandbox/src/jail/keeper.rs",
+        "sandbox/src/jail/supervisor.rs",
         "current_exe",
         "the suggested AppArmor profile contains the path of the running program",
     ),
@@ -191,7 +191,7 @@ const EXCEPTIONS: [(&str, &str, &str); 3] = [
 /// Items of `std::env` that do not read the state of the process, so every crate may use them.
 const HARMLESS: [&str; 3] = ["split_paths", "join_paths", "consts"];
 
-/// Other functions and crates that read the environment, the current folder or the home folder.
+/// Functions and crates outside of `std::env` that read the environment, the current folder or the home folder.
 const OTHER_WAYS: [&str; 5] = ["home_dir", "etcetera::", "getenv(", "getcwd(", "dotenv"];
 
 /// Names of the functions in a line of code that read the environment, the arguments or a folder of the process.

@@ -14,11 +14,11 @@ fn ask_without_a_key_uses_the_rehearsal_model_and_labels_it() {
     let CommandOutput { code, out, err } = home.run(&["ask", "Should we open a factory?"]);
     assert_eq!(code, 0);
     assert!(
-        out.starts_with("[rehearsal, no model was asked]\n") && out.contains("factory"),
+        out.starts_with("[rehearsal, no model was called]\n") && out.contains("factory"),
         "{out}"
     );
     assert!(
-        err.contains("rehearsal, no model was asked.") && err.contains("assize doctor"),
+        err.contains("rehearsal, no model was called.") && err.contains("assize doctor"),
         "{err}"
     );
     let streamed = home.run(&["ask", "--stream", "--quiet", "Should we open a factory?"]);
@@ -26,7 +26,7 @@ fn ask_without_a_key_uses_the_rehearsal_model_and_labels_it() {
     let json: Value = serde_json::from_str(&home.run(&["ask", "Hi", "--json"]).out).unwrap();
     assert_eq!(
         (&json["rehearsal"], &json["label"]),
-        (&Value::Bool(true), &"rehearsal, no model was asked".into())
+        (&Value::Bool(true), &"rehearsal, no model was called".into())
     );
 }
 
@@ -87,7 +87,7 @@ fn ask_with_schema_reports_when_an_answer_was_repaired_or_requested_again() {
         twice.err
     );
     assert_eq!((never.code, never.out.as_str()), (1, ""));
-    assert!(never.err.contains("two answers matches the schema"), "{}", never.err);
+    assert!(never.err.contains("two answers could be parsed"), "{}", never.err);
     assert!(
         never.err.contains("spent: 2,000 tokens in"),
         "the cost of the failed calls must be reported: {}",
@@ -259,10 +259,10 @@ fn rehearsal_answers_are_labelled_in_quiet_and_replayed_output() {
         r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#,
     );
     let typed = home.run(&["ask", "Why?", "--schema", "s.json", "--quiet"]);
-    assert_eq!(typed.err, "rehearsal, no model was asked\n");
+    assert_eq!(typed.err, "rehearsal, no model was called\n");
     home.run(&["ask", "Why?", "--record", "cassette"]);
     let replayed = home.run(&["ask", "Why?", "--stream", "--quiet", "--replay", "cassette"]);
-    assert!(replayed.out.contains("[rehearsal, no model was asked]"), "{}", replayed.out);
+    assert!(replayed.out.contains("[rehearsal, no model was called]"), "{}", replayed.out);
 }
 
 #[test]

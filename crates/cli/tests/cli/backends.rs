@@ -251,7 +251,7 @@ fn attack_reports_the_outcome_of_each_probe() {
         (&"blocked".into(), &"reached".into()),
         "{probe}"
     );
-    for field in ["name", "group", "backend", "detail", "what"] {
+    for field in ["name", "group", "backend", "detail", "description"] {
         assert!(probe[field].as_str().is_some_and(|text| !text.is_empty()), "{field}");
     }
     let text =

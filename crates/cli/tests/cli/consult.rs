@@ -27,7 +27,7 @@ fn consult_recommends_three_business_moves_and_lists_the_other_twelve() {
         home.run(&["consult", "crst", "--rounds", "2", "--out", "report"]);
     assert_eq!(code, 0, "{err}");
     assert!(
-        out.starts_with("[rehearsal, no model was asked]\nRecommended to CRST\n 1. m"),
+        out.starts_with("[rehearsal, no model was called]\nRecommended to CRST\n 1. m"),
         "{out}"
     );
     assert!(out.contains("\n15. m") && out.contains("company not verified"), "{out}");
@@ -70,7 +70,7 @@ fn consult_recommends_three_business_moves_and_lists_the_other_twelve() {
     assert_eq!(whole["other_moves"].as_array().unwrap().len(), 12);
     assert_eq!(whole["policy_scores"].as_array().unwrap().len(), 15);
     assert_eq!(whole["conversation_logs"][14]["i3"].as_array().unwrap().len(), 2);
-    assert_eq!(whole["label"], "rehearsal, no model was asked");
+    assert_eq!(whole["label"], "rehearsal, no model was called");
     assert_eq!(whole["policy_scores"][0]["ticker"], "CRST");
     let updates = whole["status_updates"].as_array().unwrap();
     assert_eq!(updates[0], json!({"event": "layer_start", "layer": 0, "status": "running"}));
@@ -271,7 +271,7 @@ fn rehearsal_label_is_not_put_on_the_users_own_data() {
     let data = read("financial_data_raw.md");
     assert!(data.contains("2022,5") && !data.contains("REHEARSAL"), "{data}");
     for name in ["F1.md", "F2.md", "moves/m1.md", "transcripts/m1.md", "report.md"] {
-        assert_eq!(read(name).matches("REHEARSAL: no model was asked").count(), 1, "{name}");
+        assert_eq!(read(name).matches("REHEARSAL: no model was called").count(), 1, "{name}");
     }
     // The documents that the run stores while it is in progress have the same labels.
     let id = json_output(&home, &["runs", "list", "--json"])[0]["id"].as_str().unwrap().to_owned();
@@ -385,6 +385,16 @@ fn estimate_of_consult_and_debate_needs_no_api_key() {
 }
 
 #[test]
+fn consult_estimate_names_the_role_model_without_a_price() {
+    let args = ["consult", "CRST", "--provider", "anthropic", "--estimate"];
+    let args = [&args[..], &["--model", "critic=claude-unpriced"]].concat();
+    let CommandOutput { code, out, err } = home().run(&args);
+    assert_eq!((code, out.contains(": cost unknown")), (3, true), "{out}{err}");
+    assert!(err.contains("the price of `claude-unpriced` (anthropic) is unknown"), "{err}");
+    assert!(err.contains("`[prices.\"claude-unpriced\"]`"), "{err}");
+}
+
+#[test]
 fn invalid_consult_arguments_fail_before_any_model_call() {
     let fake = FakeProvider::scripted(FakeKind::Anthropic, [] as [FakeReply; 0]);
     let home = with_provider(FakeKind::Anthropic, &fake);
@@ -452,7 +462,7 @@ assize runs show \"$id\" --events | grep -o 'pipeline_failed.*budget\\|pipeline_
     insta::assert_snapshot!(out, @r"
     exit code 4
     exit code 5
-    [rehearsal, no model was asked]
+    [rehearsal, no model was called]
     Recommended to CRST
     pipeline_failed
     ");

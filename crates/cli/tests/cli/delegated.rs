@@ -16,8 +16,8 @@ use serde_json::Value;
 
 use crate::microvms::with_microvms;
 
-/// Python program that allocates 1.5 GB of shared anonymous memory. The program unmaps the pages again, so only the
-/// cgroup counts this memory, and no process does.
+/// Python program that allocates 1.5 GB of shared anonymous memory. The program unmaps the pages again, so this memory
+/// counts towards the limit of the cgroup, but is not in the memory usage of any process.
 const ATTACK: &str = r"
 import mmap
 CHUNK = 16 << 20
@@ -43,7 +43,7 @@ const COMMAND: &str = "echo \"== $GROUP\"; \
 /// Cgroups in which [`COMMAND`] runs. `runner.c` creates these cgroups.
 const CGROUPS: [&str; 5] = ["session/application", "service", "parent/subgroup", "shared", "login"];
 
-/// Builds the init process of a microVM. It runs [`COMMAND`] in each of the cgroups [`MEMBERS`].
+/// Builds the init process of a microVM. It runs [`COMMAND`] in each of the cgroups [`CGROUPS`].
 fn build_init_process(folder: &Path) -> Vec<u8> {
     let program = folder.join("init");
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sandbox/tests/sandbox/first");

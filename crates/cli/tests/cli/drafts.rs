@@ -192,9 +192,16 @@ fn draft_is_submitted_over_mcp_and_a_reviewer_accepts_and_undoes_it() {
         verified.err
     );
     let shown = home.run(&["audit", "show"]).out;
-    for word in
-        ["requested", "submitted", "decided", "applied", "undone", "refused", "worker tester 1"]
-    {
+    for word in [
+        "requested",
+        "submitted",
+        "decided",
+        "applied",
+        "messages_delivered",
+        "undone",
+        "refused",
+        "worker tester 1",
+    ] {
         assert!(shown.contains(word), "{word}: {shown}");
     }
     let task = home.run(&["audit", "show", "--task", "t2", "--json"]).out;
@@ -304,7 +311,7 @@ fn draft_tools_can_be_switched_off_while_the_server_runs() {
     assert!(client.call("ollama_request_draft", request).is_ok());
     // `drafts clean` removes old drafts, but no draft that is under review.
     let cleaned = home.run(&["drafts", "clean", "--older-than", "0s"]);
-    assert!(cleaned.out.contains("and 1 draft without a submission"), "{}", cleaned.out);
+    assert!(cleaned.out.contains("deleted 1 draft without a submission"), "{}", cleaned.out);
     assert!(home.run(&["gate", "ls"]).out.contains("escalated"));
     client.close();
 }

@@ -70,6 +70,13 @@ fn failed_evaluation_resumes_and_reports_first_and_final_pass_rates() {
     let args = ["eval", "two.jsonl", "--parallel", "1", "--max-attempts", "2"];
     let CommandOutput { code, err, .. } = home.run(&args);
     assert_eq!(code, 3, "{err}");
+    for started in [
+        "problem 1 of 2 · attempt 1 of 2 · writing the program\n",
+        "problem 2 of 2 · attempt 1 of 2 · writing the program\n",
+        "problem 2 of 2 · attempt 1 of 2 · requesting a critique\n",
+    ] {
+        assert!(err.contains(started), "{started}: {err}");
+    }
     let listed: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
     let run = listed[0]["id"].as_str().unwrap();
     let CommandOutput { code, out, err } = home.run(&["runs", "resume", run]);

@@ -139,7 +139,7 @@ except PermissionError: print('read-only')
 }
 
 #[test]
-fn exec_checks_options_before_the_file_and_passes_arguments_after_it_to_the_program() {
+fn exec_checks_options_placed_before_the_file_and_passes_later_arguments_to_the_program() {
     let home = home();
     home.write("args.py", "import sys; print(sys.argv[1:])");
     let passed = home.run(&["exec", "--quiet", "args.py", "--json", "--timeout", "x", "--", "-q"]);
@@ -473,7 +473,7 @@ fn killed_exec_leaves_no_process_cgroup_or_mount() {
     assert_eq!(registered_sandbox_owners(&home), [] as [String; 0]);
 }
 
-/// When the host runs out of memory, the kernel may kill the keeper, which is the supervisor process of the jail.
+/// When the host runs out of memory, the kernel may kill the supervisor process of the jail.
 #[test]
 fn exec_exits_125_and_ends_the_jail_when_its_supervisor_process_is_killed() {
     let home = home();
@@ -482,9 +482,10 @@ fn exec_exits_125_and_ends_the_jail_when_its_supervisor_process_is_killed() {
     let path = format!("/proc/{0}/task/{0}/children", child.id());
     let threads = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().flatten();
     let children = threads.map(|one| fs::read_to_string(one.path().join("children")).unwrap());
-    let keeper = children.collect::<String>().trim().parse().unwrap_or_else(|_| panic!("{path}"));
-    let keeper = rustix::process::Pid::from_raw(keeper).unwrap();
-    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+    let supervisor =
+        children.collect::<String>().trim().parse().unwrap_or_else(|_| panic!("{path}"));
+    let supervisor = rustix::process::Pid::from_raw(supervisor).unwrap();
+    rustix::process::kill_process(supervisor, rustix::process::Signal::KILL).unwrap();
     let done = child.wait_with_output().unwrap();
     assert_eq!(done.status.code(), Some(125));
     assert!(String::from_utf8(done.stderr).unwrap().contains("lost the connection to the guest"));

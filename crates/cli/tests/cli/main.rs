@@ -2,12 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
-mod anchor;
 mod architecture;
 mod ask;
+mod audit_heads;
 mod backends;
 mod cluster;
-mod codes;
 mod consult;
 mod debate;
 mod delegated;
@@ -15,20 +14,21 @@ mod docs;
 mod drafts;
 mod eval;
 mod exec;
-mod failures;
-mod files;
-mod forged;
+mod failed_model_calls;
+mod forged_tests;
 mod gate_attack;
-mod killed;
+mod invalid_input;
+mod killed_debates;
 mod mcp;
 mod microvms;
-mod rollback;
+mod program_files;
 mod run;
 mod runs;
 mod sandboxes;
 mod serve;
 mod settings;
-mod trust;
+mod tools_off;
+mod untrusted_folders;
 mod verify_python;
 mod words;
 mod work;

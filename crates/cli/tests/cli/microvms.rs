@@ -117,7 +117,7 @@ fn doctor_reports_whether_microvms_use_kvm_or_emulation() {
         serde_json::from_str(&home.run(&["doctor", "--offline", "--json"]).out).unwrap();
     let backends = report["sandboxes"]["backends"].as_array().unwrap();
     let microvm = backends.iter().find(|one| one["isolation"] == "microvm").unwrap();
-    assert!(microvm["how"].as_str().is_some_and(|how| how.starts_with("using ")), "{microvm}");
+    assert!(microvm["method"].as_str().is_some_and(|how| how.starts_with("using ")), "{microvm}");
     assert_eq!(report["sandboxes"]["used_for_debates"], "microvm");
 }
 
@@ -205,8 +205,9 @@ fn killed_exec_in_a_microvm_leaves_no_emulator_process() {
         .unwrap();
     let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "up");
-    let keepers = children(child.id());
-    let theirs: Vec<u32> = keepers.iter().flat_map(|keeper| children(*keeper)).collect();
+    let supervisors = children(child.id());
+    let theirs: Vec<u32> =
+        supervisors.iter().flat_map(|supervisor| children(*supervisor)).collect();
     assert!(!theirs.is_empty());
     child.kill().unwrap();
     child.wait().unwrap();

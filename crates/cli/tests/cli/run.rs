@@ -19,13 +19,13 @@ fn run_with_the_rehearsal_model_corrects_a_failed_program() {
     let home = home();
     let CommandOutput { code, out, err } = home.run(&["run", FIBONACCI]);
     assert_eq!((code, out.as_str()), (0, "55\n"), "{err}");
-    assert!(err.contains("[rehearsal, no model was asked]"), "{err}");
+    assert!(err.contains("[rehearsal, no model was called]"), "{err}");
     assert!(err.contains("✓ attempt 1 succeeded") && err.contains("jail (auto:"), "{err}");
 
     // For this task, the first program of the rehearsal model fails and the second one succeeds.
     let CommandOutput { code, out, err } = home.run(&["run", USERS, "--show-code"]);
     assert_eq!(code, 0, "{err}");
-    assert!(out.starts_with("users.json is not there; these are sample data:\nada\n"), "{out}");
+    assert!(out.starts_with("users.json not found; using sample data:\nada\n"), "{out}");
     assert!(out.contains("import json"), "{out}");
     assert!(err.contains("✗ attempt 1 failed: the program exited with code 1"), "{err}");
     assert!(
@@ -119,7 +119,7 @@ fn run_saves_the_program_and_copies_its_output_files() {
     let result: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((&result["success"], &result["attempts"]), (&true.into(), &1.into()));
     assert_eq!(result["artifacts"]["files"][0]["name"], "sine.svg");
-    assert_eq!(result["label"], "rehearsal, no model was asked");
+    assert_eq!(result["label"], "rehearsal, no model was called");
     assert!(
         fs::read_to_string(home.work_folder().join("pictures/sine.svg"))
             .unwrap()
@@ -325,10 +325,16 @@ fn budget_of_a_run_also_limits_the_resumed_run() {
     assert_eq!((code, fake.captured_requests().len()), (5, 1), "{err}");
     let listed: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
     let run = listed[0]["id"].as_str().unwrap();
-    let CommandOutput { code, err, .. } = home.run(&["runs", "resume", run]);
-    assert_eq!((code, fake.captured_requests().len()), (5, 1), "{err}");
-    let CommandOutput { code, out, err } =
-        home.run(&["runs", "resume", run, "--max-tokens", "100000", "--quiet"]);
+    let resume = |more: &[&str]| home.run(&[&["runs", "resume", run], more].concat());
+    let raised = (reserved.parse::<u64>().unwrap() + 1).to_string();
+    // Without a new budget, a resumed run keeps the budget of the last resume.
+    for more in [&["--max-tokens", raised.as_str()][..], &[]] {
+        let CommandOutput { code, err, .. } = resume(more);
+        assert_eq!((code, fake.captured_requests().len()), (5, 1), "{err}");
+        let shown = home.run(&["runs", "show", run]).out;
+        assert!(shown.contains(&format!("max_tokens {raised}\n")), "{shown}");
+    }
+    let CommandOutput { code, out, err } = resume(&["--max-tokens", "100000", "--quiet"]);
     assert_eq!((code, out.as_str(), err.as_str()), (0, "done\n", ""));
 }
 

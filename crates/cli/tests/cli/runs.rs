@@ -76,7 +76,7 @@ fn runs_show_export_and_rm_work_on_a_finished_run() {
         out.starts_with(&format!("{id}  Open a second bakery\nstatus            done\n")),
         "{out}"
     );
-    assert!(out.contains("[rehearsal, no model was asked]\nOpen a second bakery: "), "{out}");
+    assert!(out.contains("[rehearsal, no model was called]\nOpen a second bakery: "), "{out}");
     assert!(out.contains("=== i1: critic and D1 (Growth Strategist)"), "{out}");
     assert!(out.contains("sandbox_scored  {\"move\":\"m1\",\"score\":"), "{out}");
 
@@ -114,7 +114,10 @@ fn run_is_cancelled_from_another_process_and_resumed() {
     assert!(stopped.err.contains("stops at its next step"), "{}", stopped.err);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let err = rest.join().unwrap().join("\n");
-    assert!(err.contains("cancelled by a user") && err.contains("--resume"), "{err}");
+    assert!(
+        err.contains("cancelled by a user") && err.contains("assize runs resume debate-"),
+        "{err}"
+    );
     let listed = home.run(&["runs", "list", "--status", "cancelled"]);
     assert!(listed.out.contains("debate-"), "{}", listed.out);
     let again = home.run(&["runs", "cancel", "latest"]);

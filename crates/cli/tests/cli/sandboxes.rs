@@ -68,7 +68,7 @@ fn named_sandbox_is_created_used_and_removed_by_different_processes() {
     let copied = home.run(&["sandbox", "cp", "in", "box:/workspace/"]);
     assert_eq!(copied.code, 0, "{}", copied.err);
     for left in [
-        "in/out` was not copied: a symlink leads out of the folder",
+        "in/out` was not copied: a symlink leads out of the copied folder",
         "in/loop` was not copied",
         "in/broken` was",
     ] {
@@ -112,7 +112,7 @@ fn path_variable_of_a_sandbox_contains_the_folder_of_the_interpreter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sandbox_commands_address_the_sandbox_of_a_run_with_the_run_flag() {
+async fn sandbox_commands_with_the_run_flag_use_the_sandbox_of_that_run() {
     let home = home();
     let folder = home.folder.path().join(".local/state/assize/sandboxes");
     fs::create_dir_all(&folder).unwrap();

@@ -92,7 +92,9 @@ fn concurrency_setting_of_a_local_model_server_has_no_fixed_default() {
     for local in ["ollama.concurrency", "openai.concurrency"] {
         let line = line(&home, local);
         assert!(
-            line.contains("not set: maximum number of concurrent calls; for a local server"),
+            line.contains(
+                "not set: maximum number of concurrent calls; default for a local server"
+            ),
             "{line}"
         );
     }
@@ -180,7 +182,7 @@ fn doctor_reports_the_state_of_each_provider_and_which_is_used() {
     assert!(out.contains("key …cdef from environment, GEMINI_API_KEY"), "{out}");
     assert!(out.contains("– anthropic") && out.contains("no key; set ANTHROPIC_API_KEY"), "{out}");
     assert!(out.contains("✗ ollama") && out.contains("cannot be reached"), "{out}");
-    assert!(out.contains("selected by the first of: --provider"), "{out}");
+    assert!(out.contains("selected in this order: --provider"), "{out}");
 
     let several = Home::with_fake_provider(FakeKind::Google, &fake)
         .set("OPENAI_API_KEY", "wrong")
@@ -195,7 +197,7 @@ fn doctor_reports_the_state_of_each_provider_and_which_is_used() {
 
     let none = Home::new().run(&["doctor", "--offline"]);
     assert_eq!(none.code, 0);
-    assert!(none.out.contains("In use: rehearsal, no model was asked"), "{}", none.out);
+    assert!(none.out.contains("In use: rehearsal, which calls no model"), "{}", none.out);
 }
 
 #[test]

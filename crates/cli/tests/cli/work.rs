@@ -64,7 +64,8 @@ fn work_with_the_rehearsal_model_completes_its_task_in_every_mode_and_refuses_ot
         let home = home_with_project();
         let ran = home.run(&["work", TASK, "--mode", mode]);
         assert_eq!(ran.code, 0, "{mode}: {}", ran.err);
-        assert!(ran.err.contains("[rehearsal, no model was asked]"), "{}", ran.err);
+        assert!(ran.err.contains("[rehearsal, no model was called]"), "{}", ran.err);
+        assert!(ran.err.contains("\nstep 1 · waiting for the model\n"), "{mode}: {}", ran.err);
         assert!(ran.out.contains("rejected") && ran.out.contains("accepted"), "{}", ran.out);
         assert!(
             ran.out.contains("src/watchdog.py:4: the line contains a personal home path"),

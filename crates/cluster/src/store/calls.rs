@@ -24,7 +24,7 @@ impl ClusterStore {
         loop {
             let begun = Instant::now();
             self.link.add(&subject, HeaderMap::new(), payload.clone()).await?;
-            if noted.how == CallState::Answered {
+            if noted.state == CallState::Answered {
                 return Ok(());
             }
             // Check for a later claim only after the write. Then either the next lease holder sees this call, or this
@@ -35,7 +35,7 @@ impl ClusterStore {
             // Only the lease holder may send the call. If the write took long, the lease may be lost by now, so repeat
             // the write and the check.
             let times = self.link.options.times;
-            if noted.how != CallState::Sent || begun.elapsed() < times.noting() {
+            if noted.state != CallState::Sent || begun.elapsed() < times.noting() {
                 return Ok(());
             }
         }
@@ -43,7 +43,7 @@ impl ClusterStore {
             self.purge(CALLS, &format!("call.{}.>", claim.run)).await?;
             return Err(error);
         }
-        match noted.how {
+        match noted.state {
             CallState::Sent => Err(StoreError::Fenced(claim.run.clone())),
             // The end of a call may be stored even after the lease is lost.
             CallState::Answered | CallState::Lost | CallState::Free => Ok(()),

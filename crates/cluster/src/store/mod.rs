@@ -133,8 +133,8 @@ impl Store for ClusterStore {
             match self.create(wire::born(&id), packed).await? {
                 CreateResult::Ours(sequence) => {
                     self.know(&id);
-                    let life = RunTimeline::begin(id.clone(), sequence, born);
-                    return Ok((life.run, Lease { run: id, epoch: 1 }));
+                    let timeline = RunTimeline::begin(id.clone(), sequence, born);
+                    return Ok((timeline.run, Lease { run: id, epoch: 1 }));
                 }
                 CreateResult::Theirs(_) if once.is_some() => {
                     return Err(StoreError::IdempotencyKeyUsed { run: id, same: true });
@@ -169,7 +169,7 @@ impl Store for ClusterStore {
             match whole {
                 true => runs.push(run),
                 false => match self.timeline(&run.id).await {
-                    Ok(life) => runs.push(life.run),
+                    Ok(timeline) => runs.push(timeline.run),
                     // The run was removed meanwhile, so it is not returned.
                     Err(StoreError::NoSuchRun(_)) => {}
                     Err(error) => return Err(error),
@@ -186,16 +186,16 @@ impl Store for ClusterStore {
         seen: Option<u64>,
     ) -> Result<Lease, StoreError> {
         loop {
-            let life = self.timeline(id).await?;
-            if life.run.status == RunStatus::Done {
+            let timeline = self.timeline(id).await?;
+            if timeline.run.status == RunStatus::Done {
                 return Err(StoreError::Done(id.clone()));
             }
-            if seen.is_some_and(|seen| seen != life.run.epoch) {
+            if seen.is_some_and(|seen| seen != timeline.run.epoch) {
                 return Err(StoreError::Fenced(id.clone()));
             }
             let kind = LeaseChangeKind::Claimed { holder: holder.to_owned() };
             // If another process changed the lease first, check the new state of the run.
-            if let Some(claim) = self.change_lease(&life, kind).await? {
+            if let Some(claim) = self.change_lease(&timeline, kind).await? {
                 self.know(id);
                 return Ok(claim);
             }
@@ -316,12 +316,12 @@ impl Store for ClusterStore {
         events: Vec<GraphEvent>,
     ) -> Result<(), StoreError> {
         let fenced = || StoreError::Fenced(seen.run.clone());
-        let life = self.timeline(&seen.run).await?;
-        if life.run.epoch != seen.epoch || life.run.status != RunStatus::Running {
+        let timeline = self.timeline(&seen.run).await?;
+        if timeline.run.epoch != seen.epoch || timeline.run.status != RunStatus::Running {
             return Err(fenced());
         }
         let kind = LeaseChangeKind::Stopped { reason: reason.to_owned(), events };
-        self.change_lease(&life, kind).await?.map(drop).ok_or_else(fenced)
+        self.change_lease(&timeline, kind).await?.map(drop).ok_or_else(fenced)
     }
 
     async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError> {
@@ -362,11 +362,11 @@ impl Store for ClusterStore {
 
     async fn remove_run(&self, seen: &Lease) -> Result<(), StoreError> {
         let fenced = || StoreError::Fenced(seen.run.clone());
-        let life = self.timeline(&seen.run).await?;
-        if life.run.epoch != seen.epoch {
+        let timeline = self.timeline(&seen.run).await?;
+        if timeline.run.epoch != seen.epoch {
             return Err(fenced());
         }
-        self.change_lease(&life, LeaseChangeKind::Removed).await?.ok_or_else(fenced)?;
+        self.change_lease(&timeline, LeaseChangeKind::Removed).await?.ok_or_else(fenced)?;
         let entry = NewAuditEntry {
             actor: "user".to_owned(),
             action: "run removed".to_owned(),
@@ -374,7 +374,7 @@ impl Store for ClusterStore {
             detail: Value::Null,
         };
         self.audit(entry).await?;
-        self.remove_messages(&seen.run, life.idempotency_subject.as_deref()).await
+        self.remove_messages(&seen.run, timeline.idempotency_subject.as_deref()).await
     }
 
     async fn put_artifact(

@@ -37,11 +37,11 @@ impl ClusterStore {
     /// Reads the state of a run, including content that is stored in pieces.
     pub(super) async fn timeline(&self, id: &RunId) -> Result<RunTimeline, StoreError> {
         loop {
-            let (mut life, born, ended) = self.outline(id).await?;
-            match self.load_pieces(&mut life, &born, ended.as_ref()).await {
-                Ok(()) => return Ok(life),
+            let (mut timeline, born, ended) = self.outline(id).await?;
+            match self.load_pieces(&mut timeline, &born, ended.as_ref()).await {
+                Ok(()) => return Ok(timeline),
                 // The pieces are missing because the run is being removed. Read the state again.
-                Err(_) if self.get(wire::turn(id, life.last_turn + 1)).await?.is_some() => {}
+                Err(_) if self.get(wire::turn(id, timeline.last_turn + 1)).await?.is_some() => {}
                 Err(error) => return Err(error),
             }
         }
@@ -50,15 +50,15 @@ impl ClusterStore {
     /// Loads the input and the result of a run, which may be stored in pieces.
     async fn load_pieces(
         &self,
-        life: &mut RunTimeline,
+        timeline: &mut RunTimeline,
         born: &StoredMessage,
         ended: Option<&StoredMessage>,
     ) -> Result<(), StoreError> {
-        let born: RunCreated = self.link.unpack(&life.run.id, born).await?;
-        life.run.input = born.input;
+        let born: RunCreated = self.link.unpack(&timeline.run.id, born).await?;
+        timeline.run.input = born.input;
         if let Some(ended) = ended {
-            let ended: EndMessage = self.link.unpack(&life.run.id, ended).await?;
-            life.run.result = ended.result;
+            let ended: EndMessage = self.link.unpack(&timeline.run.id, ended).await?;
+            timeline.run.result = ended.result;
         }
         Ok(())
     }
@@ -71,7 +71,7 @@ impl ClusterStore {
     ) -> Result<(RunTimeline, StoredMessage, Option<StoredMessage>), StoreError> {
         let missing = || StoreError::NoSuchRun(id.clone());
         let born = self.get(wire::born(id)).await?.ok_or_else(missing)?;
-        let mut life =
+        let mut timeline =
             RunTimeline::begin(id.clone(), born.sequence, self.link.parse(&born.payload)?);
         let mut end = None;
         for epoch in 1.. {
@@ -85,16 +85,20 @@ impl ClusterStore {
                 _ => true,
             };
             if let Some(ended) = ended.filter(|_| ended_first)
-                && life.ended(epoch, self.link.parse(&ended.payload)?)
+                && timeline.ended(epoch, self.link.parse(&ended.payload)?)
             {
                 end = Some(ended);
             }
             let Some(turn) = turn else { break };
-            if life.apply_lease_change(epoch + 1, turn.sequence, self.link.parse(&turn.payload)?) {
+            if timeline.apply_lease_change(
+                epoch + 1,
+                turn.sequence,
+                self.link.parse(&turn.payload)?,
+            ) {
                 end = None;
             }
         }
-        if life.removed { Err(missing()) } else { Ok((life, born, end)) }
+        if timeline.removed { Err(missing()) } else { Ok((timeline, born, end)) }
     }
 
     pub(super) fn know(&self, id: &RunId) {
@@ -117,8 +121,8 @@ impl ClusterStore {
         if self.get(wire::turn(&claim.run, claim.epoch + 1)).await?.is_none() {
             return Ok(());
         }
-        let (life, ..) = self.outline(&claim.run).await?;
-        match life.is_valid(claim.epoch, sequence) {
+        let (timeline, ..) = self.outline(&claim.run).await?;
+        match timeline.is_valid(claim.epoch, sequence) {
             true => Ok(()),
             false => Err(StoreError::Fenced(claim.run.clone())),
         }
@@ -208,10 +212,10 @@ impl ClusterStore {
     /// process changed the lease first, or if the change is not valid.
     pub(super) async fn change_lease(
         &self,
-        life: &RunTimeline,
+        timeline: &RunTimeline,
         kind: LeaseChangeKind,
     ) -> Result<Option<Lease>, StoreError> {
-        let (run, epoch) = (&life.run.id, life.last_turn + 1);
+        let (run, epoch) = (&timeline.run.id, timeline.last_turn + 1);
         let events = match &kind {
             LeaseChangeKind::Stopped { events, .. } => events.len(),
             LeaseChangeKind::Claimed { .. } | LeaseChangeKind::Removed => 0,
@@ -328,16 +332,16 @@ impl ClusterStore {
         claim: &Lease,
         key: &EffectKey,
     ) -> Result<Option<EffectRecord>, StoreError> {
-        let mut life = None;
+        let mut timeline = None;
         for epoch in 1..claim.epoch {
             let Some(found) = self.get(wire::record(&claim.run, epoch, key)).await? else {
                 continue;
             };
-            let life = match &life {
-                Some(life) => life,
-                None => life.insert(self.timeline(&claim.run).await?),
+            let timeline = match &timeline {
+                Some(timeline) => timeline,
+                None => timeline.insert(self.timeline(&claim.run).await?),
             };
-            if life.is_valid(epoch, found.sequence) {
+            if timeline.is_valid(epoch, found.sequence) {
                 let written: RecordMessage = self.link.unpack(&claim.run, &found).await?;
                 return Ok(Some(written.record()));
             }

@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    fn life() -> RunTimeline {
+    fn timeline() -> RunTimeline {
         let born = RunCreated {
             at: 1,
             kind: RunKind::Debate,
@@ -142,42 +142,48 @@ mod tests {
 
     #[test]
     fn messages_after_a_claim_are_valid_only_if_the_new_epoch_wrote_them() {
-        let mut life = life();
-        assert!(life.is_valid(1, 11));
-        assert!(life.apply_lease_change(2, 20, claimed("b")));
+        let mut timeline = timeline();
+        assert!(timeline.is_valid(1, 11));
+        assert!(timeline.apply_lease_change(2, 20, claimed("b")));
         // Messages of epoch 1 are valid before the claim, and invalid after it.
-        assert!(life.is_valid(1, 19) && !life.is_valid(1, 21));
-        assert!(life.is_valid(2, 21) && !life.is_valid(2, 19));
-        assert!(!life.ended(1, ended(RunStatus::Done)));
-        assert_eq!((life.run.status, life.run.holder.as_deref()), (RunStatus::Running, Some("b")));
+        assert!(timeline.is_valid(1, 19) && !timeline.is_valid(1, 21));
+        assert!(timeline.is_valid(2, 21) && !timeline.is_valid(2, 19));
+        assert!(!timeline.ended(1, ended(RunStatus::Done)));
+        assert_eq!(
+            (timeline.run.status, timeline.run.holder.as_deref()),
+            (RunStatus::Running, Some("b"))
+        );
     }
 
     #[test]
     fn done_run_can_be_removed_but_not_claimed_or_stopped() {
-        let mut life = life();
-        assert!(life.ended(1, ended(RunStatus::Done)));
-        assert!(!life.apply_lease_change(2, 20, claimed("b")));
+        let mut timeline = timeline();
+        assert!(timeline.ended(1, ended(RunStatus::Done)));
+        assert!(!timeline.apply_lease_change(2, 20, claimed("b")));
         let stopped = LeaseChangeKind::Stopped { reason: "late".to_owned(), events: Vec::new() };
-        assert!(!life.apply_lease_change(3, 21, LeaseChange { at: 4, kind: stopped }));
+        assert!(!timeline.apply_lease_change(3, 21, LeaseChange { at: 4, kind: stopped }));
         // Both lease changes have used up their numbers, but have not changed the run.
-        assert_eq!((life.run.epoch, life.last_turn, life.run.status), (1, 3, RunStatus::Done));
-        assert!(life.is_valid(1, 22));
-        assert!(life.apply_lease_change(
+        assert_eq!(
+            (timeline.run.epoch, timeline.last_turn, timeline.run.status),
+            (1, 3, RunStatus::Done)
+        );
+        assert!(timeline.is_valid(1, 22));
+        assert!(timeline.apply_lease_change(
             4,
             30,
             LeaseChange { at: 5, kind: LeaseChangeKind::Removed }
         ));
-        assert!(life.removed && !life.is_valid(1, 31));
+        assert!(timeline.removed && !timeline.is_valid(1, 31));
     }
 
     #[test]
     fn failed_run_rejects_a_second_claim_with_the_number_of_the_first_claim() {
-        let mut life = life();
-        assert!(life.ended(1, ended(RunStatus::Failed)));
-        assert!(life.apply_lease_change(2, 20, claimed("b")));
-        assert_eq!((life.run.status, life.run.epoch), (RunStatus::Running, 2));
+        let mut timeline = timeline();
+        assert!(timeline.ended(1, ended(RunStatus::Failed)));
+        assert!(timeline.apply_lease_change(2, 20, claimed("b")));
+        assert_eq!((timeline.run.status, timeline.run.epoch), (RunStatus::Running, 2));
         // A second claim with the same number is not valid.
-        assert!(!life.apply_lease_change(2, 21, claimed("c")));
-        assert_eq!(life.run.holder.as_deref(), Some("b"));
+        assert!(!timeline.apply_lease_change(2, 21, claimed("c")));
+        assert_eq!(timeline.run.holder.as_deref(), Some("b"));
     }
 }

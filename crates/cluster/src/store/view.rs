@@ -14,7 +14,7 @@ const MAX_REMOVED: usize = 1000;
 
 #[derive(Debug, Default)]
 pub(super) struct RunsView {
-    lives: HashMap<RunId, Known>,
+    timelines: HashMap<RunId, Known>,
     /// Sequence number up to which all messages have been applied to the view.
     read: u64,
     /// Removed runs of which messages may still exist, each with the NATS subject of its idempotency key.
@@ -23,7 +23,7 @@ pub(super) struct RunsView {
 
 #[derive(Debug)]
 struct Known {
-    life: RunTimeline,
+    timeline: RunTimeline,
     /// Whether the view has the whole run. It does not if some content of the run is stored in pieces, because the view
     /// does not read pieces.
     whole: bool,
@@ -61,16 +61,16 @@ impl RunsView {
             return Ok(());
         };
         let whole = !is_large(found);
-        match (kind, self.lives.get_mut(&run)) {
+        match (kind, self.timelines.get_mut(&run)) {
             (RunMessageKind::Created, None) => {
-                let life = RunTimeline::begin(run.clone(), found.sequence, parse(found)?);
-                self.lives.insert(run, Known { life, whole });
+                let timeline = RunTimeline::begin(run.clone(), found.sequence, parse(found)?);
+                self.timelines.insert(run, Known { timeline, whole });
             }
             (RunMessageKind::LeaseChange(epoch), Some(known)) => {
-                known.life.apply_lease_change(epoch, found.sequence, parse(found)?);
-                if known.life.removed {
-                    let once = known.life.idempotency_subject.take();
-                    self.lives.remove(&run);
+                known.timeline.apply_lease_change(epoch, found.sequence, parse(found)?);
+                if known.timeline.removed {
+                    let once = known.timeline.idempotency_subject.take();
+                    self.timelines.remove(&run);
                     // If `removed` is never called, the oldest entries are dropped.
                     if self.removed.len() == MAX_REMOVED {
                         self.removed.remove(0);
@@ -79,7 +79,7 @@ impl RunsView {
                 }
             }
             (RunMessageKind::Ended(epoch), Some(known)) => {
-                let counts = known.life.ended(epoch, parse(found)?);
+                let counts = known.timeline.ended(epoch, parse(found)?);
                 known.whole &= whole || !counts;
             }
             // Other messages, such as those about a removed run, are ignored.
@@ -92,12 +92,12 @@ impl RunsView {
     /// was written.
     pub(super) fn counting(&self, found: &StoredMessage) -> Option<(RunId, RunMessageKind)> {
         let (run, kind) = about(found)?;
-        let life = &self.lives.get(&run)?.life;
+        let timeline = &self.timelines.get(&run)?.timeline;
         let counts = match kind {
             RunMessageKind::Created | RunMessageKind::Used => true,
             RunMessageKind::LeaseChange(epoch)
             | RunMessageKind::Ended(epoch)
-            | RunMessageKind::Written(epoch) => life.is_valid(epoch, found.sequence),
+            | RunMessageKind::Written(epoch) => timeline.is_valid(epoch, found.sequence),
         };
         counts.then_some((run, kind))
     }
@@ -119,10 +119,14 @@ impl RunsView {
                 && filter.before.is_none_or(|before| run.number < before)
         };
         let mut found: Vec<&Known> =
-            self.lives.values().filter(|known| fits(&known.life.run)).collect();
-        found.sort_by_key(|known| std::cmp::Reverse(known.life.run.number));
+            self.timelines.values().filter(|known| fits(&known.timeline.run)).collect();
+        found.sort_by_key(|known| std::cmp::Reverse(known.timeline.run.number));
         let limit = if filter.limit == 0 { usize::MAX } else { filter.limit };
-        found.into_iter().take(limit).map(|known| (known.life.run.clone(), known.whole)).collect()
+        found
+            .into_iter()
+            .take(limit)
+            .map(|known| (known.timeline.run.clone(), known.whole))
+            .collect()
     }
 }
 

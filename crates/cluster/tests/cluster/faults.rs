@@ -281,7 +281,7 @@ async fn interrupted_removal_of_a_run_is_completed_later() {
     // Late writes of the old lease holder fail and do not affect the new run.
     let late = store.append(&claim, record("a", "b"), Vec::new()).await.unwrap_err();
     assert!(matches!(late, StoreError::NoSuchRun(_)), "{late}");
-    let free = StoredCall { how: CallState::Free, tokens: 0, cost: Cost::Known(Money::ZERO) };
+    let free = StoredCall { state: CallState::Free, tokens: 0, cost: Cost::Known(Money::ZERO) };
     let late = later.store_call(&claim, 1, free).await.unwrap_err();
     assert!(matches!(late, StoreError::NoSuchRun(_)), "{late}");
     assert_eq!(later.calls(&claim.run).await.unwrap(), []);

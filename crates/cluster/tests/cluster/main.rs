@@ -6,11 +6,11 @@
 #[path = "../../../store/tests/store/conformance.rs"]
 #[macro_use]
 mod conformance;
-mod asking;
-mod doors;
+mod authentication;
 mod faults;
 mod nodes;
 mod queue;
+mod rpc;
 mod servers;
 
 use servers::Used;

@@ -16,9 +16,9 @@ fn node(role: NodeRole, pid: u32) -> ClusterNode {
         since: 1,
         slots: 4,
         busy: 0,
-        keeps: Vec::new(),
-        holds: Vec::new(),
-        abilities: Capabilities::default(),
+        rate_limits: Vec::new(),
+        leases: Vec::new(),
+        capabilities: Capabilities::default(),
     }
 }
 

@@ -107,9 +107,10 @@ async fn queue_redelivers_a_dropped_job_but_no_job_whose_lease_is_renewed() {
     assert!(gone.is_err(), "{gone:?}");
 }
 
-/// A node with another lease duration would renew its leases too late, or would receive jobs of other nodes too early.
+/// A node that is configured with a different lease duration than the cluster is rejected: it would renew its leases
+/// too late, or would receive jobs of other nodes too early.
 #[tokio::test(flavor = "multi_thread")]
-async fn node_with_another_lease_duration_than_the_cluster_is_rejected() {
+async fn node_with_a_different_lease_duration_than_the_cluster_is_rejected() {
     let servers = Servers::start(1);
     for (name, lease) in [("short", LEASE), ("default", DEFAULT_LEASE)] {
         let open = async |lease| {
@@ -121,8 +122,10 @@ async fn node_with_another_lease_duration_than_the_cluster_is_rejected() {
         open(lease).await.unwrap();
         let error = open(Duration::from_secs(9)).await.unwrap_err();
         assert!(matches!(error, StoreError::CannotOpen { .. }), "{error:?}");
-        let expected =
-            format!("leases of the cluster last {} s, but 9 s is configured", lease.as_secs());
+        let expected = format!(
+            "the lease duration of the cluster is {} s, but 9 s is configured",
+            lease.as_secs()
+        );
         assert!(error.to_string().ends_with(&expected), "{error}");
     }
 }
@@ -220,10 +223,10 @@ async fn opening_a_queue_rejects_a_later_data_format_and_upgrades_an_earlier_one
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn put_alone_queues_no_second_job_until_the_first_is_done() {
+async fn add_if_absent_queues_no_second_job_until_the_first_is_done() {
     let servers = Servers::start(1);
     let queue = queue(&servers).await;
-    let needs = Requirements { place: SlotKind::Keeper, ..Requirements::default() };
+    let needs = Requirements { place: SlotKind::RateLimits, ..Requirements::default() };
     let work = |turn: u64| QueuedJob { kind: "limits".to_owned(), turn, ..work("provider") };
     assert!(!queue.has("limits", "provider").await.unwrap());
     for turn in 1..4 {
@@ -235,16 +238,18 @@ async fn put_alone_queues_no_second_job_until_the_first_is_done() {
         tokio::time::timeout(Duration::from_secs(1), queue.next_delivery(&all, SlotKind::Run))
             .await;
     assert!(none.is_err(), "{none:?}");
-    let taken = queue.next_delivery(&all, SlotKind::Keeper).await.unwrap();
+    let taken = queue.next_delivery(&all, SlotKind::RateLimits).await.unwrap();
     assert_eq!(taken.work, work(1));
-    let none =
-        tokio::time::timeout(Duration::from_secs(1), queue.next_delivery(&all, SlotKind::Keeper))
-            .await;
+    let none = tokio::time::timeout(
+        Duration::from_secs(1),
+        queue.next_delivery(&all, SlotKind::RateLimits),
+    )
+    .await;
     assert!(none.is_err(), "{none:?}");
     taken.ack().await;
     // Once the job is done, it can be queued again.
     queue.add_if_absent(&needs, &work(9)).await.unwrap();
-    let taken = queue.next_delivery(&all, SlotKind::Keeper).await.unwrap();
+    let taken = queue.next_delivery(&all, SlotKind::RateLimits).await.unwrap();
     assert_eq!(taken.work, work(9));
     taken.ack().await;
 }

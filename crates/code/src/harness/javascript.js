@@ -8,6 +8,7 @@
   const CODE = '/tmp/code.js';
   const TESTS = '/tmp/tests.js';
   const LONGEST = 2000;
+  const MAX_LISTED = 50;
 
   const { writeFileSync } = fs;
   const { stringify } = JSON;
@@ -122,7 +123,8 @@
   const leave = () => {
     // Node's test runner reports tests that it could not start only by the exit code.
     if (runner !== null && process.exitCode && failed.length === 0) fail('the test runner', 'it reported a failure');
-    const record = stringify({ passed, failed: failed.slice(0, 50), broken });
+    const listed = failed.slice(0, MAX_LISTED);
+    const record = stringify({ passed, failed: listed, failed_not_listed: failed.length - listed.length, broken });
     writeFileSync(`/tmp/${todo.record}`, record, { flag: 'wx' });
     // Exit immediately, so that exit handlers of the program cannot change the report.
     exit(failed.length > 0 || broken !== null ? 1 : 0);

@@ -29,7 +29,7 @@ pub struct EvalRequest {
     /// Name of the problem set.
     pub name: String,
     pub problems: Vec<EvalProblem>,
-    /// Number of times that each problem is solved.
+    /// Number of samples per problem: how many times the model tries to solve each problem.
     pub samples: u32,
     /// Maximum number of attempts per sample.
     pub max_attempts: u32,
@@ -40,7 +40,7 @@ pub struct EvalRequest {
 /// Stored input of an evaluation, from which it can be resumed. The problems are an artifact of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EvalInput {
-    /// Number of times that each problem is solved.
+    /// Number of samples per problem: how many times the model tries to solve each problem.
     pub samples: u32,
     /// Maximum number of attempts per sample.
     pub max_attempts: u32,
@@ -114,9 +114,9 @@ pub struct EvalJob {
 }
 
 impl EvalJob {
-    /// Total number of samples of all problems.
-    pub fn samples(&self) -> usize {
-        self.problems.len() * self.input.samples as usize
+    /// Number of problems.
+    pub fn problems(&self) -> usize {
+        self.problems.len()
     }
 }
 
@@ -186,8 +186,8 @@ impl Job for EvalJob {
         execution: ExecutionContext<'_>,
     ) -> Result<EvalReport, ExecuteError> {
         let EvalInput { samples, max_attempts, settings } = &self.input;
-        let court = super::code_runner(settings, &self.gateway, &pool);
-        let graph = eval::graph(Arc::new(court), self.parallel as usize)?;
+        let runner = super::code_runner(settings, &self.gateway, &pool);
+        let graph = eval::graph(Arc::new(runner), self.parallel as usize)?;
         let state = EvalState::new(self.problems.clone(), *samples, *max_attempts);
         let outcome = graph.run(state, execution.options).await;
         pool.finish().await;
@@ -225,9 +225,9 @@ pub async fn run_reference(
     let spec = sandboxes.spec(image)?;
     let (pool, _) = sandboxes.pool(Language::Python, spec.clone(), parallel).await?;
     let options = CodeOptions { spec, ..CodeOptions::default() };
-    let court = CodeRunner::new(Arc::new(NoModel), "none", pool.clone(), options);
+    let runner = CodeRunner::new(Arc::new(NoModel), "none", pool.clone(), options);
     let failures = tokio::select! {
-        failures = eval::reference(&court, problems, parallel as usize) => {
+        failures = eval::reference(&runner, problems, parallel as usize) => {
             failures.map_err(Failure::from)
         }
         reason = cancel.cancelled() => Err(Failure::new(FailureKind::Interrupted, reason)),

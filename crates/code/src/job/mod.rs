@@ -115,12 +115,12 @@ impl Job for CodeJob {
         workflow_log::workflow_started(&self.task.task, self.gateway.name().0);
         let store =
             ArtifactStorage { store: execution.store.clone(), run: execution.run.id.clone() };
-        let court = code_runner(&self.input.settings, &self.gateway, &local.pool)
+        let runner = code_runner(&self.input.settings, &self.gateway, &local.pool)
             .with_file_storage(Arc::new(store))
             .with_packages(local.packages)
             .with_session(local.session)
             .with_live_output(self.live.clone());
-        let graph = graph(Arc::new(court))?;
+        let graph = graph(Arc::new(runner))?;
         let outcome = graph.run(CodeState::new(self.task.clone()), execution.options).await;
         local.pool.finish().await;
         let verdict = outcome.map(|state| CodeVerdict::from(&state));
@@ -202,7 +202,7 @@ pub fn sessions(environment: &Environment) -> PathBuf {
     environment.state_folder.join("sessions")
 }
 
-/// Returns layers with the packages that the user names, for a sandbox with the given spec.
+/// Returns layers with the packages in `names`, which the user requested, for a sandbox with the given spec.
 pub async fn package_layers(
     names: &[String],
     sandboxes: &SandboxFactory,

@@ -150,10 +150,10 @@ impl CodePlan {
         let (mut task, mut tests, mut inputs) = (None, None, Vec::new());
         for artifact in store.artifacts(&run.id).await? {
             let bytes = store.artifact(artifact.id).await?;
-            let text = |bytes: Vec<u8>| String::from_utf8(bytes).map_err(|_| lost("the task"));
+            let text = |bytes: Vec<u8>, what| String::from_utf8(bytes).map_err(|_| lost(what));
             match artifact.name.as_str() {
-                TASK => task = Some(text(bytes)?),
-                TESTS => tests = Some(text(bytes)?),
+                TASK => task = Some(text(bytes, "the task")?),
+                TESTS => tests = Some(text(bytes, "the tests")?),
                 name => {
                     if let Some(name) = name.strip_prefix(INPUTS) {
                         inputs.push(InputFile { name: name.to_owned(), bytes: bytes.into() });

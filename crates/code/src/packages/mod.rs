@@ -106,7 +106,7 @@ impl PackageError {
 }
 
 impl PackageSource {
-    /// Parses the names of requested packages, and checks that all these packages are allowed.
+    /// Parses the names of requested packages, and checks their number and that all these packages are allowed.
     pub(crate) fn allow(
         &self,
         names: &[String],
@@ -114,8 +114,8 @@ impl PackageSource {
     ) -> Result<BTreeSet<Requirement>, CodeFailure> {
         let mut wanted = BTreeSet::new();
         if names.len() > MAX_REQUESTED {
-            let name = format!("{} and {} more", shown(&names[0]), names.len() - 1);
-            return Err(CodeFailure::PackageRefused { name });
+            let reason = format!("too many packages: {}, at most {MAX_REQUESTED}", names.len());
+            return Err(CodeFailure::PackagesNotHad { names: shown(&names.join(", ")), reason });
         }
         for text in names {
             match Requirement::read(text, python, &[]) {
@@ -412,5 +412,25 @@ mod tests {
         let more = allowed("+isodate");
         assert!(more.contains(&"isodate".to_owned()) && more.contains(&"numpy".to_owned()));
         assert_eq!(more.len(), ALLOWED_PACKAGES.split_whitespace().count() + 1);
+    }
+
+    #[test]
+    fn too_many_requested_packages_are_refused_because_of_their_number() {
+        let packages = PackageSource {
+            folder: "/nowhere".into(),
+            allowed: BTreeSet::from(["six".to_owned()]),
+            pip: Vec::new(),
+            wheels: None,
+            env: Vec::new(),
+        };
+        let python = PythonVersion::of("3.11.2").unwrap();
+        let requested = |count: usize| packages.allow(&vec!["six".to_owned(); count], &python);
+        assert_eq!(requested(MAX_REQUESTED).unwrap().len(), 1);
+        let error = requested(MAX_REQUESTED + 1).unwrap_err().to_string();
+        assert!(error.starts_with("the packages six, six"), "{error}");
+        assert!(
+            error.ends_with("cannot be installed: too many packages: 101, at most 100"),
+            "{error}"
+        );
     }
 }

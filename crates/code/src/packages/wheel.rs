@@ -22,7 +22,7 @@ const LAYERS: &str = "layers";
 /// Name prefix of temporary folders in the package cache, in which layers are prepared.
 const UNFINISHED: &str = ".tmp";
 
-/// Age at which a temporary folder is removed, because its process has died.
+/// Age at which a temporary folder is removed, on the assumption that the process that created the folder has died.
 const UNFINISHED_LIFETIME: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Maximum total size in bytes of the files of a layer.
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn tidy_removes_unused_layers_and_old_temporary_folders() {
+    fn remove_unused_deletes_unused_layers_and_old_temporary_folders() {
         let (fetched, folder) = folders();
         wheel(fetched.path(), "six-1-py3-none-any.whl", &[("six.py", "x = 6")]);
         let old = unpack_all(fetched.path(), folder.path()).unwrap();

@@ -20,14 +20,14 @@ fn problem(id: &str, solution: &str) -> EvalProblem {
 #[tokio::test(flavor = "multi_thread")]
 async fn reference_solution_that_is_wrong_or_exits_early_is_reported_as_failed() {
     let fixture = Fixture::new().await;
-    let court = fixture.court(Script::new([]));
+    let runner = fixture.code_runner(Script::new([]));
     let problems = [
         problem("right", "    return 2 * n\n"),
         problem("wrong", "    return 2\n"),
         problem("early", "    import os; os._exit(0)\n"),
         problem("outright", "    pass\nimport os; os._exit(0)\n"),
     ];
-    let failures = eval::reference(&court, &problems, 2).await.unwrap();
+    let failures = eval::reference(&runner, &problems, 2).await.unwrap();
     let outcomes: Vec<String> = failures
         .iter()
         .map(|failure| failure.as_ref().map_or_else(|| "passed".to_owned(), ToString::to_string))
@@ -51,8 +51,8 @@ async fn eval_report_has_pass_rates_of_first_attempts_and_retries_also_after_a_r
         code(wrong),
         critique("a", "b"),
     ]);
-    let court = Arc::new(fixture.court(model.clone()));
-    let graph = eval::graph(court, 1).unwrap();
+    let runner = Arc::new(fixture.code_runner(model.clone()));
+    let graph = eval::graph(runner, 1).unwrap();
     let problems = ["one", "two", "three"].map(|id| problem(id, "")).to_vec();
     let journal = Arc::new(MemoryJournal::default());
     let run = || {

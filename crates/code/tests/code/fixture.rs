@@ -213,7 +213,7 @@ impl Fixture {
         self.faulty.compilations.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn court(&self, model: Arc<Script>) -> CodeRunner {
+    pub(crate) fn code_runner(&self, model: Arc<Script>) -> CodeRunner {
         let spec = SandboxSpec { limits: self.limits.clone(), ..SandboxSpec::default() };
         // The pool has no idle sandboxes, so that the number of sandbox starts is deterministic.
         let options = PoolOptions { size: 0, ..PoolOptions::default() };
@@ -222,7 +222,7 @@ impl Fixture {
     }
 
     pub(crate) async fn run_task(&self, model: &Arc<Script>, task: CodeTask) -> TrialResult {
-        self.run_with(Arc::new(self.court(model.clone())), task, RunOptions::default()).await
+        self.run_with(Arc::new(self.code_runner(model.clone())), task, RunOptions::default()).await
     }
 
     pub(crate) async fn run_with_journal(
@@ -231,13 +231,13 @@ impl Fixture {
         task: CodeTask,
         journal: Arc<dyn Journal>,
     ) -> TrialResult {
-        let court = Arc::new(self.court(model.clone()));
-        self.run_with(court, task, RunOptions::with_journal(journal)).await
+        let runner = Arc::new(self.code_runner(model.clone()));
+        self.run_with(runner, task, RunOptions::with_journal(journal)).await
     }
 
     pub(crate) async fn run_with(
         &self,
-        court: Arc<CodeRunner>,
+        runner: Arc<CodeRunner>,
         task: CodeTask,
         options: RunOptions,
     ) -> TrialResult {
@@ -253,7 +253,7 @@ impl Fixture {
             }
         };
         let options = RunOptions { observer: Some(Arc::new(observer)), ..options };
-        let outcome = graph(court).unwrap().run(CodeState::new(task), options).await;
+        let outcome = graph(runner).unwrap().run(CodeState::new(task), options).await;
         let verdict = outcome.map(|state| CodeVerdict::from(&state));
         let events = events.lock().unwrap().clone();
         TrialResult { verdict, events }

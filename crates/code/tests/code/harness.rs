@@ -58,6 +58,24 @@ async fn failed_tests_are_reported_and_fail_the_attempt() {
     assert!(plain.success, "{plain:?}");
 }
 
+/// The report lists only the first failed tests, but counts all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_failed_tests_are_counted() {
+    let fixture = Fixture::new().await;
+    let python = "for n in range(60): exec(f'def test_{n}(): assert {n} >= 55')";
+    let javascript =
+        "for (let n = 0; n < 60; n += 1) exports[`test_${n}`] = () => { if (n < 55) throw n; };";
+    for (language, tests) in [(Language::Python, python), (Language::JavaScript, javascript)] {
+        if language == Language::JavaScript && !has_node() {
+            continue;
+        }
+        let verdict = tested(&fixture, language, "1", tests).await;
+        assert_eq!(verdict.error.as_deref(), Some("55 of 60 tests failed"), "{verdict:?}");
+        let report = verdict.history[0].execution.as_ref().unwrap().tests.clone().unwrap();
+        assert_eq!((report.failed.len(), report.failed_not_listed), (50, 5));
+    }
+}
+
 /// Code that looks like a test must either run or make the attempt fail.
 #[tokio::test(flavor = "multi_thread")]
 async fn harness_does_not_count_tests_that_did_not_run_as_passed() {

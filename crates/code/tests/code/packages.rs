@@ -37,9 +37,9 @@ fn packages(folder: &Path, allowed: &[&str], wheels: Option<PathBuf>) -> Package
 }
 
 async fn run_with(fixture: &Fixture, packages: PackageSource, model: &Arc<Script>) -> CodeVerdict {
-    let court = fixture.court(model.clone()).with_packages(packages);
+    let runner = fixture.code_runner(model.clone()).with_packages(packages);
     let task = CodeTask { max_attempts: 2, ..CodeTask::new("x") };
-    fixture.run_with(Arc::new(court), task, Default::default()).await.verdict.unwrap()
+    fixture.run_with(Arc::new(runner), task, Default::default()).await.verdict.unwrap()
 }
 
 /// Writes a wheel with one module; `needs` is text that is appended to the wheel's metadata, such as dependencies.
@@ -112,9 +112,9 @@ try: open(assizesix.__file__, 'a')
 except OSError: print('read-only')";
     let answer = async || {
         let model = Script::new([needing(code, &["AssizeSix"])]);
-        let court = fixture.court(model.clone()).with_packages(from.clone());
+        let runner = fixture.code_runner(model.clone()).with_packages(from.clone());
         let result =
-            fixture.run_with(Arc::new(court), CodeTask::new("x"), Default::default()).await;
+            fixture.run_with(Arc::new(runner), CodeTask::new("x"), Default::default()).await;
         result.verdict.map(|verdict| verdict.answer).map_err(|error| error.to_string())
     };
     let read_only = || Ok(Some("read-only\n".to_owned()));
@@ -254,9 +254,9 @@ async fn disk_error_of_the_package_cache_ends_the_run() {
     let wheels = tempfile::tempdir().unwrap();
     wheel(wheels.path(), "assizesix", "", "");
     let from = packages("/proc/self".as_ref(), &["assizesix"], Some(wheels.path().to_owned()));
-    let court = fixture.court(Script::new([needing("import assizesix", &["assizesix"])]));
-    let court = Arc::new(court.with_packages(from));
-    let error = fixture.run_with(court, CodeTask::new("x"), Default::default()).await.verdict;
+    let runner = fixture.code_runner(Script::new([needing("import assizesix", &["assizesix"])]));
+    let runner = Arc::new(runner.with_packages(from));
+    let error = fixture.run_with(runner, CodeTask::new("x"), Default::default()).await.verdict;
     let error = error.unwrap_err().to_string();
     assert!(error.contains("cannot fetch packages: cannot access `/proc/self`"), "{error}");
 }
@@ -317,9 +317,9 @@ async fn missing_pip_ends_the_run_with_an_error() {
         let mut from = packages(folder.path(), &["assizesix"], None);
         from.pip = pip.iter().map(|word| (*word).to_owned()).collect();
         let model = Script::new([needing("import assizesix", &["assizesix"])]);
-        let court = fixture.court(model.clone()).with_packages(from);
+        let runner = fixture.code_runner(model.clone()).with_packages(from);
         let result =
-            fixture.run_with(Arc::new(court), CodeTask::new("x"), Default::default()).await;
+            fixture.run_with(Arc::new(runner), CodeTask::new("x"), Default::default()).await;
         let error = result.verdict.unwrap_err().to_string();
         assert!(error.contains("cannot fetch packages"), "{error}");
     }
@@ -371,10 +371,10 @@ def test_raises():
     let from = packages(folder.path(), &["numpy"], None);
     let tested = async |program: &str, tests: &str| {
         let model = Script::new([needing(program, &[]), critique("no", "none")]);
-        let court = fixture.court(model.clone()).with_packages(from.clone());
+        let runner = fixture.code_runner(model.clone()).with_packages(from.clone());
         let tests = Some(tests.to_owned());
         let task = CodeTask { max_attempts: 1, tests, ..CodeTask::new("x") };
-        fixture.run_with(Arc::new(court), task, Default::default()).await.verdict.unwrap()
+        fixture.run_with(Arc::new(runner), task, Default::default()).await.verdict.unwrap()
     };
     let right = "def double(n): return n * 2";
     let verdict = tested(right, tests).await;

@@ -10,7 +10,7 @@ const ANSWER: u64 = 350;
 const RULES: u64 = 900;
 
 /// Estimates the cost of a debate, and the number of calls in its longest chain of sequential calls. `None` if the
-/// model is unknown.
+/// gateway only replays a cassette.
 pub fn estimate(gateway: &Gateway, content: &str, rounds: Option<u32>) -> Option<(Estimate, u64)> {
     let rounds = rounds.unwrap_or(ROUNDS);
     let facts = gateway.facts()?;

@@ -85,11 +85,11 @@ impl Job for DebateJob {
 
     async fn execute(
         &mut self,
-        ground: DebatePlacement,
+        placement: DebatePlacement,
         execution: ExecutionContext<'_>,
     ) -> Result<DebateReport, ExecuteError> {
         let run = execution.run;
-        let debates = ground.of_run(self.input.spec(), run);
+        let debates = placement.of_run(self.input.spec(), run);
         workflow_log::workflow_started(&run.title, self.gateway.name().0);
         let models = RoleModels::new(self.gateway.clone());
         let graph = single_debate(self.debate_node(), models, debates.clone())?;

@@ -50,7 +50,7 @@ pub struct DebateInput {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<PersonaChange>,
     /// Provider and model that answered the earlier rounds; `None` if they are the provider and model of this run.
-    pub answered_before_by: Option<String>,
+    pub reused_model: Option<String>,
 }
 
 impl DebateInput {
@@ -205,8 +205,8 @@ impl DebatePlan {
                 parent.id, before.provider, before.model
             );
             return Err(Failure::new(FailureKind::Settings, message).hint(format!(
-                "choose the first round that the configured model answers, such as `--at round-1` for \
-                 the whole debate: `assize debate --fork {} --at round-4`",
+                "choose the round from which the configured model answers: \
+                 `assize debate --fork {} --at round-4`; `--at round-1` repeats the whole debate",
                 parent.id
             )));
         }
@@ -235,7 +235,7 @@ impl DebatePlan {
             model: model.to_owned(),
             at: self.at,
             changes: self.changes(),
-            answered_before_by: earlier.map(|old| format!("{} {}", old.provider, old.model)),
+            reused_model: earlier.map(|old| format!("{} {}", old.provider, old.model)),
         })
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use assize_debate::LogName;
 use assize_gateway::{Estimate, Gateway};
 use assize_graph::{EffectKey, EffectOutcome, EffectRecord};
-use assize_types::Fingerprint;
+use assize_types::{Failure, Fingerprint};
 
 use crate::ConsultContext;
 
@@ -48,25 +48,37 @@ impl Load {
 }
 
 /// Estimates the cost of the calls of all roles, each at the price of its model. `answered` is the number of calls
-/// that already have a recorded answer. `None` if a model is unknown.
+/// that already have a recorded answer. `None` if a gateway only replays a cassette.
 pub(super) fn estimate(
-    chamber: &ConsultContext,
+    context: &ConsultContext,
     gateway: &Gateway,
     others: &BTreeMap<String, Arc<Gateway>>,
     answered: u64,
 ) -> Option<Estimate> {
-    let total = chamber.calls();
+    let total = context.calls();
     let left = total.saturating_sub(answered);
     // The estimate assumes that the same share of calls is left for every role.
     let part =
         |figure: u64| (u128::from(figure) * u128::from(left)).div_ceil(u128::from(total)) as u64;
     let mut sum: Option<Estimate> = None;
-    for (role, load) in loads(chamber) {
+    for (role, load) in loads(context) {
         let facts = others.get(&role).map_or_else(|| gateway.facts(), |other| other.facts())?;
         let one = Estimate::of_calls(facts, load.calls, part(load.input), part(load.output));
         sum = Some(sum.map_or(one, |sum| sum.plus(one)));
     }
     sum.map(|sum| Estimate { calls: left, ..sum })
+}
+
+/// Returns an error if the price of the model of any role is unknown.
+pub(super) fn check_prices(
+    context: &ConsultContext,
+    gateway: &Gateway,
+    others: &BTreeMap<String, Arc<Gateway>>,
+) -> Result<(), Failure> {
+    loads(context)
+        .iter()
+        .map(|(role, _)| others.get(role).map_or(gateway, Arc::as_ref))
+        .try_for_each(Gateway::check_price)
 }
 
 /// Number of planned calls whose answers a fork reuses.
@@ -91,40 +103,40 @@ pub(super) fn reused_planned_calls(inherited: &[EffectRecord]) -> u64 {
 }
 
 /// Number of calls in the longest chain of sequential calls of a consultation.
-pub(super) fn longest_call_chain(chamber: &ConsultContext) -> u64 {
-    let debates = chamber.personas.analysts.len() * chamber.moves;
-    let waves = debates.div_ceil(chamber.max_concurrent_debates.max(1)) as u64;
-    3 + waves * assize_debate::longest_call_chain(chamber.rounds)
+pub(super) fn longest_call_chain(context: &ConsultContext) -> u64 {
+    let debates = context.personas.analysts.len() * context.moves;
+    let waves = debates.div_ceil(context.max_concurrent_debates.max(1)) as u64;
+    3 + waves * assize_debate::longest_call_chain(context.rounds)
 }
 
-fn loads(chamber: &ConsultContext) -> Vec<(String, Load)> {
-    let gathered = chamber.gathered.likely_tokens().max(2000);
+fn loads(context: &ConsultContext) -> Vec<(String, Load)> {
+    let gathered = context.gathered.likely_tokens().max(2000);
     let mut loads = Vec::new();
-    if chamber.generates_synthetic_data() {
+    if context.generates_synthetic_data() {
         loads.push(("synthesizer".to_owned(), Load::of(2, RULES, DOCUMENT)));
     }
     for role in ["financial", "trend"] {
         loads.push((role.to_owned(), Load::of(1, RULES + gathered, DOCUMENT)));
     }
-    let analysts = chamber.personas.analysts.len();
+    let analysts = context.personas.analysts.len();
     loads.extend((1..=analysts).map(|number| {
         (format!("analyst_{number}"), Load::of(1, RULES + INFERENCES_TOKENS, DOCUMENT))
     }));
-    let debates = (analysts * chamber.moves) as u64;
-    let makers = chamber.personas.decision_makers.len();
+    let debates = (analysts * context.moves) as u64;
+    let makers = context.personas.decision_makers.len();
     // The prompt of a critique contains two entries per earlier round. The prompt of an answer contains one more.
     let base = RULES + INFERENCES_TOKENS + MOVE;
     let input = |round: u32| base + u64::from(2 * (round - 1)) * ENTRY;
-    let rounds = 1..=chamber.rounds;
+    let rounds = 1..=context.rounds;
     let critic = rounds.clone().map(|round| {
         let logs = if round == 1 { 1 } else { makers as u64 };
         Load::of(logs * debates, input(round), ENTRY)
     });
     loads.push(("critic".to_owned(), critic.fold(Load::default(), Load::plus)));
-    let blind = if chamber.debate_options.blind_scores { debates } else { 0 };
+    let blind = if context.debate_options.blind_scores { debates } else { 0 };
     let maker = rounds
         .map(|round| Load::of(debates, input(round) + ENTRY, ENTRY))
-        .chain([Load::of(debates, input(chamber.rounds + 1), ENTRY), Load::of(blind, base, ENTRY)])
+        .chain([Load::of(debates, input(context.rounds + 1), ENTRY), Load::of(blind, base, ENTRY)])
         .fold(Load::default(), Load::plus);
     loads.extend(LogName::first(makers).map(|log| (log.decision_maker_id(), maker)));
     loads
@@ -158,7 +170,7 @@ mod tests {
             assize_gateway::GatewayOptions::default(),
         ));
         for blind_scores in [false, true] {
-            let chamber = ConsultContext {
+            let context = ConsultContext {
                 max_concurrent_debates: 15,
                 debate_options: assize_debate::DebateOptions {
                     blind_scores,
@@ -166,11 +178,11 @@ mod tests {
                 },
                 ..ConsultContext::new(RoleModels::new(rehearsal.clone()))
             };
-            let calls: u64 = loads(&chamber).iter().map(|(_, load)| load.calls).sum();
-            assert_eq!(calls, chamber.calls());
-            assert_eq!(longest_call_chain(&chamber), 24);
-            let all = estimate(&chamber, &rehearsal, &BTreeMap::new(), 0).unwrap();
-            let half = estimate(&chamber, &rehearsal, &BTreeMap::new(), calls / 2).unwrap();
+            let calls: u64 = loads(&context).iter().map(|(_, load)| load.calls).sum();
+            assert_eq!(calls, context.calls());
+            assert_eq!(longest_call_chain(&context), 24);
+            let all = estimate(&context, &rehearsal, &BTreeMap::new(), 0).unwrap();
+            let half = estimate(&context, &rehearsal, &BTreeMap::new(), calls / 2).unwrap();
             assert_eq!(half.calls, calls - calls / 2);
             let apart = half.input_tokens.abs_diff(all.input_tokens / 2);
             assert!(apart < all.input_tokens / 100, "{half:?}");

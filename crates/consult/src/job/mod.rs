@@ -80,7 +80,9 @@ pub struct ConsultRequest {
 pub struct ConsultJob {
     pub input: ConsultInput,
     pub gateway: Arc<Gateway>,
-    /// Estimated cost of the calls; `None` if a model is unknown.
+    /// Gateways to the models of roles that do not use the default model, by role.
+    others: BTreeMap<String, Arc<Gateway>>,
+    /// Estimated cost of the calls; `None` if a gateway only replays a cassette.
     pub estimate: Option<Estimate>,
     /// Number of calls in the longest chain of sequential calls.
     pub longest_call_chain: u64,
@@ -96,7 +98,13 @@ impl ConsultJob {
         self.context.calls()
     }
 
-    /// Returns the estimate if its cost is unknown or exceeds the amount that may be spent without confirmation.
+    /// Returns an error if the price of the model of any role is unknown.
+    pub fn check_prices(&self) -> Result<(), Failure> {
+        estimate::check_prices(&self.context, &self.gateway, &self.others)
+    }
+
+    /// Returns the estimate if the user must confirm it: its cost is unknown or exceeds `consult.confirm_above`, and
+    /// the budget does not limit the cost to that amount.
     pub fn estimate_to_confirm(&self) -> Option<&Estimate> {
         let settings = &self.request.providers.settings;
         let estimate = self.estimate.as_ref()?;
@@ -145,6 +153,7 @@ impl Job for ConsultJob {
             ConsultJob {
                 input,
                 gateway,
+                others,
                 estimate,
                 longest_call_chain,
                 isolation,
@@ -169,27 +178,27 @@ impl Job for ConsultJob {
 
     async fn execute(
         &mut self,
-        ground: DebatePlacement,
+        placement: DebatePlacement,
         execution: ExecutionContext<'_>,
     ) -> Result<ConsultReport, ExecuteError> {
         let ExecutionContext { run, store, options } = execution;
-        let debates = ground.of_run(self.input.spec(), run);
+        let debates = placement.of_run(self.input.spec(), run);
         let banner = if self.gateway.is_rehearsal() { REHEARSAL_BANNER } else { "" };
-        let shelf = DocumentStore { store: store.clone(), run: run.id.clone(), banner };
-        let chamber = ConsultContext {
+        let document_store = DocumentStore { store: store.clone(), run: run.id.clone(), banner };
+        let context = ConsultContext {
             debates: debates.clone(),
-            document_store: Some(shelf),
+            document_store: Some(document_store),
             ..self.context.clone()
         };
         workflow_log::workflow_started(&run.title, self.gateway.name().0);
-        let graph = graph(Arc::new(chamber))?;
+        let graph = graph(Arc::new(context))?;
         let outcome = graph.run(ConsultState::new(self.input.company.clone()), options).await;
         // Remove all sandboxes of the debates, whether or not the run succeeded.
         debates.close().await;
         self.isolation = debates.isolation();
         workflow_log::workflow_completed(outcome.is_ok(), 1);
         let mut report = ConsultReport::from(&outcome?);
-        report.made = Some(ReportOrigin {
+        report.origin = Some(ReportOrigin {
             run: run.id.to_string(),
             on: day_of(plan::now()).to_string(),
             provider: self.input.settings.provider.clone(),
@@ -217,8 +226,8 @@ impl Job for ConsultJob {
             Failure::new(FailureKind::Environment, message)
         };
         let report = stored_report(run, records)?.ok_or_else(missing)?;
-        if let Some(made) = &report.made {
-            self.isolation.clone_from(&made.isolation);
+        if let Some(origin) = &report.origin {
+            self.isolation.clone_from(&origin.isolation);
         }
         Ok(report)
     }
@@ -334,7 +343,7 @@ fn build_context(
         },
         gathered: plan.gathered.clone(),
         synthetic: input.synthetic,
-        forks: input.turnings.clone(),
+        forks: input.forks.clone(),
         ..ConsultContext::new(models)
     }
 }

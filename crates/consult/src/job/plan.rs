@@ -50,10 +50,10 @@ pub struct ConsultInput {
     pub models: BTreeMap<String, String>,
     /// Forks that led to this run, the earliest first: how each differs from its parent run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub turnings: Vec<ConsultFork>,
+    pub forks: Vec<ConsultFork>,
     /// Provider and model that gave the reused answers; `None` if they are the provider and model of this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answered_before_by: Option<String>,
+    pub reused_model: Option<String>,
 }
 
 impl ConsultInput {
@@ -216,7 +216,7 @@ impl ConsultPlan {
             // The last change belongs to the resumed run if it names the same parent. A fork that only retries failed
             // calls has no change of its own.
             let run = origin.resumed()?;
-            let last = self.stored_input.as_ref()?.turnings.last()?;
+            let last = self.stored_input.as_ref()?.forks.last()?;
             (run.parent.as_ref().map(RunId::as_str) == Some(last.from.as_str())).then_some(last)
         };
         self.fork.as_ref().or_else(of_resumed)
@@ -252,8 +252,8 @@ impl ConsultPlan {
             context_window: gateway.facts().map(|facts| facts.context_window),
             settings: RunSettings::new(config, sandbox, gateway.name()),
             models: self.request.models.clone(),
-            turnings: Vec::new(),
-            answered_before_by: None,
+            forks: Vec::new(),
+            reused_model: None,
         })
     }
 
@@ -278,23 +278,21 @@ impl ConsultPlan {
                 parent.id
             );
             let hint = format!(
-                "choose the fork point, such as `--at m3/round-4`, or `--at round-1` for all debates: \
-                 `assize runs fork {} --at round-1`",
+                "choose the point from which the configured models answer, such as `--at m3/round-4`; \
+                 to repeat all debates: `assize runs fork {} --at round-1`",
                 parent.id
             );
             return Err(Failure::new(FailureKind::Settings, message).hint(hint));
         }
-        let mut turnings = before.turnings.clone();
-        turnings.extend(self.fork.clone());
+        let mut forks = before.forks.clone();
+        forks.extend(self.fork.clone());
         let (provider, model) = (provider.to_owned(), model.to_owned());
         Ok(ConsultInput {
             context_window: gateway.facts().map(|facts| facts.context_window),
             settings: RunSettings { provider, model, ..before.settings.clone() },
             models,
-            turnings,
-            answered_before_by: (!same)
-                .then_some(models_before)
-                .or(before.answered_before_by.clone()),
+            forks,
+            reused_model: (!same).then_some(models_before).or(before.reused_model.clone()),
             ..before.clone()
         })
     }

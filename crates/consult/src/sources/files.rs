@@ -66,8 +66,9 @@ pub fn gather(folder: &Path) -> Result<GatheredData, FilesError> {
         let taken = gathered.financial.len() + gathered.news.len();
         if taken >= MAX_FILES || room == 0 {
             let left = paths.len() - count;
-            let note =
-                format!("files left out, as there are too many files or too much text: {left}");
+            let note = format!(
+                "number of files left out, as there are too many files or too much text: {left}"
+            );
             gathered.notes.insert(0, note);
             break;
         }
@@ -257,7 +258,7 @@ mod tests {
         let gathered = gather(folder.path()).unwrap();
         assert_eq!(gathered.news.len(), MAX_FILES);
         assert_eq!(gathered.notes.len(), MAX_NOTES + 1);
-        let left_out = "files left out, as there are too many files or too much text: 50";
+        let left_out = "number of files left out, as there are too many files or too much text: 50";
         assert_eq!(gathered.notes[0], left_out);
         assert_eq!(gathered.notes[MAX_NOTES], "further notes on data files, not shown: 232");
     }

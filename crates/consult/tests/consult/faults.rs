@@ -12,7 +12,7 @@ use assize_types::Fingerprint;
 use crate::script::{Part, Script, consult_context};
 
 async fn consult(
-    chamber: ConsultContext,
+    context: ConsultContext,
     journal: Option<Arc<dyn Journal>>,
 ) -> Result<ConsultState, RunError> {
     let company = ConsultCompany {
@@ -20,7 +20,7 @@ async fn consult(
         name: Some("Crust Inc.".to_owned()),
     };
     let options = RunOptions { journal, ..RunOptions::default() };
-    graph(Arc::new(chamber)).unwrap().run(ConsultState::new(company), options).await
+    graph(Arc::new(context)).unwrap().run(ConsultState::new(company), options).await
 }
 
 fn count(state: &ConsultState, kind: FlagKind) -> usize {
@@ -113,7 +113,7 @@ async fn run_with_most_moves_affected_by_failed_calls_fails_and_resume_repeats_t
     }
 }
 
-/// Failed calls affect 7 of 15 moves, which is just below half of the moves.
+/// Failed calls affect 7 of 15 moves, which is just below half of the moves: the run has a report.
 #[tokio::test]
 async fn run_with_under_half_of_its_moves_affected_by_failed_calls_has_a_report() {
     let model = Script::saying(|asked| {
@@ -124,7 +124,7 @@ async fn run_with_under_half_of_its_moves_affected_by_failed_calls_has_a_report(
     assert_eq!(state.ranked.unwrap().recommended_moves.len(), 3);
 }
 
-/// The calls of three of five analysts fail, so 9 of 15 moves are never proposed.
+/// The calls of three of five analysts fail, so 9 of 15 moves are never proposed: the run fails.
 #[tokio::test]
 async fn moves_never_proposed_count_as_affected_by_failed_calls() {
     let journal = Arc::new(MemoryJournal::new());
@@ -216,11 +216,7 @@ async fn calls_of_a_failed_consultation_layer_are_repeated_on_resume() {
         (|asked| asked.key.ends_with("/round-1/critic"), true, "affect 8 of 15 moves"),
         (|asked| matches!(asked.part, Part::Proposal(..)), true, "no analyst proposed a move"),
         (|asked| matches!(asked.part, Part::Proposal(..)), false, "no analyst proposed a move"),
-        (
-            |asked| matches!(asked.part, Part::Inference("F1")),
-            false,
-            "two answers matches the schema",
-        ),
+        (|asked| matches!(asked.part, Part::Inference("F1")), false, "two answers could be parsed"),
     ];
     for (fails, breaks, message) in cases {
         let journal = Arc::new(MemoryJournal::new());
@@ -248,9 +244,9 @@ async fn rejected_request_affects_only_its_call() {
         }
         _ => None,
     });
-    let mut chamber = consult_context(&model, 2, 15);
-    chamber.debate_options.blind_scores = true;
-    let state = consult(chamber, None).await.unwrap();
+    let mut context = consult_context(&model, 2, 15);
+    context.debate_options.blind_scores = true;
+    let state = consult(context, None).await.unwrap();
     assert_eq!(state.policy_scores[0].scores_by_agent["D1"].card.scores(), [5; 4]);
     assert_eq!(count(&state, FlagKind::Assumed), 1);
     assert_eq!(state.policy_scores[1].blind_total(), None);

@@ -10,12 +10,12 @@ use crate::pipeline::{crust, flags};
 use crate::script::{Asked, Script, consult_context};
 
 /// Runs a consultation as the result of these forks. Returns its state and the calls that the model received.
-async fn run(turnings: &[ConsultFork], journal: Arc<dyn Journal>) -> (ConsultState, Vec<Asked>) {
+async fn run(forks: &[ConsultFork], journal: Arc<dyn Journal>) -> (ConsultState, Vec<Asked>) {
     let model = Script::usual();
-    let mut chamber = consult_context(&model, 5, 15);
-    chamber.forks = turnings.to_vec();
+    let mut context = consult_context(&model, 5, 15);
+    context.forks = forks.to_vec();
     let options = RunOptions { journal: Some(journal), ..RunOptions::default() };
-    let state = graph(Arc::new(chamber)).unwrap().run(crust(), options).await.unwrap();
+    let state = graph(Arc::new(context)).unwrap().run(crust(), options).await.unwrap();
     let asked = model.asked.lock().unwrap().clone();
     (state, asked)
 }
@@ -24,12 +24,12 @@ async fn run(turnings: &[ConsultFork], journal: Arc<dyn Journal>) -> (ConsultSta
 /// received, and the journal of the fork.
 async fn fork(
     of: &MemoryJournal,
-    turnings: &[ConsultFork],
+    forks: &[ConsultFork],
 ) -> (ConsultState, Vec<Asked>, Arc<MemoryJournal>) {
     let own = Arc::new(MemoryJournal::new());
-    let at = &turnings.last().unwrap().at;
+    let at = &forks.last().unwrap().at;
     let spared = of.records().into_iter().filter(|record| at.reuses_call(&record.key));
-    let (state, asked) = run(turnings, Arc::new(ForkJournal::new(own.clone(), spared))).await;
+    let (state, asked) = run(forks, Arc::new(ForkJournal::new(own.clone(), spared))).await;
     (state, asked, own)
 }
 

@@ -113,10 +113,10 @@ impl Fixture {
 
 /// Context of a small consultation: two analysts with one move each, and three rounds.
 fn small(model: &Arc<Script>) -> ConsultContext {
-    let mut chamber = consult_context(model, 3, 2);
-    chamber.personas.analysts.truncate(2);
-    chamber.moves = 1;
-    chamber
+    let mut context = consult_context(model, 3, 2);
+    context.personas.analysts.truncate(2);
+    context.moves = 1;
+    context
 }
 
 fn one_move(asked: &crate::script::Asked) -> Option<Result<String, assize_llm::ModelError>> {
@@ -126,9 +126,9 @@ fn one_move(asked: &crate::script::Asked) -> Option<Result<String, assize_llm::M
     }
 }
 
-async fn consult(chamber: ConsultContext) -> Result<ConsultState, RunError> {
+async fn consult(context: ConsultContext) -> Result<ConsultState, RunError> {
     let company = ConsultCompany { ticker: Some("BRK.B".parse().unwrap()), name: None };
-    graph(Arc::new(chamber)).unwrap().run(ConsultState::new(company), RunOptions::default()).await
+    graph(Arc::new(context)).unwrap().run(ConsultState::new(company), RunOptions::default()).await
 }
 
 /// Runs `action` in the sandbox of the first move, while its debate waits for an answer.
@@ -188,7 +188,7 @@ async fn failed_sandbox_is_replaced_without_repeating_calls() {
         }
         one_move(asked)
     });
-    let longer = |chamber: ConsultContext| ConsultContext { rounds: 7, ..chamber };
+    let longer = |context: ConsultContext| ConsultContext { rounds: 7, ..context };
     let state = consult(longer(fixture.consult_context(&model, false))).await.unwrap();
     assert_eq!(fixture.backend.made.load(Ordering::SeqCst), 3);
     assert_eq!(state.policy_scores.len(), 2);
@@ -224,9 +224,9 @@ async fn debate_runs_without_a_sandbox_only_if_allowed() {
 async fn weaker_isolation_is_flagged_once_for_all_moves() {
     let fixture = Fixture::new().await;
     let model = Script::saying(one_move);
-    let chamber =
+    let context =
         ConsultContext { debates: fixture.weaker("debates ran in a jail"), ..small(&model) };
-    let state = consult(chamber).await.unwrap();
+    let state = consult(context).await.unwrap();
     let flags: Vec<&assize_consult::Flag> =
         state.flags.iter().filter(|flag| flag.kind == FlagKind::WeakerIsolation).collect();
     assert_eq!(flags.len(), 1, "{flags:?}");
@@ -436,8 +436,8 @@ async fn failed_scores_are_requested_again_on_resume() {
     let run = async |model: &Arc<Script>| {
         let company = ConsultCompany { ticker: Some("BRK.B".parse().unwrap()), name: None };
         let options = RunOptions::with_journal(journal.clone());
-        let chamber = fixture.consult_context(model, false);
-        graph(Arc::new(chamber)).unwrap().run(ConsultState::new(company), options).await
+        let context = fixture.consult_context(model, false);
+        graph(Arc::new(context)).unwrap().run(ConsultState::new(company), options).await
     };
     let model = Script::saying(|asked| match asked.key.as_str() {
         "m1/i2/score" | "m2/i2/score" => broken(assize_llm::ErrorKind::RateLimited),

@@ -170,7 +170,8 @@ async fn scores_of_a_judge_whose_call_fails_are_neutral_and_marked() {
     }
 }
 
-/// The first answer of a judge cannot be parsed, and the repeated call fails.
+/// If the first answer of a judge cannot be parsed and the repeated call fails, each of the judge's scores is a
+/// neutral 5.
 #[tokio::test]
 async fn scores_of_a_judge_whose_second_call_fails_are_neutral_and_marked() {
     for kind in [ErrorKind::Server, ErrorKind::Deadline] {
@@ -258,7 +259,7 @@ fn long(asked: &Asked) -> Result<ModelResponse, ModelError> {
     Ok(answer)
 }
 
-/// Numbers of the rounds that a request contains, in order; 0 stands for a summary.
+/// Round numbers of the entries in a request, in order; 0 stands for a summary.
 fn rounds(asked: &Asked) -> Vec<u32> {
     let mut rounds: Vec<u32> =
         said(&asked.request).into_iter().map(|(round, _)| round.unwrap_or(0)).collect();

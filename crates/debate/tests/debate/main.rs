@@ -4,7 +4,7 @@
 
 mod faults;
 mod flow;
-mod keeping;
+mod resume_and_fork;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -302,7 +302,7 @@ async fn fresh(
         }
         // Fail before the run starts if a file cannot be shown to the model.
         for path in &files {
-            service.read_visible_file("person", path).await?;
+            service.read_visible_file("user", path).await?;
         }
         if files.is_empty() && mode == WorkMode::Text {
             let message =

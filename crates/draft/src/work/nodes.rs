@@ -35,7 +35,7 @@ impl ToolOutput {
     /// Converts the outcome of a tool call to a result for the model. Errors of the store and of the contract are
     /// returned as errors, because the model cannot correct them.
     fn of(called: Result<Value, DraftToolError>) -> Result<ToolOutput, ToolFailure> {
-        let told = match called {
+        let message = match called {
             Ok(content) => return Ok(ToolOutput { content, failed: false }),
             Err(DraftToolError::Draft(
                 error @ (DraftError::Store(_) | DraftError::Contract(_)),
@@ -53,7 +53,7 @@ impl ToolOutput {
             ),
             Err(error) => error.to_string(),
         };
-        Ok(ToolOutput { content: json!(told), failed: true })
+        Ok(ToolOutput { content: json!(message), failed: true })
     }
 }
 
@@ -148,32 +148,33 @@ impl Agent {
             }
             Err(error) => return Err(error.into()),
         };
-        let said =
+        let response =
             ModelAnswer { text: response.text, calls: response.tool_calls, stop: response.stop };
-        Ok(vec![WorkUpdate::Spent(asking.spent()), WorkUpdate::Answered(said)])
+        Ok(vec![WorkUpdate::Spent(asking.spent()), WorkUpdate::Answered(response)])
     }
 
     /// Executes the last answer of the model: calls tools, or submits file blocks.
     async fn execute_answer(self: Arc<Self>, context: Context<WorkState>) -> Updates {
         let state = context.state();
-        let said = &state.last_answer;
+        let response = &state.last_answer;
         let mut turns = Vec::new();
         if state.transcript.is_empty() {
             turns.push(TranscriptTurn::User { text: prompt::BEGIN.into() });
         }
-        let calls = if state.mode == WorkMode::Text { Vec::new() } else { said.calls.clone() };
+        let calls = if state.mode == WorkMode::Text { Vec::new() } else { response.calls.clone() };
         // No tool call of a truncated answer is executed, because its arguments may be incomplete.
-        if said.stop == StopReason::MaxTokens {
+        if response.stop == StopReason::MaxTokens {
             if state.truncated_answers + 1 >= MAX_TRUNCATED {
                 return Err(too_long(state.work.max_tokens).into());
             }
-            let text = if said.text.is_empty() { "…".to_owned() } else { said.text.clone() };
+            let text =
+                if response.text.is_empty() { "…".to_owned() } else { response.text.clone() };
             turns.push(TranscriptTurn::Assistant { text, calls: Vec::new() });
             turns
                 .push(TranscriptTurn::User { text: prompt::cut_off(state.work.max_tokens).into() });
             return Ok(vec![WorkUpdate::Turns(turns), WorkUpdate::Truncated]);
         }
-        turns.push(TranscriptTurn::Assistant { text: said.text.clone(), calls: calls.clone() });
+        turns.push(TranscriptTurn::Assistant { text: response.text.clone(), calls: calls.clone() });
         if state.mode == WorkMode::Text {
             return self.submit_blocks(&context, turns).await;
         }
@@ -235,11 +236,11 @@ impl Agent {
                 path: path.map(str::to_owned),
                 failed: output.failed,
             };
-            let mut told = vec![called.into()];
+            let mut events = vec![called.into()];
             if name == tools::SUBMIT && !output.failed {
-                told.extend(submission_events(&output.content, state.work.task_id.as_str()));
+                events.extend(submission_events(&output.content, state.work.task_id.as_str()));
             }
-            told
+            events
         };
         let key = format!("step-{}/tool-{}", state.steps, index + 1);
         let request = || Fingerprint::of(format!("{name} {arguments}"));
@@ -379,15 +380,15 @@ fn reported_submission(output: &ToolOutput) -> Option<ReportedSubmission> {
 }
 
 /// Creates the run events of a submission and its verdict.
-fn submission_events(told: &Value, task: &str) -> Vec<GraphEvent> {
-    let (task_id, submission) = (task.to_owned(), told["submission"].clone());
+fn submission_events(response: &Value, task: &str) -> Vec<GraphEvent> {
+    let (task_id, submission) = (task.to_owned(), response["submission"].clone());
     let ready = RunEvent::DraftReady {
         task_id: task_id.clone(),
         submission: submission.clone(),
-        message_id: told["message_id"].clone(),
+        message_id: response["message_id"].clone(),
     };
-    let reasons = told["reasons"].clone();
-    let decided = match told["verdict"].as_str() {
+    let reasons = response["reasons"].clone();
+    let decided = match response["verdict"].as_str() {
         Some("accepted") => Some(RunEvent::DraftAccepted { task_id, submission, reasons }),
         Some("rejected") => Some(RunEvent::DraftRejected { task_id, submission, reasons }),
         Some("escalated") => Some(RunEvent::DraftEscalated { task_id, submission, reasons }),

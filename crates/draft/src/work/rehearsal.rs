@@ -77,7 +77,7 @@ fn in_tool_mode(transcript: &[TranscriptTurn]) -> ScriptedAnswer {
     });
     let Some(path) = path else {
         return ScriptedAnswer::Words(format!(
-            "There is no {FILE} here, so there is nothing to change."
+            "The workspace has no {FILE}, so there is nothing to change."
         ));
     };
     let draft = of(tools::REQUEST).map(|asked| asked["draft_path"].clone()).unwrap_or_default();

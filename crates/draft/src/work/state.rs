@@ -136,9 +136,9 @@ impl State for WorkState {
     fn apply(&mut self, update: WorkUpdate) {
         match update {
             WorkUpdate::FilesRead(files) => self.files = Some(files),
-            WorkUpdate::Answered(said) => {
+            WorkUpdate::Answered(answer) => {
                 self.steps += 1;
-                self.last_answer = said;
+                self.last_answer = answer;
             }
             WorkUpdate::Turns(turns) => self.transcript.extend(turns),
             WorkUpdate::Submitted(handed) => {
@@ -165,9 +165,9 @@ impl State for WorkState {
 pub enum WorkOutcome {
     /// The last submission of every file was accepted.
     Accepted,
-    /// A reviewer must decide.
+    /// A reviewer must decide on the last submission of at least one file.
     Escalated,
-    /// A submission is still being verified.
+    /// The last submission of at least one file is still being verified.
     Pending,
     /// The last submission of at least one file was rejected or undone.
     Rejected,
@@ -188,7 +188,7 @@ pub struct WorkReport {
     /// Mode of the agent when the run ended.
     pub mode: WorkMode,
     /// Text of the model's last answer.
-    pub said: String,
+    pub answer: String,
     /// Tokens and cost of all model calls.
     pub spent: CallTotals,
 }
@@ -218,7 +218,7 @@ impl From<&WorkState> for WorkReport {
             steps: state.steps,
             limit_reached: !state.done && state.is_limit_reached(),
             mode: state.mode,
-            said: state.last_answer.text.clone(),
+            answer: state.last_answer.text.clone(),
             spent: state.spent,
         }
     }

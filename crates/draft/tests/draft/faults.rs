@@ -178,7 +178,7 @@ async fn recorded_intent_is_finished_by_the_next_process() {
         let step = DraftStep::Decided {
             submission: id,
             verdict: assize_gate::GateVerdict::Accepted,
-            told: false,
+            reported: false,
             reasons: Vec::new(),
             files: replacing,
             policy: assize_types::Fingerprint::NONE,

@@ -57,7 +57,7 @@ async fn truncated_log_file_is_completed_and_the_repair_is_recorded() {
     next.request("worker", "src/watchdog.py", "t").await.unwrap();
     assert_eq!(next.compare_logs().await.unwrap(), LogComparison::Same);
     let entries = next.entries().await.unwrap();
-    let completed = DraftStep::LogCompleted { lines_there: 3, lines_added: 1 };
+    let completed = DraftStep::LogCompleted { lines_present: 3, lines_added: 1 };
     assert!(entries.iter().any(|entry| DraftStep::of(entry).unwrap() == completed), "{entries:?}");
     // The comparison still reports a changed line after new lines are appended.
     let whole = fs::read_to_string(&path).unwrap();

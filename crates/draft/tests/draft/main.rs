@@ -2,13 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
-mod cycle;
 mod docs;
 mod faults;
 mod fixture;
 mod log;
-mod people;
 mod propose;
 mod refusals;
+mod reviews;
 mod transactions;
 mod verified;
+mod workflow;

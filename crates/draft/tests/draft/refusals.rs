@@ -230,6 +230,33 @@ async fn ignore_patterns_of_the_outer_repository_apply() {
     );
 }
 
+/// The patterns of an ignore list that cannot be read are unknown, so every change of a file escalates.
+#[tokio::test]
+async fn unreadable_git_ignore_lists_escalate() {
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.repo(".git/info")).unwrap();
+    let large = "# a comment\n".repeat(100_000) + "*.log\n";
+    fixture.put("large/.gitignore", &large);
+    fixture.put("linked/.gitignore", "*.log\n");
+    fs::hard_link(fixture.repo("linked/.gitignore"), fixture.repo("link")).unwrap();
+    let reason = async |path: &str| {
+        let done = fixture.propose(path, "x\n").await;
+        assert_eq!(rules(&done), ["git-ignored"], "{path}");
+        done.reasons[0].message.clone()
+    };
+    assert_eq!(
+        reason("large/a.log").await,
+        "git may ignore this file: cannot read the ignore list `large/.gitignore`: the file is \
+         larger than 1048576 bytes"
+    );
+    assert!(
+        reason("linked/a.txt").await.contains("`linked/.gitignore`: the file has 2 hard links")
+    );
+    assert_eq!(fixture.propose("a.txt", "x\n").await.verdict, SubmissionStatus::Accepted);
+    fs::write(fixture.repo(".git/info/exclude"), &large).unwrap();
+    assert!(reason("b.txt").await.contains("`.git/info/exclude`: the file is larger than"));
+}
+
 /// As in git, the user's ignore lists have the lowest precedence. A file in an ignored folder cannot be re-included.
 #[tokio::test]
 async fn git_ignore_lists_of_the_user_have_the_lowest_precedence() {

@@ -179,7 +179,8 @@ async fn verdict_of_a_cancelled_submit_is_delivered_as_a_message() {
     assert_eq!(next.messages.len(), 1);
 }
 
-/// The process that was verifying died. The next process has another policy, so a reviewer must decide.
+/// The process that was verifying the submission died. The next process has a different policy than the first one, so a
+/// reviewer must decide.
 #[test]
 fn orphaned_submission_escalates_under_a_changed_policy() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -23,7 +23,7 @@ pub const NO_SECRET: &str = "plain";
 /// Content for every path of `files.txt`. It defines a command in each supported file format.
 const RUNS_SOMETHING: &str = r#"{"scripts": {"a": "b"}, "tasks": {"a": "b"}, "build-system": {"a": "b"}, "package": {"build": "b"}}"#;
 
-/// File path of the lines of `keys.txt` and `plain.txt` that name no file.
+/// File path for the lines of `keys.txt` and `plain.txt` that do not contain a file path.
 const PROGRAM: &str = "a.py";
 
 /// Error for a corpus line or section that cannot be parsed.

@@ -21,9 +21,9 @@ const MAX_NAMES: usize = 1000;
 const MAX_DISTANCE: usize = 60;
 /// Maximum distance from the end of a name to the end of its value, in bytes.
 const MAX_END: usize = 300;
-/// Maximum length of a line, in bytes, in which two kinds of literals are searched: literals with spaces and
-/// punctuation, and literals that are compared with a name after them. Longer lines are minified code, in which quotes
-/// cannot be paired reliably.
+/// Maximum length, in bytes, of the lines in which the scanner searches for two kinds of literals: literals with spaces
+/// and punctuation, and literals that are compared with a name after them. Longer lines are minified code, in which
+/// quotes cannot be paired reliably.
 const MAX_LINE: usize = 1000;
 
 /// A name that suggests a secret value.

@@ -31,7 +31,7 @@ pub(crate) struct Canary {
     pub count: usize,
 }
 
-/// Source files of the workspace, in which the tests of a report are located.
+/// Source files of the workspace, used to find the file that contains a test of a report.
 pub(crate) struct TestSources<'a> {
     runner: TestRunner,
     files: BTreeSet<String>,
@@ -303,14 +303,14 @@ pub(crate) fn unreliable_reason(
             "the test `{name}` passed in the first run and failed in the second run"
         ));
     }
-    let passed = own.iter().filter(|test| test.outcome == TestOutcome::Passed).count();
-    if passed == 0 {
+    let executed = own.iter().filter(|test| test.outcome != TestOutcome::Skipped).count();
+    if executed == 0 {
         return Some("no test was run".to_owned());
     }
-    if passed < before.executed() {
+    if executed < before.executed() {
         let before = before.executed();
         return Some(format!(
-            "fewer tests were run ({passed}) than on the unchanged workspace ({before})"
+            "fewer tests were run ({executed}) than on the unchanged workspace ({before})"
         ));
     }
     let (passed, passed_before) = (report.passed(), before.passed());

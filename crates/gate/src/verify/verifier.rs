@@ -30,12 +30,12 @@ pub struct VerifyResult {
 #[error("{0}")]
 pub struct VerifyError(pub String);
 
-/// Python virtual environment that the contract or the settings name for a verification.
+/// Python virtual environment of a verification command, set in the task contract or in the settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedEnvironment {
     /// Absolute path of the virtual environment.
     pub path: PathBuf,
-    /// Whether the settings name the virtual environment. A repository cannot influence the settings.
+    /// Whether the virtual environment is the one that is set in the settings, which a repository cannot influence.
     pub by_settings: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct NamedEnvironment {
 pub struct VerifyJob<'a> {
     /// The verification command that the contract or the settings require, with its limits.
     pub verify_command: &'a VerifyCommand,
-    /// Python virtual environment to use; `None` if none is named.
+    /// Python virtual environment to use; `None` if neither the task contract nor the settings specify one.
     pub python: Option<&'a NamedEnvironment>,
     /// Folder on the host that contains the copy of the workspace.
     pub copy: &'a Path,

@@ -224,7 +224,7 @@ fn system_paths_and_paths_resolved_at_run_time_are_accepted() {
 }
 
 #[test]
-fn temp_folders_in_test_files_are_accepted_and_paths_with_an_allow_comment_are_marked() {
+fn temp_folders_in_test_files_are_accepted_and_paths_with_an_allow_comment_are_marked_as_allowed() {
     for line in ["open('/tmp/x')", r"'C:\Temp\x'", "file:///tmp/x", "/var/folders/a/b"] {
         assert_eq!(in_line(line, FileKind::Test), [], "{line}");
     }

@@ -66,8 +66,8 @@ impl<'a> From<PartContent<'a>> for Part<'a> {
 }
 
 pub(super) fn encode(outgoing: OutgoingRequest<'_>) -> Result<EncodedRequest, ModelError> {
-    let OutgoingRequest { endpoint, facts, request, options: manner } = outgoing;
-    let format = native_schema(request, manner)
+    let OutgoingRequest { endpoint, facts, request, options } = outgoing;
+    let format = native_schema(request, options)
         .filter(|_| facts.native_schema)
         .and_then(|schema| schema::convert_for_provider(&schema.value, &schema::ANTHROPIC));
     let schema_enforced = format.is_some();
@@ -77,13 +77,13 @@ pub(super) fn encode(outgoing: OutgoingRequest<'_>) -> Result<EncodedRequest, Mo
         model: &endpoint.model,
         max_tokens: request.max_tokens,
         // The maximum temperature of Anthropic is 1.
-        temperature: manner.temperature.then_some(request.temperature.min(1.0)),
+        temperature: options.temperature.then_some(request.temperature.min(1.0)),
         system: system(&request),
         tools: request.tools.iter().map(|tool| described(tool, "input_schema")).collect(),
         messages: turns(&messages),
         output_config: format
             .map(|schema| json!({"format": {"type": "json_schema", "schema": schema}})),
-        stream: manner.stream,
+        stream: options.stream,
     };
     EncodedRequest::new(endpoint, "/v1/messages".into(), &body, schema_enforced)
 }
@@ -190,8 +190,8 @@ struct Tokens {
 }
 
 impl Tokens {
-    /// Replaces the counts that a later event of the stream reports. Counts that the event does not contain stay
-    /// unchanged.
+    /// Overwrites these counts with the counts of a later event of the stream. Counts that the event does not contain
+    /// stay unchanged.
     fn update(&mut self, later: Tokens) {
         self.input_tokens = later.input_tokens.or(self.input_tokens);
         self.cache_creation_input_tokens =

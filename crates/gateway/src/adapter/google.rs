@@ -63,8 +63,8 @@ enum RequestPart<'a> {
 }
 
 pub(super) fn encode(outgoing: OutgoingRequest<'_>) -> Result<EncodedRequest, ModelError> {
-    let OutgoingRequest { endpoint, facts, request, options: manner } = outgoing;
-    let format = native_schema(request, manner)
+    let OutgoingRequest { endpoint, facts, request, options } = outgoing;
+    let format = native_schema(request, options)
         .filter(|_| facts.native_schema)
         .and_then(|schema| schema::convert_for_provider(&schema.value, &schema::GOOGLE));
     let schema_enforced = format.is_some();
@@ -84,12 +84,12 @@ pub(super) fn encode(outgoing: OutgoingRequest<'_>) -> Result<EncodedRequest, Mo
         },
         generation_config: Config {
             max_output_tokens: request.max_tokens,
-            temperature: manner.temperature.then_some(request.temperature),
+            temperature: options.temperature.then_some(request.temperature),
             response_mime_type: schema_enforced.then_some("application/json"),
             response_json_schema: format,
         },
     };
-    let verb = if manner.stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
+    let verb = if options.stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
     let path = format!("/models/{}:{verb}", path_segment(&endpoint.model));
     EncodedRequest::new(endpoint, path, &body, schema_enforced)
 }

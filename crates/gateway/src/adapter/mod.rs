@@ -276,9 +276,9 @@ fn arguments_from_text(text: &str) -> Value {
 
 /// Returns the request's schema if the schema is sent in the provider's schema parameter. Returns `None` if it is sent
 /// in the prompt or if the request has no schema.
-fn native_schema(request: &ModelRequest, manner: EncodeOptions) -> Option<&Schema> {
+fn native_schema(request: &ModelRequest, options: EncodeOptions) -> Option<&Schema> {
     let native =
-        |schema: &&Schema| manner.native_schema && schema.delivery == SchemaDelivery::Native;
+        |schema: &&Schema| options.native_schema && schema.delivery == SchemaDelivery::Native;
     request.schema.as_ref().filter(native)
 }
 

@@ -39,8 +39,8 @@ struct Options {
 }
 
 pub(super) fn encode(outgoing: OutgoingRequest<'_>) -> Result<EncodedRequest, ModelError> {
-    let OutgoingRequest { endpoint, facts, request, options: manner } = outgoing;
-    let format = native_schema(request, manner).map(|schema| schema.value.clone());
+    let OutgoingRequest { endpoint, facts, request, options } = outgoing;
+    let format = native_schema(request, options).map(|schema| schema.value.clone());
     let schema_enforced = format.is_some();
     let request = with_schema_in_prompt(request, schema_enforced);
 
@@ -55,11 +55,11 @@ pub(super) fn encode(outgoing: OutgoingRequest<'_>) -> Result<EncodedRequest, Mo
     let body = RequestBody {
         model: &endpoint.model,
         messages: turns(&request, &messages, false, tool_result, assistant_call),
-        stream: manner.stream,
+        stream: options.stream,
         options: Options {
             num_ctx,
             num_predict,
-            temperature: manner.temperature.then_some(request.temperature),
+            temperature: options.temperature.then_some(request.temperature),
         },
         format,
         tools: function_tools(&request),

@@ -87,8 +87,8 @@ pub(super) struct Part<'a> {
 }
 
 pub(super) fn encode(outgoing: OutgoingRequest<'_>) -> Result<EncodedRequest, ModelError> {
-    let OutgoingRequest { endpoint, facts, request, options: manner } = outgoing;
-    let format = native_schema(request, manner).and_then(|schema| match endpoint.provider {
+    let OutgoingRequest { endpoint, facts, request, options } = outgoing;
+    let format = native_schema(request, options).and_then(|schema| match endpoint.provider {
         // For this model, Groq guarantees only valid JSON. So the prompt also contains the schema.
         Provider::Groq if !facts.native_schema => Some(json!({"type": "json_object"})),
         _ => schema::convert_for_provider(&schema.value, &schema::OPENAI).map(|fitted| {
@@ -117,12 +117,12 @@ pub(super) fn encode(outgoing: OutgoingRequest<'_>) -> Result<EncodedRequest, Mo
         ),
         max_completion_tokens: (!old_limit).then_some(max_tokens),
         max_tokens: old_limit.then_some(max_tokens),
-        temperature: manner.temperature.then_some(request.temperature),
+        temperature: options.temperature.then_some(request.temperature),
         tools: function_tools(&request),
         reasoning_effort: no_reasoning.then_some("none"),
         response_format: format,
-        stream: manner.stream,
-        stream_options: manner.stream.then(|| json!({"include_usage": true})),
+        stream: options.stream,
+        stream_options: options.stream.then(|| json!({"include_usage": true})),
     };
     EncodedRequest::new(endpoint, "/chat/completions".into(), &body, schema_enforced)
 }

@@ -6,18 +6,18 @@ use assize_llm::{Prompt, TranscriptTurn};
 
 /// Sentence templates with placeholders for two words of the prompt.
 const SENTENCES: &[&str] = &[
-    "The weight rests on {a}, and whether {b} can carry it is the first thing to settle.",
-    "On {a} I agree; on {b} the case is thinner than it looks.",
-    "If {a} holds, most of what follows about {b} holds with it.",
-    "What is missing is a figure for {a}: without one, {b} stays an opinion.",
-    "I would put {a} before {b}, since a mistake there costs more to undo.",
+    "The case depends on {a}; whether {b} can support it is the first open question.",
+    "I agree about {a}, but the evidence for {b} is weak.",
+    "If the claim about {a} is true, most of the argument about {b} follows.",
+    "A figure for {a} is missing; without it, {b} is only an opinion.",
+    "I would decide about {a} before {b}, because a mistake there costs more to correct.",
     "The strongest objection concerns {a}, and it has not been answered yet.",
-    "There is a cheaper way to learn about {b} than to commit to {a} at once.",
-    "Take {a} away and the argument for {b} still stands, which speaks for it.",
-    "The timing of {a} matters more here than its size.",
-    "Nothing said so far ties {a} to {b}; that link should be made or dropped.",
+    "There is a cheaper way to test {b} than to commit to {a} at once.",
+    "Even without {a}, the argument for {b} holds, which supports it.",
+    "The timing of {a} matters more than its size.",
+    "No argument so far connects {a} with {b}; the connection needs a reason.",
     "A small trial of {a} would show within weeks whether {b} follows.",
-    "I concede the point about {b}, and hold on to the one about {a}.",
+    "I accept the point about {b} and maintain the one about {a}.",
 ];
 
 /// Stop words, which are not used as topic words of a prompt.
@@ -77,6 +77,6 @@ fn frequent(text: &str) -> Vec<String> {
     words.truncate(MAX_WORDS);
     let mut words: Vec<String> = words.into_iter().map(|(word, _)| word).collect();
     words.sort_unstable();
-    words.push("the matter at hand".to_owned());
+    words.push("the proposal".to_owned());
     words
 }

@@ -219,7 +219,7 @@ async fn rehearsal_answers_depend_on_question_and_seed_only_and_are_marked_as_re
     assert_ne!(one.text, seeded.text);
     assert!(one.rehearsal && one.text.contains("factory"));
     assert_eq!((one.provider.as_str(), one.cost), ("rehearsal", Cost::Known(Money::ZERO)));
-    assert_eq!(REHEARSAL_LABEL, "rehearsal, no model was asked");
+    assert_eq!(REHEARSAL_LABEL, "rehearsal, no model was called");
 }
 
 #[tokio::test(start_paused = true)]

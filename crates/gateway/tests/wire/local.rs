@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::{HeldClock, advance_clock, endpoint};
+use crate::{HeldClock, advance_clock, endpoint, observed};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -127,6 +127,28 @@ async fn context_overflow_error_names_the_window_size_and_the_setting() {
             assert!(hint.contains(part), "{part}: {hint}");
         }
     }
+}
+
+#[tokio::test]
+async fn call_to_a_local_server_reuses_no_connection() {
+    let reply = FakeReply::LastOnConnection(FakeAnswer::text("fine"));
+    let fake = FakeProvider::scripted(FakeKind::OpenAi, [reply.clone(), reply])
+        .with_description("/props", llama_props(2048, 1));
+    let (client, endpoint) = (HttpClient::new(), local(FakeKind::OpenAi, &fake, "smollm2"));
+    discover(&client, &endpoint, TIMEOUT).await;
+    let (options, mut waits) = observed(GatewayOptions::default());
+    let gateway = Gateway::to_provider(&client, endpoint, options);
+    for _ in 0..2 {
+        let question = ModelRequest::question("Hi");
+        let response = gateway.generate(&question, CallOptions::default()).await.unwrap();
+        assert_eq!(response.text, "fine");
+        // The client returns a connection to its pool in another task.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(waits.try_recv().ok(), None, "a call failed and was retried");
+    assert!(fake.captured_requests().iter().all(|one| one.header("connection") == Some("close")));
 }
 
 /// The clock is stopped. Time passes only when the test advances it.

@@ -49,7 +49,7 @@ pub(crate) fn gateway(kind: FakeKind, fake: &FakeProvider, options: GatewayOptio
     Gateway::to_provider(&HttpClient::new(), endpoint(kind, fake), options)
 }
 
-/// Stops tokio's clock while real sockets are in use. Time passes only when a test calls [`pass`].
+/// Stops tokio's clock while real sockets are in use. Time passes only when a test calls [`advance_clock`].
 ///
 /// A paused clock of tokio jumps ahead whenever the runtime waits for a socket, except while a blocking task is
 /// running. So this type keeps a blocking task running.

@@ -73,14 +73,14 @@ fn invalid_graph_reports_every_problem_with_its_node() {
     invalid node name `no good`: use at most 60 letters, digits, `_` and `-`, and not `END`
     duplicate node `a`
     unknown start node `b`
-    node `` has no exit: add an edge to another node or to `END`
-    node `END` has no exit: add an edge to another node or to `END`
-    node `no good` has no exit: add an edge to another node or to `END`
+    node `` has no outgoing edge: add an edge to another node or to `END`
+    node `END` has no outgoing edge: add an edge to another node or to `END`
+    node `no good` has no outgoing edge: add an edge to another node or to `END`
     --
     node `a` leads to the unknown node `c`
-    an exit is defined for the unknown node `x`
-    node `b` has no exit: add an edge to another node or to `END`
-    node `a` has more than one exit
+    an edge, route or fan-out starts at the unknown node `x`
+    node `b` has no outgoing edge: add an edge to another node or to `END`
+    node `a` has more than one outgoing edge, route or fan-out
     --
     node `island` is unreachable from the start node
     --

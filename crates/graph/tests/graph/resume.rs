@@ -107,8 +107,8 @@ impl Assembler {
         node
     }
 
-    /// Adds the nodes of a building block to the graph. Returns its first node, and its last node, which has no exit
-    /// yet.
+    /// Adds the nodes of a building block to the graph. Returns its first node, and its last node, which has no
+    /// outgoing edge yet.
     fn add(&mut self, piece: &Piece) -> (&'static str, &'static str) {
         match piece {
             Piece::Step { effects, together } => {

@@ -9,11 +9,11 @@ use assize_protocol::jail::Emulator;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use super::{die_with_the_keeper, users};
+use super::{die_with_the_supervisor, users};
 use crate::sys;
 
-/// Number of the emulator's file descriptor for the channel to the host. The next numbers are the descriptors that the
-/// host has sent.
+/// Number of the emulator's file descriptor for the channel to the host. The descriptors that the host has sent
+/// have the next numbers.
 const FIRST_FD: u32 = 3;
 
 /// Maximum number of threads of the emulator, which needs several threads to read from disks and for its own work.
@@ -84,7 +84,7 @@ fn prepare(emulator: &Emulator, with_other_user: bool, handed: &[OwnedFd]) -> io
         setrlimit(Resource::Nproc, Rlimit { current: limit, maximum: limit })?;
         users::become_program(emulator.group.is_some())?;
         // The kernel clears the parent death signal when a process changes its user.
-        die_with_the_keeper().map_err(|step| step.error)?;
+        die_with_the_supervisor().map_err(|step| step.error)?;
     }
     rustix::thread::set_no_new_privs(true)?;
     // Landlock also keeps the emulator from reopening its read-only descriptors for writing.

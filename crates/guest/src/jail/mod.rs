@@ -1,9 +1,9 @@
-//! Jail: a child process in new namespaces, and the keeper, which is the supervisor process outside the jail.
+//! Jail: a child process in new namespaces, and its supervisor process outside the jail.
 //!
-//! The keeper runs on the host, single-threaded and in its own session. It runs until its standard input is closed.
-//! Only the assize process has the other end of that input. When assize exits for any reason, the keeper kills the
-//! jail's init process, the kernel kills all other processes in the PID namespace, and the keeper removes the cgroups.
-//! The kernel frees mounts, networks and tmpfs by itself.
+//! The supervisor runs on the host, single-threaded and in its own session. It runs until its standard input is closed.
+//! Only the assize process has the other end of that input. When assize exits for any reason, the supervisor kills the
+//! jail's init process, the kernel kills all other processes in the PID namespace, and the supervisor removes the
+//! cgroups. The kernel frees mounts, networks and tmpfs by itself.
 
 mod emulator;
 mod root;
@@ -14,7 +14,7 @@ use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use assize_protocol::jail::{JailSetup, KeeperReply};
+use assize_protocol::jail::{JailSetup, SupervisorReply};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -60,10 +60,10 @@ impl<T, E: Into<io::Error>> AtStep<T> for Result<T, E> {
     }
 }
 
-/// Runs the keeper, the supervisor process of a jail: reads the jail's setup from standard input, builds the jail and
+/// Runs the supervisor process of a jail: reads the jail's setup from standard input, builds the jail and
 /// supervises it. The channel between host and guest agent is standard output.
 pub(crate) fn keep() -> Result<(), String> {
-    // Signals to the terminal or process group of assize must not reach the keeper.
+    // Signals to the terminal or process group of assize must not reach the supervisor.
     let _ = rustix::process::setsid();
     let (line, handed) =
         read_setup().map_err(|error| format!("cannot read the jail setup: {error}"))?;
@@ -72,12 +72,12 @@ pub(crate) fn keep() -> Result<(), String> {
     let built = build(&setup, &handed);
     drop(handed);
     let answer = match &built {
-        Ok(jail) => KeeperReply::Ready {
+        Ok(jail) => SupervisorReply::Ready {
             pid: jail.pid.cast_unsigned(),
             proc: jail.has_proc,
             landlock: sys::landlock_version(),
         },
-        Err(step) => KeeperReply::Failed {
+        Err(step) => SupervisorReply::Failed {
             step: step.name.clone(),
             errno: step.error.raw_os_error().unwrap_or(0),
             message: step.error.to_string(),
@@ -87,7 +87,8 @@ pub(crate) fn keep() -> Result<(), String> {
     answer.push('\n');
     let sent = rustix::io::write(rustix::stdio::stdin(), answer.as_bytes());
     if let Ok(jail) = built {
-        // The keeper's copy of the channel is closed. Otherwise the channel would stay open after the jail has ended.
+        // The supervisor's copy of the channel is closed. Otherwise the channel would stay open after the jail has
+        // ended.
         let _ = rustix::stdio::dup2_stdout(rustix::stdio::stderr());
         jail.watch(sent.is_ok());
     }
@@ -118,7 +119,7 @@ fn read_setup() -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     Ok((line, handed))
 }
 
-/// Running jail: process id of its init process, and whether it has a `/proc`.
+/// Running jail: process id of its init process, and whether the kernel allowed the jail to mount its own `/proc`.
 struct Jail {
     pid: Pid,
     has_proc: bool,
@@ -181,7 +182,7 @@ fn open_groups(setup: &JailSetup) -> Result<OpenGroups, StepError> {
     Ok(OpenGroups { v1: v1.collect::<Result<_, _>>()?, v2: v2.transpose()? })
 }
 
-fn die_with_the_keeper() -> Result<(), StepError> {
+fn die_with_the_supervisor() -> Result<(), StepError> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .step("set the parent death signal")
 }
@@ -195,7 +196,7 @@ fn run_inside(
     mut to_parent: fs::File,
 ) -> ! {
     let mut go = [0; 1];
-    let outcome = die_with_the_keeper()
+    let outcome = die_with_the_supervisor()
         .and_then(|()| {
             groups.iter().try_for_each(|mut group| group.write_all(b"0")).step("enter the cgroups")
         })

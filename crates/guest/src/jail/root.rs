@@ -45,13 +45,13 @@ pub(crate) fn enter(setup: &JailSetup) -> Result<JailRoot, StepError> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .step("make mounts private")?;
     sys::create_cgroup_namespace().step("create a cgroup namespace")?;
-    // Mounts are cloned before the user is switched, because the keeper's user may read folders that the guest agent's
-    // user may not read.
+    // Mounts are cloned before the user is switched, because the supervisor's user may read folders that the guest
+    // agent's user may not read.
     let pieces = clone_mounts(&setup.pieces)?;
     if setup.users.is_some() {
         users::become_guest()?;
         // The kernel clears the parent death signal when a process changes its user.
-        super::die_with_the_keeper()?;
+        super::die_with_the_supervisor()?;
     }
     create_root()?;
     // Writable folders are mounted before files of the host, because a host file may be mounted inside a writable
@@ -222,8 +222,8 @@ fn mount_code(disk: &OwnedFd) -> Result<CodeFiles, StepError> {
     Ok(code)
 }
 
-/// Mounts a `/proc` that shows only processes. Returns `false` if the kernel refuses the mount. It refuses if parts of
-/// the host's own `/proc` are masked, as in most containers.
+/// Mounts a `/proc` that shows only processes. Returns `false` if the kernel refuses the mount. The kernel refuses
+/// the mount if parts of the host's own `/proc` are masked, as in most containers.
 fn mount_proc() -> Result<bool, StepError> {
     make_folder("proc")?;
     let mounted = (|| {

@@ -1,8 +1,8 @@
 //! Init process (PID 1) of a microVM: sets up the system and serves the host.
 //!
 //! The host boots a microVM once and creates a snapshot while the microVM waits for `Hello`. Every sandbox is restored
-//! from the snapshot. [`init`] does the work that all restored microVMs share; [`wake`] applies the settings of one
-//! restored microVM, which are in its `Hello`.
+//! from the snapshot. [`init`] does the work that all restored microVMs share; [`configure_restored`]
+//! applies the settings of one restored microVM, which are in its `Hello`.
 
 mod group;
 
@@ -24,7 +24,7 @@ use crate::jail::{AtStep, PROGRAM, StepError};
 use crate::{serve, sys};
 pub(crate) use group::ProgramCgroup;
 
-/// Folder of kernel modules in the initrd. Its file `list` names them in load order.
+/// Folder of kernel modules in the initrd. The file `list` in it contains their names in load order.
 const MODULES: &str = "/modules";
 
 /// Folder of the Python support files in the initrd.

@@ -39,7 +39,7 @@ pub(super) fn corpus() -> Vec<(&'static str, String, Outcome)> {
             "blah { blah ".repeat(100_000) + USUAL,
             read("surrounding_text"),
         ),
-        ("comments without end", "[/*".repeat(300_000), refused("too much noise")),
+        ("comments without end", "[/*".repeat(300_000), refused("too much text that is not JSON")),
         (
             "a text of megabytes",
             USUAL.replace("solid", &"x".repeat(2_000_000)),

@@ -25,7 +25,7 @@ pub(crate) enum JsonFault {
     #[error("unexpected {0}")]
     Unexpected(String),
     /// The answer needs more than the maximum number of parser steps.
-    #[error("there is too much noise to find JSON in")]
+    #[error("the answer contains too much text that is not JSON")]
     OutOfFuel,
 }
 

@@ -205,7 +205,9 @@ pub enum AnswerError {
     SecondCall { reason: AnswerParseError, error: ModelError, responses: Vec<ModelResponse> },
     #[error("the model declined to answer")]
     Refused { responses: Vec<ModelResponse> },
-    #[error("neither of the model's two answers matches the schema: {reason}")]
+    #[error(
+        "neither of the model's two answers could be parsed; error in the second answer: {reason}"
+    )]
     Unreadable { reason: AnswerParseError, responses: Vec<ModelResponse> },
     #[error("both answers of the model were cut off at {limit} output tokens")]
     CutOff { limit: u32, responses: Vec<ModelResponse> },

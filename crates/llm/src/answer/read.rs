@@ -30,7 +30,9 @@ pub enum AnswerParseError {
     Broken(String),
     #[error("{0}")]
     SchemaMismatch(String),
-    #[error("there are {0} different JSON objects that fit; give exactly one")]
+    #[error(
+        "the answer contains {0} different JSON objects that match the schema; exactly one is expected"
+    )]
     Ambiguous(usize),
 }
 
@@ -39,7 +41,7 @@ pub enum AnswerParseError {
 pub struct AnswerReader {
     schema: Value,
     validator: Validator,
-    /// Names of the schema's properties, normalized by [`plain_key`].
+    /// Names of the schema's properties, normalized by [`normalized_key`].
     properties: HashSet<String>,
 }
 
@@ -83,9 +85,7 @@ impl AnswerReader {
         if found.is_last {
             return Ok((found.value, found.fixes));
         }
-        Err(AnswerParseError::Broken(
-            "the answer is cut off, and there was more to come".to_owned(),
-        ))
+        Err(AnswerParseError::Broken("the answer is cut off in the text after its JSON".to_owned()))
     }
 
     fn find(&self, text: &str) -> Result<Found, AnswerParseError> {

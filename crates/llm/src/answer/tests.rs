@@ -201,7 +201,8 @@ async fn malformed_answer_without_extractor_or_default_is_an_error() {
     let error = outcome.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "neither of the model's two answers matches the schema: there is no JSON object in the answer"
+        "neither of the model's two answers could be parsed; error in the second answer: there is no \
+         JSON object in the answer"
     );
     assert_eq!((error.responses().len(), asked.len()), (2, 2));
 }

@@ -26,7 +26,7 @@ pub(crate) const PREFIX: &str = "assize-";
 pub(crate) const PERIOD: u64 = 100_000;
 
 /// Removes the empty cgroups that the dead process `maker` created. Searches all cgroup mounts, because that process
-/// may have run in another cgroup than this one.
+/// may have run in a different cgroup than this process.
 pub(crate) fn clean_up(maker: &str) {
     let prefix = format!("{PREFIX}{maker}-");
     let mounts = mounts();

@@ -26,7 +26,7 @@ const CONSECUTIVE: u32 = 4;
 /// A cgroup thrashes only while its page cache is below this fraction (1/64) of its memory limit.
 const CACHE_FRACTION: u64 = 64;
 
-/// Page size in bytes, with which numbers of pages are converted to bytes: the smallest of all supported CPUs.
+/// Page size for converting page counts to bytes: the smallest page size of all supported CPUs, in bytes.
 const PAGE: u64 = 4096;
 
 /// Maximum number of times that the process list of a cgroup is read to kill its programs. Several reads are necessary,

@@ -7,8 +7,7 @@ use super::SandboxFactory;
 use crate::{Enforcement, SandboxSpec};
 
 impl SandboxFactory {
-    /// Returns the configured limits. The number of CPUs is reduced to the number of CPUs of this machine if it is
-    /// larger.
+    /// Returns the configured limits. If more CPUs are configured than `max_cpus` allows, the limit is `max_cpus`.
     pub fn limits(&self) -> SandboxLimits {
         let sandbox = &self.settings.sandbox;
         let cpus = sandbox.cpus.min(self.max_cpus());
@@ -27,8 +26,8 @@ impl SandboxFactory {
         }
     }
 
-    /// Maximum number of CPUs of a sandbox: the number of CPUs of this machine. In a cluster there is no maximum here,
-    /// because sandboxes run on the machines of the workers.
+    /// Maximum number of CPUs of a sandbox: the number of CPUs of this machine, or infinity if a cluster is configured,
+    /// because sandboxes then run on the machines of the workers.
     fn max_cpus(&self) -> f64 {
         if self.settings.cluster.servers.is_some() {
             return f64::INFINITY;

@@ -27,8 +27,8 @@ pub use shared::{SharedBackend, SharedBackends};
 pub struct SelectedBackend {
     pub backend: Arc<dyn Backend>,
     pub why: String,
-    /// Warning for users that debates run with weaker isolation than a microVM, because the isolation setting is `auto`
-    /// and no microVM is available; `None` if there is nothing to warn about.
+    /// Warning, shown to users, that debates run with weaker isolation than a microVM, because the isolation setting is
+    /// `auto` and no microVM is available; `None` if there is nothing to warn about.
     pub weaker_isolation_warning: Option<String>,
 }
 
@@ -47,7 +47,7 @@ const DEBATES: [Isolation; 3] = [Isolation::Microvm, Isolation::Jail, Isolation:
 pub struct SandboxFactory {
     pub settings: Arc<Settings>,
     pub environment: Arc<Environment>,
-    /// Backends and warm pools that all runs of a server or a worker share.
+    /// Backends and warm pools shared by all runs of a server or a worker.
     pub shared: Option<Arc<SharedBackends>>,
 }
 
@@ -58,7 +58,7 @@ impl SandboxFactory {
         SandboxFactory { settings, environment, shared: None }
     }
 
-    /// Selects the backend that the settings request, or fails with the reason why it is unavailable.
+    /// Selects the configured backend, or fails with the reason why the backend is unavailable.
     pub async fn choose(&self, languages: &[Language]) -> Result<SelectedBackend, Failure> {
         let spec = SandboxSpec { limits: self.limits(), ..SandboxSpec::default() };
         self.choose_of((&Isolation::ALL, AUTO), languages, &spec).await
@@ -112,7 +112,7 @@ impl SandboxFactory {
     /// Creates a sandbox with the requested backend. Returns the manager of the backend, the sandbox, and the reason
     /// why the backend was selected.
     ///
-    /// Like [`SandboxFactory::choose`] followed by [`SandboxManager::make`], but `auto` does not first test whether a
+    /// Like [`SandboxFactory::choose`] followed by [`SandboxManager::create`], but `auto` does not first test whether a
     /// jail is available, because the test would take as long as creating the sandbox.
     pub async fn create_sandbox(
         &self,
@@ -164,7 +164,9 @@ impl SandboxFactory {
                 }
             }
         }
-        Err(first.unwrap_or_else(|| SandboxError::InvalidName("nothing".to_owned())))
+        let no_backend =
+            || SandboxError::failed("selecting a sandbox backend", "no backend is allowed");
+        Err(first.unwrap_or_else(no_backend))
     }
 
     /// Returns the available backends among those that the settings allow.
@@ -328,9 +330,7 @@ impl SandboxFactory {
         most: u32,
     ) -> Result<(Arc<SandboxPool>, String), Failure> {
         let chosen = self.choose(&[language]).await?;
-        chosen.backend.check(&spec)?;
-        // The interpreter is checked now, so that a run fails before it pays for model calls.
-        chosen.backend.interpreter(language)?;
+        check_spec(&*chosen.backend, language, &spec)?;
         let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
         let manager = self.manager(chosen.backend).await?;
         let options = PoolOptions {
@@ -363,7 +363,21 @@ impl SandboxFactory {
     }
 }
 
-/// Returns a warning for users that debates ran with weaker isolation than a microVM; `None` for a microVM.
+/// Checks that a backend can run programs in this language in sandboxes with this spec. This is checked when a run
+/// starts, also by a worker for a stored run, so that the run fails before it pays for model calls.
+fn check_spec(
+    backend: &dyn Backend,
+    language: Language,
+    spec: &SandboxSpec,
+) -> Result<(), SandboxError> {
+    if let Some(complaint) = spec.limits.validation_error() {
+        return Err(SandboxError::Limits(complaint));
+    }
+    backend.check(spec)?;
+    backend.interpreter(language).map(drop)
+}
+
+/// Returns a warning, shown to users, that debates ran with weaker isolation than a microVM; `None` for a microVM.
 ///
 /// The report, the field `flags` of the JSON output, the web page and the command line all show this warning.
 fn weaker_isolation(used: Isolation, why: &str) -> Option<String> {
@@ -413,7 +427,36 @@ impl RunPool {
 
 #[cfg(test)]
 mod tests {
+    use assize_config::SandboxLimits;
+
     use super::*;
+
+    #[test]
+    fn invalid_limits_and_image_names_are_rejected_before_a_sandbox_starts() {
+        let docker = Docker::new(Vec::new());
+        let error = |memory: u64, image: &str| {
+            let limits = SandboxLimits { memory, ..SandboxLimits::default() };
+            let image = Some(image.to_owned());
+            let spec = SandboxSpec { image, limits, ..SandboxSpec::default() };
+            check_spec(&docker, Language::Python, &spec).err().map(|error| error.to_string())
+        };
+        assert_eq!(error(256 << 20, "python:3.12"), None);
+        let small = error(1, "python:3.12").unwrap();
+        assert!(small.starts_with("invalid sandbox limits: the memory limit"), "{small}");
+        let image = error(256 << 20, "../containers").unwrap();
+        assert!(image.contains("invalid image name `../containers`"), "{image}");
+    }
+
+    #[tokio::test]
+    async fn selection_from_no_backends_fails_with_a_clear_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let environment = Environment::in_folder(folder.path(), [].into());
+        let settings = Settings::load(&environment, &[]).unwrap();
+        let sandboxes = SandboxFactory::new(&settings, &environment);
+        let error = sandboxes.first_available(&[], &SandboxSpec::default(), AUTO).await;
+        let error = error.unwrap_err().to_string();
+        assert_eq!(error, "selecting a sandbox backend failed: no backend is allowed");
+    }
 
     #[test]
     fn weaker_isolation_warning_names_the_backend_the_reason_and_the_command() {

@@ -9,7 +9,7 @@ use assize_config::{InterpreterSettings, Isolation};
 use assize_types::Failure;
 use tokio::sync::OnceCell;
 
-use super::{SandboxFactory, SelectedBackend};
+use super::{SandboxFactory, SelectedBackend, check_spec};
 use crate::{
     Language, PoolMetrics, PoolOptions, Sandbox, SandboxManager, SandboxPool, SandboxSpec,
     WarmPools,
@@ -82,7 +82,7 @@ impl SharedBackends {
         Ok(SharedBackends { pools, chosen: OnceMap::new(), managers: OnceMap::new() })
     }
 
-    /// Returns the backend that the settings request. The backend is selected on first use.
+    /// Returns the configured backend, which is selected on first use.
     pub async fn get(&self, sandboxes: &SandboxFactory) -> Result<Arc<SharedBackend>, Failure> {
         let settings = &sandboxes.settings;
         settings.reject_untrusted_values()?;
@@ -115,8 +115,7 @@ impl SharedBackends {
         spec: &SandboxSpec,
     ) -> Result<(Arc<SandboxPool>, String), Failure> {
         let backend = self.get(sandboxes).await?;
-        backend.manager.backend().check(spec)?;
-        backend.manager.backend().interpreter(language)?;
+        check_spec(&**backend.manager.backend(), language, spec)?;
         Ok((self.pools.for_run(&backend.manager, spec), backend.description()))
     }
 

@@ -244,7 +244,7 @@ fn explain(host: &str, what: &str, error: &Error) -> SandboxError {
             "check with `docker info` that the engine runs",
         ),
         EngineFault::Forbidden => unavailable(
-            format!("this user may not use the container engine at `{host}`"),
+            format!("this user has no permission to use the container engine at `{host}`"),
             "add this user to the group `docker` (`sudo usermod -aG docker $USER`, then log in again), which is \
              equivalent to root access; or run Docker or Podman rootless",
         ),

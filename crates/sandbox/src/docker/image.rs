@@ -1,5 +1,5 @@
-//! Images of Docker sandboxes: the base image, built only from Debian packages, and images that users name, with the
-//! guest agent added. Images are never pulled from a registry.
+//! Images of Docker sandboxes: the base image, built only from Debian packages, and users' images with the guest agent
+//! added. Images are never pulled from a registry.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -78,6 +78,15 @@ fn is_name(text: &str) -> bool {
     text.len() <= 512 && parts && text.bytes().all(allowed)
 }
 
+/// Returns an error if a text is not a valid image name.
+pub(super) fn check_name(text: &str) -> Result<(), SandboxError> {
+    if is_name(text) {
+        return Ok(());
+    }
+    let reason = format!("invalid image name `{text}`");
+    Err(SandboxError::Unsupported { isolation: Isolation::Docker, reason, hint: None })
+}
+
 impl Docker {
     /// Returns the image for a sandbox: the base image, or the image that is derived from the user's image `named`.
     /// Creates the image first if it does not exist.
@@ -116,11 +125,7 @@ impl Docker {
         client: &EngineClient,
         named: &str,
     ) -> Result<DockerImage, SandboxError> {
-        if !is_name(named) {
-            let reason = format!("invalid image name `{named}`");
-            let isolation = Isolation::Docker;
-            return Err(SandboxError::Unsupported { isolation, reason, hint: None });
-        }
+        check_name(named)?;
         let Some(found) = inspect(client, named).await? else {
             return Err(SandboxError::Unavailable {
                 isolation: Isolation::Docker,
@@ -229,7 +234,7 @@ impl Docker {
     pub async fn remove_image(&self, name: &str) -> Result<(), SandboxError> {
         const WHAT: &str = "removing the image";
         if !self.images().await?.iter().any(|image| image.name == name) {
-            return Err(SandboxError::failed(WHAT, format!("`{name}` is not an image of assize")));
+            return Err(SandboxError::failed(WHAT, format!("assize created no image `{name}`")));
         }
         let client = self.engine.client().await?;
         delete(client, name).await.map_err(|error| client.explain(WHAT, &error))

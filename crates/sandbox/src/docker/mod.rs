@@ -182,6 +182,10 @@ impl Backend for Docker {
         Isolation::Docker
     }
 
+    fn check(&self, spec: &SandboxSpec) -> Result<(), SandboxError> {
+        spec.image.as_deref().map_or(Ok(()), image::check_name)
+    }
+
     async fn start(
         &self,
         identity: &SandboxIdentity,

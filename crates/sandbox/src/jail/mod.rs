@@ -1,10 +1,10 @@
 //! Jail backend: Linux namespaces, Landlock, a seccomp allowlist, cgroups. It needs no daemon and no privileges, and
 //! works on nearly every Linux machine.
 //!
-//! This is the host side, which describes the jail. The guest agent binary, started as the keeper process (see
+//! This is the host side, which describes the jail. The guest agent binary, started as the supervisor process (see
 //! `crates/guest/src/jail`), builds the jail, because the multi-threaded host process must not fork.
 
-pub(crate) mod keeper;
+pub(crate) mod supervisor;
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -25,7 +25,7 @@ use crate::error::SandboxError;
 use crate::interpreter::{Interpreter, Language, SYSTEM, is_system};
 use crate::sandbox::{PYTHON_FILES, PYTHON_FOLDER, WORKSPACE, environment};
 use crate::spec::SandboxSpec;
-use keeper::{BuiltJail, DedicatedUsers, Keeper};
+use supervisor::{BuiltJail, DedicatedUsers, JailSupervisor};
 
 /// Devices that every program expects; none of them gives access to the host.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
@@ -145,7 +145,7 @@ impl Jail {
     }
 }
 
-/// Adds mounts of the system's programs to a jail, and of the files that these programs need.
+/// Adds the system's programs, and the files that these programs need, to the mounts of a jail.
 pub(crate) fn add_system(setup: &mut JailSetup) {
     for folder in SYSTEM {
         // On most systems, `/bin` and similar folders are symbolic links into `/usr`.
@@ -215,8 +215,8 @@ impl Backend for Jail {
             .make(&id, &spec.limits)
             .map_err(|error| SandboxError::failed("creating a cgroup", error))?;
         let setup = self.setup(&id, spec, &group);
-        let (channel, keepers_channel) = keeper::pair()?;
-        let keeper = Keeper::start(group, keepers_channel)?;
+        let (channel, supervisor_channel) = supervisor::pair()?;
+        let supervisor = JailSupervisor::start(group, supervisor_channel)?;
         let folders = self.interpreters.iter().filter_map(|one| one.program.parent());
         let folders: Vec<String> = folders.map(|folder| folder.display().to_string()).collect();
         let hello = Hello {
@@ -225,12 +225,13 @@ impl Backend for Jail {
             env: environment(&folders),
             machine: None,
         };
-        let channel = Channel::over(keeper::from_std(channel)?, &hello);
-        let BuiltJail { pid, proc, landlock } = keeper.build(Isolation::Jail, &setup, &[]).await?;
+        let channel = Channel::over(supervisor::from_std(channel)?, &hello);
+        let BuiltJail { pid, proc, landlock } =
+            supervisor.build(Isolation::Jail, &setup, &[]).await?;
         self.landlock.store(landlock, Ordering::Relaxed);
         self.without_proc.store(!proc, Ordering::Relaxed);
-        let watch = keeper.group().watch(pid, &spec.limits);
-        Ok(StartedSandbox { channel, handle: Box::new(JailCell { keeper, _watch: watch }) })
+        let watch = supervisor.group().watch(pid, &spec.limits);
+        Ok(StartedSandbox { channel, handle: Box::new(JailCell { supervisor, _watch: watch }) })
     }
 
     fn interpreter(&self, language: Language) -> Result<String, SandboxError> {
@@ -298,7 +299,7 @@ impl Backend for Jail {
 /// Handle on one jail.
 #[derive(Debug)]
 struct JailCell {
-    keeper: Keeper,
+    supervisor: JailSupervisor,
     /// Watchdog that kills programs that thrash.
     _watch: Option<AbortOnDropHandle<()>>,
 }
@@ -306,15 +307,15 @@ struct JailCell {
 #[async_trait]
 impl SandboxHandle for JailCell {
     async fn usage(&self) -> ResourceUsage {
-        self.keeper.group().usage()
+        self.supervisor.group().usage()
     }
 
     async fn end(&self) {
-        self.keeper.end().await;
+        self.supervisor.end().await;
     }
 
     async fn diagnostic_output(&self) -> Option<String> {
-        self.keeper.last_words().await
+        self.supervisor.last_words().await
     }
 }
 

@@ -18,7 +18,7 @@ use super::{MicrovmOptions, create_snapshot, layers};
 use crate::backend::SandboxIdentity;
 use crate::cgroup::CgroupParents;
 use crate::error::SandboxError;
-use crate::jail::keeper::DedicatedUsers;
+use crate::jail::supervisor::DedicatedUsers;
 use crate::memfd::{data_file, read_only, seal};
 use crate::spec::SandboxSpec;
 

@@ -106,7 +106,7 @@ impl MicrovmBuilder {
             },
         };
         let boot = SandboxIdentity { id: format!("{}-boot", identity.id), ..identity.clone() };
-        let emulator::RunningVm { keeper, mut channel, monitor, console } =
+        let emulator::RunningVm { supervisor, mut channel, monitor, console } =
             emulator::start(&parts.qemu, self.groups(), self.users, &boot, &plan).await?;
         let state = async {
             match tokio::time::timeout(BOOT_TIMEOUT, wait_for_guest(&mut channel)).await {
@@ -122,11 +122,11 @@ impl MicrovmBuilder {
         };
         match state.await {
             Ok(state) => {
-                keeper.end().await;
+                supervisor.end().await;
                 Snapshot::new(memory, &state).map_err(failed)
             }
             Err(why) => {
-                let why = emulator::end_with_diagnostics(&keeper, &console, &why).await;
+                let why = emulator::end_with_diagnostics(&supervisor, &console, &why).await;
                 Err(SandboxError::failed("booting a microVM", why))
             }
         }

@@ -23,7 +23,7 @@ use crate::cgroup::CgroupParents;
 use crate::diagnostics::DiagnosticOutput;
 use crate::error::SandboxError;
 use crate::jail::add_system;
-use crate::jail::keeper::{self, DedicatedUsers, Keeper};
+use crate::jail::supervisor::{self, DedicatedUsers, JailSupervisor};
 
 /// Program name of QEMU.
 pub(super) const PROGRAM: &str = "qemu-system-x86_64";
@@ -201,7 +201,7 @@ impl LaunchPlan<'_> {
 /// A started microVM.
 #[derive(Debug)]
 pub(super) struct RunningVm {
-    pub(super) keeper: Keeper,
+    pub(super) supervisor: JailSupervisor,
     pub(super) channel: UnixStream,
     pub(super) monitor: UnixStream,
     pub(super) console: Console,
@@ -216,17 +216,24 @@ pub(super) struct Console {
 }
 
 /// Returns the console output of a microVM, or if there is none, the stderr of QEMU.
-pub(super) async fn diagnostic_output(keeper: &Keeper, console: &Console) -> Option<String> {
+pub(super) async fn diagnostic_output(
+    supervisor: &JailSupervisor,
+    console: &Console,
+) -> Option<String> {
     match console.output.get() {
         Some(output) => Some(output),
-        None => keeper.last_words().await,
+        None => supervisor.last_words().await,
     }
 }
 
 /// Ends a microVM that failed, and returns the reason with the diagnostic output.
-pub(super) async fn end_with_diagnostics(keeper: &Keeper, console: &Console, why: &str) -> String {
-    keeper.end().await;
-    match diagnostic_output(keeper, console).await {
+pub(super) async fn end_with_diagnostics(
+    supervisor: &JailSupervisor,
+    console: &Console,
+    why: &str,
+) -> String {
+    supervisor.end().await;
+    match diagnostic_output(supervisor, console).await {
         Some(output) => format!("{why}: {output}"),
         None => why.to_owned(),
     }
@@ -241,9 +248,9 @@ pub(super) async fn start(
     plan: &LaunchPlan<'_>,
 ) -> Result<RunningVm, SandboxError> {
     let failed = |error: io::Error| SandboxError::failed("writing to QEMU", error);
-    let (channel, theirs) = keeper::pair()?;
-    let (monitor, their_monitor) = keeper::pair()?;
-    let (console, their_console) = keeper::pair()?;
+    let (channel, theirs) = supervisor::pair()?;
+    let (monitor, their_monitor) = supervisor::pair()?;
+    let (console, their_console) = supervisor::pair()?;
     let id = identity.to_string();
     let bytes = plan.megabytes << 20;
     let limits = SandboxLimits {
@@ -272,8 +279,8 @@ pub(super) async fn start(
     };
     group.add_to_setup(&mut setup);
     add_qemu_files(&mut setup, qemu, plan.accelerator);
-    let keeper = Keeper::start(group, theirs)?;
-    let mut monitor = keeper::from_std(monitor)?;
+    let supervisor = JailSupervisor::start(group, theirs)?;
+    let mut monitor = supervisor::from_std(monitor)?;
     let mut descriptors = vec![
         their_monitor.as_fd(),
         their_console.as_fd(),
@@ -290,9 +297,9 @@ pub(super) async fn start(
             qmp::restore(&mut monitor, STATE).await.map_err(failed)?;
         }
     }
-    let built = keeper.build(Isolation::Microvm, &setup, &descriptors).await?;
+    let built = supervisor.build(Isolation::Microvm, &setup, &descriptors).await?;
     if !built.proc {
-        keeper.end().await;
+        supervisor.end().await;
         return Err(SandboxError::Unavailable {
             isolation: Isolation::Microvm,
             reason: "QEMU needs `/proc` to open its memory, but its jail cannot mount `/proc`".to_owned(),
@@ -304,9 +311,9 @@ pub(super) async fn start(
         });
     }
     let output = DiagnosticOutput::default();
-    let reader = tokio::spawn(read_console(keeper::from_std(console)?, output.clone()));
+    let reader = tokio::spawn(read_console(supervisor::from_std(console)?, output.clone()));
     let console = Console { output, _reader: AbortOnDropHandle::new(reader) };
-    Ok(RunningVm { keeper, channel: keeper::from_std(channel)?, monitor, console })
+    Ok(RunningVm { supervisor, channel: supervisor::from_std(channel)?, monitor, console })
 }
 
 /// Collects console output until the buffer is full. After that, nothing is read, so a microVM that keeps writing to

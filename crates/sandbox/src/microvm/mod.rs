@@ -135,8 +135,8 @@ impl Microvm {
         identity: &SandboxIdentity,
         megabytes: u64,
     ) -> Result<(VmConfig, Arc<Snapshot>), SandboxError> {
-        let (workshop, identity) = (Arc::clone(&self.builder), identity.clone());
-        tokio::spawn(async move { workshop.config_and_snapshot(&identity, megabytes).await })
+        let (builder, identity) = (Arc::clone(&self.builder), identity.clone());
+        tokio::spawn(async move { builder.config_and_snapshot(&identity, megabytes).await })
             .await
             .unwrap_or_else(|error| Err(SandboxError::failed("creating a snapshot", error)))
     }
@@ -155,7 +155,7 @@ impl Backend for Microvm {
         };
         if let Some(image) = &spec.image {
             let reason = format!(
-                "all microVMs use the image of `assize image build microvm`, not `{image}`"
+                "all microVMs use the image from `assize image build microvm`, not `{image}`"
             );
             return unsupported(reason, "use `--isolation docker` to run programs in an image");
         }

@@ -67,7 +67,7 @@ impl SnapshotOrigin {
         format!("{}-{}", rootfs::short(hash), self.megabytes)
     }
 
-    /// Returns the properties in which another origin differs; empty if both are the same.
+    /// Returns the properties in which another origin differs from this one; empty if both are the same.
     pub(super) fn differences(&self, other: &SnapshotOrigin) -> Vec<OriginPart> {
         let same = [
             (OriginPart::Assize, self.assize == other.assize),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
 use tokio::net::UnixStream;
 
-use crate::jail::keeper::send_with;
+use crate::jail::supervisor::send_with;
 
 /// Maximum size of a QMP message in bytes.
 const MAX_MESSAGE: u64 = 1 << 20;

@@ -14,7 +14,7 @@ use super::{layers, qmp};
 use crate::backend::{ResourceUsage, SandboxHandle, SandboxIdentity, StartedSandbox};
 use crate::channel::Channel;
 use crate::error::SandboxError;
-use crate::jail::keeper::Keeper;
+use crate::jail::supervisor::JailSupervisor;
 use crate::sandbox::environment;
 use crate::spec::{LAYERS, SandboxSpec};
 
@@ -65,11 +65,11 @@ impl MicrovmBuilder {
             layers: disk.as_ref().unwrap_or(&make.parts.no_layers),
             from: BootSource::Snapshot { state: &snapshot.state().map_err(SnapshotError::Memory)? },
         };
-        let emulator::RunningVm { keeper, channel, mut monitor, console } =
+        let emulator::RunningVm { supervisor, channel, mut monitor, console } =
             emulator::start(&make.parts.qemu, self.groups(), self.users, identity, &plan).await?;
         if let Err(source) = qmp::wait_until_restored(&mut monitor, RESTORE_TIMEOUT).await {
-            keeper.end().await;
-            let words = emulator::diagnostic_output(&keeper, &console).await;
+            supervisor.end().await;
+            let words = emulator::diagnostic_output(&supervisor, &console).await;
             return Err(SnapshotError::Restore { source, words }.into());
         }
         let up = async {
@@ -83,15 +83,17 @@ impl MicrovmBuilder {
                 // The guest kernel enforces the CPU limit. This limit on the host is for a microVM whose kernel does
                 // not enforce it.
                 let cpu_millis = spec.limits.cpu_millis + OWN_CPU_MILLIS;
-                keeper.group().set_cpu_quota(&SandboxLimits { cpu_millis, ..spec.limits.clone() });
-                let cell = MicrovmCell { keeper, console };
+                supervisor
+                    .group()
+                    .set_cpu_quota(&SandboxLimits { cpu_millis, ..spec.limits.clone() });
+                let cell = MicrovmCell { supervisor, console };
                 return Ok(StartedSandbox { channel, handle: Box::new(cell) });
             }
             Ok(Err(why)) => why,
             Err(_) => "the guest agent does not respond".to_owned(),
         };
         Err(SandboxError::SandboxFailed(
-            emulator::end_with_diagnostics(&keeper, &console, &why).await,
+            emulator::end_with_diagnostics(&supervisor, &console, &why).await,
         )
         .into())
     }
@@ -123,7 +125,7 @@ fn hello(spec: &SandboxSpec) -> std::io::Result<Hello> {
 /// Handle on one microVM.
 #[derive(Debug)]
 struct MicrovmCell {
-    keeper: Keeper,
+    supervisor: JailSupervisor,
     console: Console,
 }
 
@@ -132,14 +134,14 @@ impl SandboxHandle for MicrovmCell {
     async fn usage(&self) -> ResourceUsage {
         // The guest agent measures memory use and reports it when a program ends. This cgroup counts only kills of
         // QEMU.
-        ResourceUsage { peak_memory: None, ..self.keeper.group().usage() }
+        ResourceUsage { peak_memory: None, ..self.supervisor.group().usage() }
     }
 
     async fn end(&self) {
-        self.keeper.end().await;
+        self.supervisor.end().await;
     }
 
     async fn diagnostic_output(&self) -> Option<String> {
-        emulator::diagnostic_output(&self.keeper, &self.console).await
+        emulator::diagnostic_output(&self.supervisor, &self.console).await
     }
 }

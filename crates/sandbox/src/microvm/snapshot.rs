@@ -62,7 +62,7 @@ pub(super) enum SnapshotError {
     Header(#[source] serde_json::Error),
     #[error("the snapshot was created with a different {}", list(.0))]
     Origin(Vec<OriginPart>),
-    #[error("the snapshot was created on a CPU with {saved} kHz, but this CPU has {here} kHz")]
+    #[error("the snapshot's TSC frequency is {saved} kHz, but this CPU's is {here} kHz")]
     Speed { saved: u64, here: u64 },
     #[error("the snapshot file `{file}` has {found} bytes instead of {expected}")]
     Length { file: &'static str, found: u64, expected: u64 },
@@ -100,8 +100,8 @@ impl Snapshot {
         read_only(&self.state)
     }
 
-    /// Loads a snapshot from disk. Fails if the snapshot is damaged, or was created with another origin (software and
-    /// hardware) or another TSC frequency.
+    /// Loads a snapshot from disk. Fails if the snapshot is damaged, or if its origin (software and hardware) differs
+    /// from `origin` or its TSC frequency from `ticks`.
     pub(super) fn load(
         folder: &Path,
         origin: &SnapshotOrigin,
@@ -188,7 +188,7 @@ impl Contents {
 }
 
 /// Returns the reason why there is no snapshot for this origin: the properties in which the origin of the most similar
-/// snapshot on disk differs, or [`SnapshotError::Missing`] if there is no similar snapshot.
+/// snapshot on disk differs from `origin`, or [`SnapshotError::Missing`] if there is no similar snapshot.
 fn other_origin(folder: &Path, origin: &SnapshotOrigin) -> SnapshotError {
     let beside = folder.parent().map(fs::read_dir).and_then(Result::ok);
     let others = beside.into_iter().flatten().flatten();

@@ -2,11 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod bench;
+mod collect_files;
 mod conformance;
 mod docker;
-mod harvest;
+mod host_calls;
 mod manager;
 mod microvm;
 mod pool;
-mod warm;
-mod work;
+mod warm_pools;

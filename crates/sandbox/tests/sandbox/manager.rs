@@ -73,6 +73,19 @@ async fn concurrent_creates_of_one_name_share_a_sandbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn only_one_of_two_concurrent_creates_reports_that_it_created_the_sandbox() {
+    run(Isolation::Jail, |bench: Bench| async move {
+        let key = key(None, "shared");
+        let create = || bench.manager.create_from(&key, SandboxSpec::default(), None);
+        let (one, two) = tokio::join!(create(), create());
+        let created = [one.unwrap().1, two.unwrap().1];
+        assert!(created.contains(&true) && created.contains(&false), "{created:?}");
+        bench.manager.close().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn cancelled_create_does_not_block_the_next_create() {
     run(Isolation::Jail, |bench: Bench| async move {
         let key = key(None, "left");

@@ -1,9 +1,15 @@
 //! Tests of the warm pool.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use assize_config::Isolation;
-use assize_sandbox::{PoolOptions, SandboxSpec};
+use assize_sandbox::jail::Jail;
+use assize_sandbox::{
+    Backend, Enforcement, PoolOptions, SandboxError, SandboxIdentity, SandboxManager, SandboxSpec,
+    StartedSandbox,
+};
+use async_trait::async_trait;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bench::{Bench, python, run, text};
@@ -224,4 +230,45 @@ async fn waiting_for_a_pool_ends_when_the_pool_is_closed() {
         assert_eq!(ready.unwrap_err().to_string(), "the sandbox failed: the warm pool is closed");
     })
     .await;
+}
+
+/// Backend with pools of at most one idle sandbox, whose sandboxes never start.
+#[derive(Debug)]
+struct SmallPools(Jail);
+
+#[async_trait]
+impl Backend for SmallPools {
+    fn isolation(&self) -> Isolation {
+        self.0.isolation()
+    }
+
+    async fn start(
+        &self,
+        _: &SandboxIdentity,
+        _: &SandboxSpec,
+    ) -> Result<StartedSandbox, SandboxError> {
+        Err(SandboxError::SandboxFailed("the test backend starts no sandbox".to_owned()))
+    }
+
+    fn pool_size(&self, wanted: usize) -> usize {
+        wanted.min(1)
+    }
+
+    fn enforcement(&self) -> Enforcement {
+        self.0.enforcement()
+    }
+
+    async fn clean_up(&self, maker: &str) -> Result<(), SandboxError> {
+        self.0.clean_up(maker).await
+    }
+}
+
+#[tokio::test]
+async fn backend_limits_the_size_of_the_pool_of_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let backend: Arc<dyn Backend> = Arc::new(SmallPools(Jail::new(Vec::new())));
+    let manager = SandboxManager::open(folder.path().to_owned(), backend, &[]).await.unwrap();
+    let pool = manager.pool(SandboxSpec::default(), options(5));
+    assert_eq!(pool.metrics().size, 1);
+    pool.close().await;
 }

@@ -29,7 +29,7 @@ use crate::extract::{JsonBody, Path, Query};
 use crate::problem::Problem;
 
 /// Name of the actor in audit-log entries about decisions that were made through the HTTP API.
-const PERSON: &str = "person over HTTP";
+const HTTP_USER: &str = "user over HTTP";
 
 /// Folders that the operator allowed with `assize serve --root`, each with its draft service.
 #[derive(Debug)]
@@ -148,7 +148,7 @@ pub(crate) async fn switch(
     JsonBody { body, .. }: JsonBody<ToolsSwitch>,
 ) -> Result<StatusCode, Problem> {
     let own = app.draft_service(&name)?.clone();
-    app.supervisor.spawn(async move { own.switch(PERSON, body.on).await }).await??;
+    app.supervisor.spawn(async move { own.switch(HTTP_USER, body.on).await }).await??;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -322,7 +322,7 @@ pub(crate) async fn accept(
         error => decision_problem(error),
     };
     let accept = move |service: Arc<DraftService>, id| async move {
-        service.accept(PERSON, id, force).await.map_err(failed)
+        service.accept(HTTP_USER, id, force).await.map_err(failed)
     };
     decide(&app, names, accept).await
 }
@@ -348,7 +348,7 @@ pub(crate) async fn reject(
     JsonBody { body, .. }: JsonBody<RejectBody>,
 ) -> Result<Json<SubmissionView>, Problem> {
     let reject = |service: Arc<DraftService>, id| async move {
-        service.reject(PERSON, id, &body.reason).await.map_err(decision_problem)
+        service.reject(HTTP_USER, id, &body.reason).await.map_err(decision_problem)
     };
     decide(&app, names, reject).await
 }
@@ -364,13 +364,13 @@ pub(crate) async fn undo(
     Path(names): Path<(String, String)>,
 ) -> Result<Json<SubmissionView>, Problem> {
     let undo = |service: Arc<DraftService>, id| async move {
-        service.undo(PERSON, id).await.map_err(decision_problem)
+        service.undo(HTTP_USER, id).await.map_err(decision_problem)
     };
     decide(&app, names, undo).await
 }
 
 /// Converts the error of a reviewer's decision to a problem. If the submission is in a stage that does not allow the
-/// decision, such as already rejected, the problem is a conflict.
+/// decision, for example because it was already rejected, the problem is a conflict.
 fn decision_problem(error: DraftError) -> Problem {
     match error {
         DraftError::InvalidRequest(_) | DraftError::PathRefused(_) => {
@@ -448,8 +448,8 @@ pub(crate) async fn audit(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct VerifyQuery {
-    /// Hash of the latest log entry at an earlier check: the value `head` of its response. The check fails if the log
-    /// no longer contains that entry
+    /// Hash of the latest log entry at an earlier check: the value `head` in the response to that check. The check
+    /// fails if the log no longer contains the entry with this hash
     since: Option<String>,
 }
 
@@ -530,6 +530,7 @@ pub(crate) async fn clean(
         None => retention(&app.services.settings),
     };
     let own = service.clone();
-    let sweep = app.supervisor.spawn(async move { own.sweep(PERSON, unix_millis(), keep).await });
+    let sweep =
+        app.supervisor.spawn(async move { own.sweep(HTTP_USER, unix_millis(), keep).await });
     Ok(Json(sweep.await??))
 }

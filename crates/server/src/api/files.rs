@@ -34,11 +34,11 @@ pub(crate) struct FileList {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Artifacts {
     /// Input files of the run
-    given: Vec<FileInfo>,
+    inputs: Vec<FileInfo>,
     /// Files that the last program of the run wrote
-    left: Vec<FileInfo>,
+    outputs: Vec<FileInfo>,
     /// Other stored files of the run, such as the task and the files that the programs of each attempt wrote
-    kept: Vec<FileInfo>,
+    other: Vec<FileInfo>,
 }
 
 /// Media type of a file, from the extension of its name. Only text and raster images have a specific type. SVG images
@@ -150,23 +150,23 @@ pub(crate) async fn artifacts(
     Path(id): Path<String>,
 ) -> Result<Json<Artifacts>, Problem> {
     let run = app.run(&id).await?;
-    let (mut given, mut kept) = (Vec::new(), Vec::new());
+    let (mut inputs, mut other) = (Vec::new(), Vec::new());
     let all = app.store.artifacts(&run.id).await?.into_iter();
     for one in all.filter(|one| !one.name.starts_with(DOCUMENTS)) {
         match one.name.strip_prefix(INPUTS) {
-            Some(name) => given.push(FileInfo { name: name.to_owned(), bytes: one.bytes }),
-            None => kept.push(FileInfo { name: one.name, bytes: one.bytes }),
+            Some(name) => inputs.push(FileInfo { name: name.to_owned(), bytes: one.bytes }),
+            None => other.push(FileInfo { name: one.name, bytes: one.bytes }),
         }
     }
-    let left = kinds::output_files(&app, &run).await?.into_iter();
-    let left = left.map(|file| FileInfo { name: file.name, bytes: file.bytes });
-    Ok(Json(Artifacts { given, left: left.collect(), kept }))
+    let outputs = kinds::output_files(&app, &run).await?.into_iter();
+    let outputs = outputs.map(|file| FileInfo { name: file.name, bytes: file.bytes });
+    Ok(Json(Artifacts { inputs, outputs: outputs.collect(), other }))
 }
 
 /// Fetch a file of a run
 ///
-/// Searches the name among the files that the last program wrote, then among the input files, and then among the other
-/// stored files.
+/// Looks for a file of this name among the files that the last program wrote, then among the input files, and then
+/// among the other stored files.
 #[utoipa::path(
     get, path = "/api/runs/{id}/artifacts/{*artifact}", tag = "files",
     params(("id" = String, Path, description = "Id of the run"), ("artifact" = String, Path, description = "Name of the file")),
@@ -177,9 +177,9 @@ pub(crate) async fn artifact(
     Path((id, name)): Path<(String, String)>,
 ) -> Result<Response<Body>, Problem> {
     let run = app.run(&id).await?;
-    let mut left = kinds::output_files(&app, &run).await?.into_iter();
-    let left = left.find(|file| file.name == name);
-    let id = match left.map(|file| file.sha256) {
+    let mut outputs = kinds::output_files(&app, &run).await?.into_iter();
+    let outputs = outputs.find(|file| file.name == name);
+    let id = match outputs.map(|file| file.sha256) {
         Some(id) => id,
         None => {
             let all = app.store.artifacts(&run.id).await?;

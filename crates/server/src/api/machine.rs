@@ -80,20 +80,20 @@ pub(crate) struct ServerInfo {
     cluster: Option<String>,
     /// Where runs are stored: the path of the store's file, or the addresses of the cluster's NATS servers
     store: String,
-    trials: RunSlots,
+    run_slots: RunSlots,
     /// Warm pools of the default sandbox backend and of every other backend used since the server was started
     warm_pools: Vec<WarmPoolInfo>,
     /// Code tasks that the rehearsal model can solve; empty if another provider is used
-    rehearsed: Vec<&'static str>,
+    rehearsal_tasks: Vec<&'static str>,
     /// File-editing tasks that the rehearsal model can solve; empty if another provider is used
-    rehearsed_changes: Vec<&'static str>,
+    rehearsal_edits: Vec<&'static str>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunSlots {
     running: usize,
     /// Maximum number of concurrent runs
-    most: usize,
+    max: usize,
 }
 
 /// Warm pools of one sandbox backend, added together
@@ -104,9 +104,9 @@ pub(crate) struct WarmPoolInfo {
     size: usize,
     /// Current number of idle sandboxes
     idle: usize,
-    /// Number of requests for a sandbox that used an idle sandbox, since the server was started
+    /// Number of sandbox requests that used an idle sandbox, since the server was started
     hits: u64,
-    /// Number of requests for a sandbox that had to start a new sandbox, since the server was started
+    /// Number of sandbox requests that had to start a new sandbox, since the server was started
     misses: u64,
     /// Mean time in milliseconds to create an idle sandbox; null if none was created yet
     refill_ms: Option<f64>,
@@ -132,10 +132,7 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<ServerInfo>, Pr
     let ModelChoice { provider, model, why } = doctor::model_choice(config).await?;
     let member = app.services.cluster_client.as_ref();
     let (isolation, isolation_why) = match member {
-        Some(_) => (
-            None,
-            "programs run on workers of the cluster, each with its own sandbox backend".to_owned(),
-        ),
+        Some(_) => (None, "each worker of the cluster chooses its own sandbox backend".to_owned()),
         None => match app.backends.get(&app.services.sandboxes()).await {
             Ok(chosen) => (Some(chosen.manager.isolation()), chosen.why.clone()),
             Err(failure) => (None, failure.message().to_owned()),
@@ -146,7 +143,7 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<ServerInfo>, Pr
         None => app.services.store_path().display().to_string(),
     };
     let figures = app.supervisor.figures();
-    let (rehearsed, rehearsed_changes) = match model {
+    let (rehearsal_tasks, rehearsal_edits) = match model {
         None => (assize_code::rehearsal::tasks(), vec![assize_draft::work::rehearsal::TASK]),
         Some(_) => (Vec::new(), Vec::new()),
     };
@@ -159,10 +156,10 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<ServerInfo>, Pr
         isolation_why,
         cluster: member.map(|member| member.cluster.name().to_owned()),
         store,
-        trials: RunSlots { running: figures.running, most: app.supervisor.max_running() },
+        run_slots: RunSlots { running: figures.running, max: app.supervisor.max_running() },
         warm_pools: app.backends.metrics().into_iter().map(WarmPoolInfo::from).collect(),
-        rehearsed,
-        rehearsed_changes,
+        rehearsal_tasks,
+        rehearsal_edits,
     }))
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct ForkBody {
     /// reuses its recorded answer
     pub(crate) at: Option<String>,
     /// New personas by role (`critic`, `D1` and so on), used from the point `at` on; requires `at`
-    pub(crate) told: BTreeMap<String, String>,
+    pub(crate) personas: BTreeMap<String, String>,
     /// New text of the proposed business move; only for the fork of a debate
     pub(crate) document: Option<String>,
     /// New number of rounds of the debate; only for the fork of a debate

@@ -109,7 +109,7 @@ pub(crate) struct RunDetails {
     #[schemars(with = "ContentByKind")]
     content: Content,
     /// Whether this server process, and not another process, is executing the run
-    held_here: bool,
+    executed_here: bool,
 }
 
 /// Input and result of a run, in the form in which they are stored.
@@ -124,7 +124,7 @@ impl RunDetails {
         RunDetails {
             summary: RunSummary::new(run),
             content: Content { input: kinds::input(app, run), result: run.result.clone() },
-            held_here: run.status == RunStatus::Running && app.supervisor.is_active(&run.id),
+            executed_here: run.status == RunStatus::Running && app.supervisor.is_active(&run.id),
         }
     }
 }

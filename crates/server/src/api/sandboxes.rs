@@ -92,7 +92,7 @@ pub(crate) struct ExecResult {
     isolation: String,
     files: Vec<ExecFile>,
     /// Files that the program wrote and that the response does not contain, each with the reason
-    not_taken: Vec<String>,
+    not_collected: Vec<String>,
 }
 
 impl ExecResult {
@@ -112,7 +112,7 @@ impl ExecResult {
             stderr: text(&finished.stderr),
             isolation,
             files: Vec::new(),
-            not_taken: Vec::new(),
+            not_collected: Vec::new(),
         }
     }
 }
@@ -147,10 +147,10 @@ pub(crate) async fn run_once(
         image: body.image,
     };
     let ran = exec::run(ask, body.stdin, body.keep_files, &sandboxes).await?;
-    let exec::CodeExecOutput { finished, isolation, files, not_taken } = ran;
+    let exec::CodeExecOutput { finished, isolation, files, not_collected } = ran;
     let left = |(name, bytes)| ExecFile { name, base64: BASE64_STANDARD.encode::<Vec<u8>>(bytes) };
     let files = files.into_iter().map(left).collect();
-    Ok(Json(ExecResult { files, not_taken, ..ExecResult::new(&finished, isolation) }))
+    Ok(Json(ExecResult { files, not_collected, ..ExecResult::new(&finished, isolation) }))
 }
 
 /// Description of a long-lived sandbox.
@@ -161,7 +161,7 @@ pub(crate) struct SandboxInfo {
     run: Option<String>,
     isolation: String,
     /// Time of creation, in seconds since 1970
-    made: u64,
+    created: u64,
     /// Time at which the sandbox is removed, in seconds since 1970
     expires: u64,
     labels: BTreeMap<String, String>,
@@ -178,7 +178,7 @@ impl From<SandboxRecord> for SandboxInfo {
             name: record.key.name,
             run: record.key.run,
             isolation: record.isolation.to_string(),
-            made: record.made,
+            created: record.created,
             expires: record.expires,
             labels: record.spec.labels,
             image: record.spec.image,
@@ -268,8 +268,8 @@ pub(crate) struct CreateSandbox {
 
 /// Create a long-lived sandbox
 ///
-/// The sandbox exists until it expires, is removed, or the server ends. If a sandbox with the same name and the same
-/// properties exists, the request returns that sandbox unchanged.
+/// The sandbox exists until it expires or is removed, or until the server ends. If a sandbox with the same name and the
+/// same properties exists, the request returns that sandbox unchanged.
 #[utoipa::path(
     post, path = "/api/sandboxes", tag = "sandboxes", request_body = CreateSandbox,
     responses((status = 201, description = "The sandbox was created", body = SandboxInfo),
@@ -304,10 +304,10 @@ pub(crate) async fn create(
     if !exists && pool.is_none() {
         app.backends.pools().count_miss(manager.isolation());
     }
-    manager.create_from(&key, spec, pool).await?;
+    let (_, is_new) = manager.create_from(&key, spec, pool).await?;
     let removed = || Problem::conflict("the sandbox was removed while it was being created");
     let created = SandboxInfo::from(record(&manager, &key)?.ok_or_else(removed)?);
-    let status = if exists { StatusCode::OK } else { StatusCode::CREATED };
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(created)).into_response())
 }
 

@@ -58,8 +58,9 @@ pub(super) fn idempotency_key(
 }
 
 impl App {
-    /// Starts the run that `open` creates, or resumes the run `resumed`. Fails if no execution slot is free or the rate
-    /// limit is reached. If an earlier request with the same idempotency key started a run, returns that run.
+    /// Executes the run that `open` creates or resumes; `resumed` is the id of the run to resume, if any. Fails if no
+    /// execution slot is free or the rate limit is reached. If an earlier request with the same idempotency key started
+    /// a run, returns that run.
     pub(super) async fn begin<F>(
         &self,
         key: Option<IdempotencyKey>,
@@ -76,11 +77,11 @@ impl App {
         let slot = self.supervisor.reserve_slot(resumed)?;
         let mut services = self.services.clone();
         services.idempotency_key.clone_from(&key);
-        let (docket, opening) = (self.supervisor.clone(), open(services));
+        let (supervisor, opening) = (self.supervisor.clone(), open(services));
         // In a separate task: if the client disconnects, the creation of the run must not be aborted.
         let started = self.supervisor.spawn(async move {
             let trial = opening.await?;
-            Ok::<_, Problem>(docket.execute_in_background(trial, slot))
+            Ok::<_, Problem>(supervisor.execute_in_background(trial, slot))
         });
         match started.await? {
             Ok(run) => self.run_response(StatusCode::CREATED, &run).await,
@@ -173,7 +174,8 @@ pub(crate) fn refuse_unconfirmed_cost(job: &ConsultJob, yes: bool) -> Result<(),
     let Some(estimate) = job.estimate_to_confirm().filter(|_| !yes) else { return Ok(()) };
     let (calls, cost) = (estimate.calls, estimate.cost_phrase());
     let detail = format!(
-        "the consultation was not started: its estimate of {calls} calls, {cost}, needs confirmation"
+        "the consultation was not started, because its estimated cost must be confirmed: {calls} model \
+         calls {cost}"
     );
     let hint = "confirm the cost with `\"yes\": true`, or limit it with `max_cost`";
     Err(Problem::new(StatusCode::PAYMENT_REQUIRED, detail).hint(hint))
@@ -227,7 +229,11 @@ pub(crate) async fn estimate(
     let mut services = app.services.clone();
     services.estimate_only = true;
     services.settings = Arc::new(body.applied(&services.settings)?);
-    let unknown = || Problem::conflict("cannot estimate the cost: no data about the model");
+    let unknown = || {
+        Problem::conflict(
+            "cannot estimate the cost: the server replays a cassette and calls no model",
+        )
+    };
     let likely = match body {
         StartBody::Consult(start) => {
             let plan = consult_plan(&app, start, &services).await?;

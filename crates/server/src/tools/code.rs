@@ -139,8 +139,8 @@ impl CodeTools {
         let _admitted = self.admitted.try_acquire().map_err(|_| full.to_owned())?;
         let _running = self.running.acquire().await.map_err(|error| error.to_string())?;
         let ran = exec::run(ask, call.stdin, true, &sandboxes).await.map_err(message)?;
-        let exec::CodeExecOutput { finished, isolation, files, not_taken } = ran;
-        let ReturnedFiles { files, content, left_out } = ReturnedFiles::of(files, not_taken);
+        let exec::CodeExecOutput { finished, isolation, files, not_collected } = ran;
+        let ReturnedFiles { files, content, left_out } = ReturnedFiles::of(files, not_collected);
         let outcome = &finished.outcome;
         let (stdout, cut_out) = readable(&finished.stdout);
         let (stderr, cut_err) = readable(&finished.stderr);
@@ -163,7 +163,7 @@ impl CodeTools {
     }
 }
 
-/// Truncates the output of a program to [`MAX_OUTPUT`] bytes. The flag is true if the output was longer.
+/// Truncates the output of a program to [`MAX_OUTPUT`] bytes. Also returns whether the output was longer.
 fn readable(bytes: &[u8]) -> (String, bool) {
     let cut = bytes.len() > MAX_OUTPUT;
     let kept = &bytes[..bytes.len().min(MAX_OUTPUT)];
@@ -171,12 +171,13 @@ fn readable(bytes: &[u8]) -> (String, bool) {
 }
 
 impl ToolSet for CodeTools {
-    const INSTRUCTIONS: &'static str = "Code is run in a fresh sandbox: no network, no files but those you give, \
-        limits on time, memory and output. Nothing is kept from one call to the next.";
+    const INSTRUCTIONS: &'static str = "Each program runs in a new sandbox: no network, only the files that you \
+        pass, and limits on time, memory and output. Nothing is kept between calls.";
 
     async fn list(&self) -> Result<Vec<Tool>, ErrorData> {
-        let description = "Runs a program in a fresh sandbox and returns what it wrote and how it ended. Print what \
-            you want to know; files and images that it leaves in /workspace are returned. A program that fails is no error of the tool: read `stderr`, mend it, and run it again.";
+        let description = "Runs a program in a new sandbox, and returns its output and how it ended. Print what you want \
+            to know. Files and images that the program writes to /workspace are returned. A failed program is not a \
+            tool error: read `stderr`, fix the program and run it again.";
         // The tool counts as read-only, because the sandbox and its files are deleted after the call.
         let hints =
             ToolAnnotations::from_raw(None, Some(true), Some(false), Some(false), Some(false));

@@ -26,9 +26,9 @@ impl DraftServer {
 }
 
 impl ToolSet for DraftTools {
-    const INSTRUCTIONS: &'static str = "Files of this workspace are changed through drafts. Ask for a draft with \
-        ollama_request_draft, write the whole new content with ollama_write_draft, hand it in with \
-        ollama_submit_draft, and act on the verdict. Use one task_id for all that belongs together.";
+    const INSTRUCTIONS: &'static str = "Change files of this workspace through drafts: request a draft with \
+        ollama_request_draft, write the whole new content with ollama_write_draft, submit it with \
+        ollama_submit_draft, and act on the verdict. Use one task_id for all changes that belong together.";
 
     async fn list(&self) -> Result<Vec<Tool>, ErrorData> {
         let failed = |error| ErrorData::internal_error(format!("{error}"), None);

@@ -50,7 +50,7 @@ struct Session {
 /// Why a request of an MCP session is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SessionRefusal {
-    /// No session of the caller has the id that the request names.
+    /// The caller has no session with the id in the request.
     UnknownSession,
     /// Another request with the same request id is in flight in the session.
     DuplicateId,
@@ -58,7 +58,8 @@ pub(crate) enum SessionRefusal {
 }
 
 /// Reservation of one MCP session for a caller. The reservation counts against the caller's session limit until the
-/// value is dropped. By then the session is open and counts itself, or could not be opened.
+/// value is dropped. The value is dropped when the session is open, because an open session counts against the limit,
+/// or when opening the session has failed.
 #[derive(Debug)]
 pub(crate) struct SessionReservation {
     sessions: Arc<McpSessions>,
@@ -242,8 +243,8 @@ impl SessionManager for McpSessions {
 }
 
 /// Creates the HTTP service of an MCP server, which runs until `closing` is cancelled. The service does not
-/// authenticate requests, does not check the `Host` header and does not limit the number of sessions: the caller's
-/// middleware does.
+/// authenticate requests, does not check the `Host` header and does not limit the number of sessions: the code that
+/// mounts the service must add middleware that does.
 pub(crate) fn over_http<S>(
     tools: S,
     max_message: usize,

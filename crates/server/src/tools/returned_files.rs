@@ -42,11 +42,11 @@ pub(crate) struct ReturnedFiles {
 }
 
 impl ReturnedFiles {
-    /// Selects the files to return, in order, until a limit is reached. `not_taken` are notes about files that were not
+    /// Selects the files to return, in order, until a limit is reached. `not_collected` are notes about files that were not
     /// copied from the sandbox.
-    pub(crate) fn of(files: Vec<(String, Vec<u8>)>, not_taken: Vec<String>) -> ReturnedFiles {
+    pub(crate) fn of(files: Vec<(String, Vec<u8>)>, not_collected: Vec<String>) -> ReturnedFiles {
         let mut returned = ReturnedFiles::default();
-        let mut notes = not_taken;
+        let mut notes = not_collected;
         let mut room = MAX_ALL;
         for (name, bytes) in files {
             let shown = replace_control_chars(&name);

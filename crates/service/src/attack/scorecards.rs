@@ -34,14 +34,14 @@ pub struct ProbeGroupCounts {
     pub escaped: usize,
     pub not_applicable: usize,
     /// Number of probes without a result, because the test itself failed.
-    pub broke: usize,
+    pub failed: usize,
 }
 
 /// A probe that escaped from the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EscapedProbe {
     pub name: String,
-    pub what: String,
+    pub description: String,
     pub detail: String,
 }
 
@@ -53,11 +53,11 @@ impl From<&assize_attack::AttackScorecard> for Scorecard {
             blocked: count.blocked,
             escaped: count.escaped,
             not_applicable: count.not_applicable,
-            broke: count.broke,
+            failed: count.failed,
         });
         let escaped = card.with(assize_attack::ProbeOutcome::Escaped).map(|one| EscapedProbe {
             name: one.name.clone(),
-            what: one.what.clone(),
+            description: one.description.clone(),
             detail: one.detail.clone(),
         });
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -130,7 +130,7 @@ mod tests {
             blocked,
             escaped: 0,
             not_applicable: 0,
-            broke: 0,
+            failed: 0,
         };
         Scorecard {
             isolation: isolation.to_owned(),

@@ -35,7 +35,7 @@ pub struct DoctorReport {
     /// Model that new runs use; `None` for the rehearsal model.
     #[serde(skip)]
     pub model: Option<ModelInUse>,
-    /// Order in which providers are tried if the settings name no provider.
+    /// Order in which providers are tried if no provider is set in the settings.
     pub order: [&'static str; 5],
     /// Date of the built-in price table.
     pub prices_as_of: &'static str,

@@ -35,12 +35,12 @@ pub struct BackendReport {
     pub isolation: Isolation,
     pub available: bool,
     /// Time in milliseconds to create one sandbox; null if the backend is not available.
-    pub made_in_ms: Option<f64>,
-    pub why_not: Option<String>,
+    pub start_ms: Option<f64>,
+    pub unavailable_reason: Option<String>,
     pub hint: Option<String>,
     /// How the backend runs sandboxes, such as microVMs with KVM or with emulation; null if the backend has only one
     /// way.
-    pub how: Option<String>,
+    pub method: Option<String>,
     /// How the backend enforces each limit.
     pub enforcement: Option<Enforcement>,
     #[serde(skip)]
@@ -82,7 +82,7 @@ impl SandboxesReport {
         }
     }
 
-    /// Fails if the settings name a backend that cannot create sandboxes.
+    /// Fails if the backend that the settings select cannot create sandboxes.
     pub(super) fn check(&self, config: &Settings) -> Result<(), Failure> {
         let is_named = *config.sandbox.isolation != RequestedIsolation::Auto;
         let used = self.backends.iter().find(|report| Some(report.isolation) == self.used);
@@ -95,14 +95,14 @@ impl SandboxesReport {
 
 impl BackendReport {
     async fn new(isolation: Isolation, sandboxes: &SandboxFactory) -> BackendReport {
-        let (mut how, mut enforcement) = (None, None);
+        let (mut method, mut enforcement) = (None, None);
         let tried = match sandboxes.backend(isolation) {
             Ok(backend) => {
-                how = backend.test_host().await.unwrap_or_default();
+                method = backend.test_host().await.unwrap_or_default();
                 let attempt =
                     || sandboxes.test_backend(Arc::clone(&backend), SandboxSpec::default());
                 let mut tried = attempt().await;
-                if how.is_some() && tried.is_ok() {
+                if method.is_some() && tried.is_ok() {
                     // Measure the time of the second attempt, because the first may include one-time preparation.
                     tried = attempt().await;
                 }
@@ -116,10 +116,10 @@ impl BackendReport {
         BackendReport {
             isolation,
             available: took.is_some(),
-            made_in_ms: took.map(|took| took.as_secs_f64() * 1e3),
-            why_not: error.map(ToString::to_string),
+            start_ms: took.map(|took| took.as_secs_f64() * 1e3),
+            unavailable_reason: error.map(ToString::to_string),
             hint: error.and_then(SandboxError::hint).map(str::to_owned),
-            how,
+            method,
             enforcement,
             error: error.cloned(),
         }

@@ -140,7 +140,7 @@ pub async fn copy_into_sandbox(
             let opened = match open_beneath(&root, &below) {
                 Ok(opened) => opened,
                 Err(Errno::XDEV) => {
-                    put.not_copied.push(leave("a symlink leads out of the folder"));
+                    put.not_copied.push(leave("a symlink leads out of the copied folder"));
                     continue;
                 }
                 Err(error) if is_link => {

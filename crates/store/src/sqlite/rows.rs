@@ -149,7 +149,7 @@ fn read_body(row: &Row<'_>) -> rusqlite::Result<String> {
 pub(super) enum Body {
     /// Text, or a compressed blob if that is smaller.
     Inline(rusqlite::types::Value),
-    /// Body that is stored as an artifact, because it is larger than [`LARGE`].
+    /// Body that is stored as an artifact, because it is larger than [`MAX_INLINE_BODY`].
     Large(ArtifactId, Vec<u8>),
 }
 

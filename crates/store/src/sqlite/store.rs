@@ -227,7 +227,7 @@ impl Store for SqliteStore {
         let claim = claim.clone();
         let text = serde_json::to_string(&noted).unwrap_or_default();
         let body = move |db: &Connection| {
-            let run = match noted.how {
+            let run = match noted.state {
                 CallState::Sent => row_of_lease(db, &claim)?,
                 // The end of a call is stored even if another process has claimed the run since.
                 CallState::Answered | CallState::Lost | CallState::Free => {

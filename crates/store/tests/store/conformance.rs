@@ -138,7 +138,7 @@ pub(crate) async fn repeated_idempotency_key_creates_only_one_run(store: Any) {
     store.create_run(keyed("a", 2), "me").await.unwrap();
 }
 
-pub(crate) async fn grown_waits_for_new_events_and_audit_entries(store: Any) {
+pub(crate) async fn wait_for_entry_waits_for_new_events_and_audit_entries(store: Any) {
     let claim = claimed(&store, "waited for").await;
     let waiting = {
         let store = store.clone();
@@ -147,13 +147,13 @@ pub(crate) async fn grown_waits_for_new_events_and_audit_entries(store: Any) {
     let events = vec![event("one"), event("two")];
     let events = ids(store.append(&claim, record("k", "v"), events).await.unwrap());
     waiting.await.unwrap().unwrap();
-    // `grown` also returns for the second event of the same append.
+    // `wait_for_entry` also returns for the second event of the same append.
     store.wait_for_entry(StoreLog::Events, events[0]).await.unwrap();
     let waiting = {
         let store = store.clone();
         tokio::spawn(async move { store.wait_for_entry(StoreLog::Events, events[1]).await })
     };
-    // A record without events does not make `grown` return.
+    // A record without events does not make `wait_for_entry` return.
     store.append(&claim, record("l", "v"), Vec::new()).await.unwrap();
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
@@ -216,7 +216,7 @@ pub(crate) async fn later_claim_fences_the_earlier_one(store: Any) {
 pub(crate) async fn calls_are_stored_by_epoch_and_fenced_before_sending(store: Any) {
     let first = claimed(&store, "one").await;
     let noted =
-        |how, tokens| StoredCall { how, tokens, cost: Cost::Known(Money::from_nanos(tokens)) };
+        |state, tokens| StoredCall { state, tokens, cost: Cost::Known(Money::from_nanos(tokens)) };
     assert_eq!(store.calls(&first.run).await.unwrap(), []);
     for number in 1..=3 {
         store.store_call(&first, number, noted(CallState::Sent, 100 + number)).await.unwrap();
@@ -615,7 +615,7 @@ macro_rules! with_all {
             [
                 runs_are_stored_and_filtered,
                 repeated_idempotency_key_creates_only_one_run,
-                grown_waits_for_new_events_and_audit_entries,
+                wait_for_entry_waits_for_new_events_and_audit_entries,
                 missing_runs_and_artifacts_are_reported,
                 later_claim_fences_the_earlier_one,
                 stopped_and_removed_run_rejects_writes,

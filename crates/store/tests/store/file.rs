@@ -280,7 +280,7 @@ async fn stores_opened_on_the_same_file_see_each_others_writes() {
     let error = stores[0].append(&claim, record("x"), vec![]).await.unwrap_err();
     assert!(matches!(error, StoreError::Fenced(_)), "{error}");
     stores[3].append(&later, record("x"), vec![]).await.unwrap();
-    // `grown` also returns for events that were written through another `SqliteStore`.
+    // `wait_for_entry` also returns for events that were written through another `SqliteStore`.
     let last = stores[1].last_event().await.unwrap();
     let events = vec![GraphEvent::new("written", Value::Null)];
     let (grown, appended) = tokio::join!(

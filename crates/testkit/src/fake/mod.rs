@@ -54,9 +54,9 @@ pub struct FakeAnswer {
     pub stop: FakeStop,
     /// Number of input tokens that the answer reports, including cached tokens.
     pub input: u64,
-    /// Number of those input tokens that the answer reports as read from the prompt cache.
+    /// Number of input tokens that the answer reports as read from the prompt cache.
     pub cached: u64,
-    /// Number of those input tokens that the answer reports as written to the prompt cache.
+    /// Number of input tokens that the answer reports as written to the prompt cache.
     pub written: u64,
     /// Number of output tokens that the answer reports.
     pub output: u64,
@@ -117,6 +117,9 @@ pub enum FakeReply {
     Dripping(FakeAnswer),
     /// A streamed answer that lacks its last chunks: the HTTP body ends properly, but after only this many chunks.
     EndAfter(FakeAnswer, usize),
+    /// A complete streamed answer after which the server closes the connection without notice, as a llama.cpp server
+    /// does. The fake closes it when the next request arrives, which is too late for a client that reuses it.
+    LastOnConnection(FakeAnswer),
     /// A response whose body never ends.
     Endless,
     /// The fake never answers.
@@ -587,6 +590,7 @@ fn action(
         }
         FakeReply::SilentAfter(answer, max) => broken(&answer, max, StreamEnd::Silence),
         FakeReply::EndAfter(answer, max) => broken(&answer, max, StreamEnd::Complete),
+        FakeReply::LastOnConnection(answer) => broken(&answer, usize::MAX, StreamEnd::CloseOnReuse),
         FakeReply::Dripping(_) => unreachable!("`serve` handles `FakeReply::Dripping`"),
         FakeReply::Endless => streamed(vec![" ".repeat(64 * 1024)], 1, StreamEnd::Never, vec![]),
         FakeReply::Hang => Action::Hang,

@@ -1,4 +1,4 @@
-//! Checks of requests that the fakes of several providers share.
+//! Request checks shared by the fakes of several providers.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};

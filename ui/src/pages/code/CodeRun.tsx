@@ -5,11 +5,11 @@ import { useEffect, useRef, type ReactNode } from "react";
 
 import { apiUrl, isActive, type RunOf } from "../../model/api";
 import { EVENT } from "../../model/events";
-import { liveKey, useFetch, useRunEvents, useText, type RunProps } from "../../model/hooks";
+import { outputKey, useFetch, useRunEvents, useText, type RunProps } from "../../model/hooks";
 import type { Attempt, CodeExecution, FileInfo } from "../../model/schema";
 import type { OutputChunk, ServerEvent } from "../../model/stream";
-import { count, duration } from "../../model/format";
-import { Badge, Card, cn, Empty, Heading, InlineCode, Notice } from "../../parts/ui";
+import { formatCount, formatDuration } from "../../model/format";
+import { Badge, Card, cn, EmptyState, Heading, InlineCode, Notice } from "../../parts/ui";
 import { RunHeader } from "../RunHeader";
 import { Program } from "./Program";
 
@@ -31,7 +31,7 @@ export default function CodeRun(props: RunProps<RunOf<"run">>) {
   return (
     <>
       <RunHeader {...props} connection={connection} lost={lost} />
-      <Verdict run={run} />
+      <VerdictNotice run={run} />
       <ol className="grid gap-4">
         {attempts.map((attempt, index) => (
           <AttemptCard
@@ -40,23 +40,23 @@ export default function CodeRun(props: RunProps<RunOf<"run">>) {
             number={index + 1}
             before={attempts[index - 1]?.code ?? null}
             language={run.input.language}
-            live={attempt.execution === null && running ? live[liveKey(index + 1, null)] : undefined}
+            live={attempt.execution === null && running ? live[outputKey(index + 1, null)] : undefined}
           />
         ))}
         {running && (attempts.length === 0 || last === EVENT.codeCriticised) && (
           <TimelineItem number={attempts.length + 1} mark={<LoaderCircle className="size-4 animate-spin" />}>
-            <Empty title={attempts.length === 0 ? "The model is writing a program" : "The model is writing the next program"}>The program appears here when it is complete.</Empty>
+            <EmptyState title={attempts.length === 0 ? "The model is writing a program" : "The model is writing the next program"}>The program appears here when it is complete.</EmptyState>
           </TimelineItem>
         )}
       </ol>
-      <Files run={run.id} files={artifacts?.left ?? []} />
+      <Files run={run.id} files={artifacts?.outputs ?? []} />
     </>
   );
 }
 
-const solvedTitle = (attempts: number) => (attempts === 1 ? "Solved at the first attempt" : `Solved after ${count(attempts, "attempt")}`);
+const solvedTitle = (attempts: number) => (attempts === 1 ? "Solved at the first attempt" : `Solved after ${formatCount(attempts, "attempt")}`);
 
-function Verdict({ run }: { run: RunOf<"run"> }) {
+function VerdictNotice({ run }: { run: RunOf<"run"> }) {
   const { result } = run;
   if (!result || run.status !== "done") return null;
   return (
@@ -112,7 +112,7 @@ function AttemptCard({ attempt, number, before, language, live }: AttemptProps) 
         <div className="flex flex-wrap items-center gap-2">
           <h2 className="font-medium">Attempt {number}</h2>
           {execution && <Badge tone={good ? "good" : "bad"}>{outcomeOf(execution)}</Badge>}
-          {execution && <span className="text-xs text-soft">{duration(execution.duration_ms)}</span>}
+          {execution && <span className="text-xs text-soft">{formatDuration(execution.duration_ms)}</span>}
           {attempt.confidence !== null && <span className="text-xs text-soft">confidence stated by the model: {Math.round(attempt.confidence * 100)} %</span>}
         </div>
         {attempt.reasoning && (
@@ -124,9 +124,9 @@ function AttemptCard({ attempt, number, before, language, live }: AttemptProps) 
         {live && <LiveOutput chunks={live} />}
         {execution?.stdout && <Output name="Output (stdout)" text={execution.stdout} />}
         {execution?.stderr && <Output name="Errors (stderr)" text={execution.stderr} bad />}
-        {execution?.output_cut && <p className="text-xs text-doubt">Output truncated: the program wrote more than the limit allows.</p>}
+        {execution?.output_cut && <p className="text-xs text-warning">Output truncated: the program wrote more than the limit allows.</p>}
         {attempt.critique && (
-          <div className="border-l-2 border-doubt pl-3 text-sm">
+          <div className="border-l-2 border-warning pl-3 text-sm">
             <Heading>Critique of the program</Heading>
             <ul className="list-disc pl-5">
               {[...attempt.critique.issues, ...attempt.critique.suggested_fixes].map((text, index) => (
@@ -209,7 +209,7 @@ function Files({ run, files }: { run: string; files: FileInfo[] }) {
             <a href={address(name)} download className="text-accent underline" dir="auto">
               {name}
             </a>{" "}
-            <span className="text-xs text-soft">{count(bytes, "byte")}</span>
+            <span className="text-xs text-soft">{formatCount(bytes, "byte")}</span>
             {IMAGE.test(name) && <img src={address(name)} alt={name} className={IMAGE_STYLE} />}
             {name.endsWith(".svg") && bytes <= MAX_SVG_BYTES && <SvgImage address={address(name)} name={name} />}
           </li>

@@ -1,10 +1,10 @@
 // View of an evaluation run: the share of problems solved at the first attempt, the share solved with retries, and the
 // result of each problem.
 
-import type { RunOf } from "../../model/api";
+import { isActive, type RunOf } from "../../model/api";
 import { useRunEvents, type RunProps } from "../../model/hooks";
-import { count } from "../../model/format";
-import { Badge, Card, Empty, Heading, Meter } from "../../parts/ui";
+import { formatCount } from "../../model/format";
+import { Badge, Card, EmptyState, Heading, ProgressBar } from "../../parts/ui";
 import { RunHeader } from "../RunHeader";
 
 const percent = (share: number) => `${(share * 100).toFixed(1)} %`;
@@ -15,17 +15,22 @@ export default function EvalRun(props: RunProps<RunOf<"eval">>) {
   return (
     <>
       <RunHeader {...props} connection={connection} lost={lost} />
-      {!result && <Empty title="No result yet">The result appears here when the model has tried all problems.</Empty>}
+      {!result &&
+        (isActive(props.run.status) ? (
+          <EmptyState title="No result yet">The result appears here when the model has tried all problems.</EmptyState>
+        ) : (
+          <EmptyState title="The evaluation did not finish">Resume the run to get its result.</EmptyState>
+        ))}
       {result && (
         <div className="grid gap-4">
           <Card className="grid gap-4 sm:grid-cols-2">
             <Share name="Solved at the first attempt" share={result.pass_at_1.first_attempt} />
-            <Share name={`Solved within ${count(result.max_attempts, "attempt")}`} share={result.pass_at_1.with_retries} />
-            {result.pass_at_k && <Share name={`Solved by at least one of ${count(result.samples, "sample")}`} share={result.pass_at_k.with_retries} />}
+            <Share name={`Solved within ${formatCount(result.max_attempts, "attempt")}`} share={result.pass_at_1.with_retries} />
+            {result.pass_at_k && <Share name={`Solved by at least one of ${formatCount(result.samples, "sample")}`} share={result.pass_at_k.with_retries} />}
           </Card>
           <section aria-labelledby="problems">
             <Heading id="problems" className="mb-2">
-              {count(result.problems, "problem")}
+              {formatCount(result.problems, "problem")}
             </Heading>
             <ul className="divide-y divide-line rounded-lg border border-line bg-raised">
               {result.results.map(({ task_id, samples }) => (
@@ -33,9 +38,9 @@ export default function EvalRun(props: RunProps<RunOf<"eval">>) {
                   <span className="flex-1 basis-40 truncate font-mono text-xs" dir="auto">
                     {task_id}
                   </span>
-                  {samples.map(({ first, success, attempts }, index) => (
-                    <Badge key={index} tone={first ? "good" : success ? "accent" : "bad"}>
-                      {first ? "solved at the first attempt" : success ? `solved after ${count(attempts, "attempt")}` : "not solved"}
+                  {samples.map(({ first_attempt_passed, success, attempts }, index) => (
+                    <Badge key={index} tone={first_attempt_passed ? "good" : success ? "accent" : "bad"}>
+                      {first_attempt_passed ? "solved at the first attempt" : success ? `solved after ${formatCount(attempts, "attempt")}` : "not solved"}
                     </Badge>
                   ))}
                 </li>
@@ -55,7 +60,7 @@ function Share({ name, share }: { name: string; share: number }) {
         <span className="flex-1">{name}</span>
         <span className="text-lg font-semibold tabular-nums">{percent(share)}</span>
       </p>
-      <Meter value={share} label={name} />
+      <ProgressBar value={share} label={name} />
     </div>
   );
 }

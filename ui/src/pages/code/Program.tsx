@@ -12,7 +12,7 @@ const KINDS: Record<string, string> = {
   "hljs-built_in": "text-accent",
   "hljs-literal": "text-accent",
   "hljs-string": "text-good",
-  "hljs-number": "text-doubt",
+  "hljs-number": "text-warning",
   "hljs-comment": "text-soft italic",
   "hljs-title": "font-semibold",
 };

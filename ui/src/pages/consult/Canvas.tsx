@@ -7,9 +7,9 @@ import { Crosshair, Maximize, Minus, Plus } from "lucide-react";
 import { useCallback, useEffect, useMemo, useRef, useState, type CSSProperties } from "react";
 
 import { isActive } from "../../model/api";
-import { LAYERS, type Log } from "../../model/consult";
+import { LAYERS, type ConversationId } from "../../model/consult";
 import { Button, cn } from "../../parts/ui";
-import { CanvasContext, CARDS, type CanvasView } from "./cards";
+import { CanvasContext, CARDS, type CanvasView } from "./nodes";
 import { useConsultation } from "./consultation";
 import { focusOf, layout, levelOf, maxZoomOf, RANK, type CanvasNode } from "./layout";
 
@@ -34,9 +34,9 @@ interface Props {
    * entry; `step` is false after panning and zooming.
    */
   onAt: (at: string | null, step: boolean) => void;
-  onPlace: (log: Log, round: number | null) => void;
+  onOpenRound: (log: ConversationId, round: number | null) => void;
   /** Opens a debate in the side panel. */
-  onRead: (move: string) => void;
+  onOpenDebate: (move: string) => void;
   /** Opens a document in the documents tab. */
   onDocument: (name: string) => void;
 }
@@ -45,9 +45,9 @@ interface Props {
 const nodeOf = (at: string) => ([...LAYERS, RANK].some((layer) => layer.id === at) ? `layer-${at}` : at);
 
 /** Selector of elements that receive typed text: key presses in them do not control the diagram. */
-const TYPED = "input, textarea, select, [contenteditable], dialog";
+const TEXT_INPUTS = "input, textarea, select, [contenteditable], dialog";
 
-function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }: Props) {
+function PipelineDiagram({ at, log, round, covered, onAt, onOpenRound, onOpenDebate, onDocument }: Props) {
   const { run, state } = useConsultation();
   const drawn = useMemo(() => layout(state), [state]);
   const zoom = useStore((store) => store.transform[2]);
@@ -136,7 +136,7 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
   };
   const choose = (node: CanvasNode) => {
     if (node.type === "layer") show(node.data.layer);
-    else if (node.type === "debate" && !wide) onRead(node.id);
+    else if (node.type === "debate" && !wide) onOpenDebate(node.id);
     // A click in the open transcript does not move the diagram.
     else if (node.type === "debate" && !(level === "near" && node.id === focused)) show(node.id);
     else if (node.type === "agent") {
@@ -144,28 +144,28 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
       if (document) onDocument(document);
     }
   };
-  const press = (event: KeyboardEvent) => {
+  const handleKey = (event: KeyboardEvent) => {
     const target = event.target as HTMLElement;
     const plain = !event.ctrlKey && !event.metaKey && !event.altKey;
-    if (covered || !plain || event.defaultPrevented || target.closest(TYPED)) return;
+    if (covered || !plain || event.defaultPrevented || target.closest(TEXT_INPUTS)) return;
     const node = drawn.nodes.find((one) => one.id === target.dataset.id);
     if (node && (event.key === "Enter" || event.key === " ")) choose(node);
     else if (!step(event.key)) return;
     event.preventDefault();
   };
   // Listen on the window, so that keys control the diagram even if another element of the page has the focus.
-  const pressed = useRef(press);
-  pressed.current = press;
+  const pressed = useRef(handleKey);
+  pressed.current = handleKey;
   useEffect(() => {
     const listener = (event: KeyboardEvent) => pressed.current(event);
     window.addEventListener("keydown", listener);
     return () => window.removeEventListener("keydown", listener);
   }, []);
   const maxZoom = maxZoomOf(width, height);
-  const filled = zoom >= maxZoom * 0.9;
+  const transcriptFillsView = zoom >= maxZoom * 0.9;
   const view = useMemo<CanvasView>(
-    () => ({ level: level === "near" && !wide ? "middle" : level, at: focused, filled, log, round, onPlace, onShow: (move) => (wide ? show(move) : onRead(move)) }),
-    [level, wide, focused, filled, log, round, onPlace, onRead, show],
+    () => ({ level: level === "near" && !wide ? "middle" : level, at: focused, transcriptFillsView, log, round, onOpenRound, onShow: (move) => (wide ? show(move) : onOpenDebate(move)) }),
+    [level, wide, focused, transcriptFillsView, log, round, onOpenRound, onOpenDebate, show],
   );
   return (
     <CanvasContext.Provider value={view}>
@@ -211,9 +211,15 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
         </Panel>
         <Panel position="top-right" className="flex gap-1">
           {isActive(run.status) && (
-            <Button aria-pressed={following} aria-label={following ? "Following progress" : "Follow progress"} onClick={() => setFollowing((before) => !before)} title="Keep the running part of the consultation in view">
-              <Crosshair aria-hidden className={cn("size-4", following && "text-accent")} />
-              <span className="max-sm:hidden">{following ? "Following progress" : "Follow progress"}</span>
+            <Button
+              aria-pressed={following}
+              aria-label="Follow progress"
+              className={cn(following && "border-accent text-accent")}
+              onClick={() => setFollowing((before) => !before)}
+              title="Keep the running part of the consultation in view"
+            >
+              <Crosshair aria-hidden className="size-4" />
+              <span className="max-sm:hidden">Follow progress</span>
             </Button>
           )}
           <Button aria-label="Zoom in" title="Zoom in (+)" onClick={() => step("+")}>
@@ -256,7 +262,7 @@ export default function Canvas(props: Props) {
   return (
     <div className="relative w-full flex-1 print:hidden">
       <ReactFlowProvider>
-        <Drawing {...props} />
+        <PipelineDiagram {...props} />
       </ReactFlowProvider>
     </div>
   );

@@ -4,15 +4,15 @@ import { Tabs } from "radix-ui";
 import { lazy, Suspense, useCallback, useMemo } from "react";
 
 import type { RunOf } from "../../model/api";
-import { empty, moves, reduce, type Log } from "../../model/consult";
+import { initialState, moveIds, reduce, type ConversationId } from "../../model/consult";
 import { useRunEvents, type RunProps } from "../../model/hooks";
 import { cn, Notice, TAB } from "../../parts/ui";
-import { go, useRoute, withQuery } from "../../route";
+import { navigate, useRoute, withQuery } from "../../route";
 import { RunHeader } from "../RunHeader";
 import { consultation, ConsultationContext } from "./consultation";
 import { DebateDialog } from "./DebateDialog";
 import { Documents } from "./Documents";
-import { Outline } from "./Outline";
+import { ProgressList } from "./ProgressList";
 import { Results } from "./Results";
 
 const Canvas = lazy(() => import("./Canvas"));
@@ -26,7 +26,7 @@ const VIEWS = [
 
 export default function ConsultRun(props: RunProps<RunOf<"consult">>) {
   const { run } = props;
-  const { state, connection, lost } = useRunEvents(props, empty, reduce);
+  const { state, connection, lost } = useRunEvents(props, initialState, reduce);
   const shared = useMemo(() => consultation(run, state), [run, state]);
   const { query } = useRoute();
   const narrow = window.matchMedia("(width < 48rem)").matches;
@@ -37,20 +37,20 @@ export default function ConsultRun(props: RunProps<RunOf<"consult">>) {
   const open = query.get("move");
   const log = query.get("log");
   const round = Number(query.get("round")) || null;
-  const openDebate = useCallback((move: string | null) => go(withQuery({ move, log: null, round: null })), []);
-  const openRound = useCallback((to: Log, at: number | null) => go(withQuery({ log: to, round: at === null ? null : String(at) }), true), []);
-  const focus = useCallback((at: string | null, step: boolean) => go(withQuery({ view: "pipeline", at, log: null, round: null }), !step), []);
-  const openDocument = useCallback((document: string) => go(withQuery({ view: "documents", document })), []);
+  const openDebate = useCallback((move: string | null) => navigate(withQuery({ move, log: null, round: null })), []);
+  const openRound = useCallback((to: ConversationId, at: number | null) => navigate(withQuery({ log: to, round: at === null ? null : String(at) }), true), []);
+  const focus = useCallback((at: string | null, step: boolean) => navigate(withQuery({ view: "pipeline", at, log: null, round: null }), !step), []);
+  const openDocument = useCallback((document: string) => navigate(withQuery({ view: "documents", document })), []);
   return (
     <ConsultationContext.Provider value={shared}>
       <div className="flex flex-1 flex-col">
-        <RunHeader {...props} connection={connection} lost={lost} rounds={shared.rounds} moves={moves(state).map((id) => ({ id, title: shared.titleOf(id) ?? "" }))} />
+        <RunHeader {...props} connection={connection} lost={lost} rounds={shared.rounds} moves={moveIds(state).map((id) => ({ id, title: shared.titleOf(id) ?? "" }))} />
         {state.warnings.map((warning) => (
           <div key={warning} className="mb-3">
-            <Notice tone="doubt" title={warning} />
+            <Notice tone="warning" title={warning} />
           </div>
         ))}
-        <Tabs.Root value={view} onValueChange={(next) => go(withQuery({ view: next }))} className="flex flex-1 flex-col">
+        <Tabs.Root value={view} onValueChange={(next) => navigate(withQuery({ view: next }))} className="flex flex-1 flex-col">
           <Tabs.List aria-label="Views of this consultation" className="mb-3 flex flex-wrap gap-1 border-b border-line print:hidden">
             {VIEWS.map(({ id, name }) => (
               <Tabs.Trigger key={id} value={id} className={cn(TAB)}>
@@ -60,15 +60,15 @@ export default function ConsultRun(props: RunProps<RunOf<"consult">>) {
           </Tabs.List>
           <Tabs.Content value="pipeline" className="flex min-h-[32rem] flex-1">
             <Suspense fallback={<p className="text-sm text-soft">Loading…</p>}>
-              <Canvas at={query.get("at")} log={log} round={round} covered={open !== null} onAt={focus} onPlace={openRound} onRead={openDebate} onDocument={openDocument} />
+              <Canvas at={query.get("at")} log={log} round={round} covered={open !== null} onAt={focus} onOpenRound={openRound} onOpenDebate={openDebate} onDocument={openDocument} />
             </Suspense>
             {/* On paper, the list replaces the diagram. */}
             <div className="hidden w-full print:block">
-              <Outline onOpen={openDebate} onDocument={openDocument} />
+              <ProgressList onOpen={openDebate} onDocument={openDocument} />
             </div>
           </Tabs.Content>
           <Tabs.Content value="list" className="rounded-md">
-            <Outline onOpen={openDebate} onDocument={openDocument} />
+            <ProgressList onOpen={openDebate} onDocument={openDocument} />
           </Tabs.Content>
           <Tabs.Content value="results" className="rounded-md">
             <Results onOpen={openDebate} onDocument={openDocument} />
@@ -77,7 +77,7 @@ export default function ConsultRun(props: RunProps<RunOf<"consult">>) {
             <Documents run={run} written={state.documents.length} name={query.get("document")} onOpen={openDocument} />
           </Tabs.Content>
         </Tabs.Root>
-        {open && <DebateDialog key={open} move={open} log={log} round={round} onPlace={openRound} onClose={() => go(withQuery({ move: null, log: null, round: null }), true)} />}
+        {open && <DebateDialog key={open} move={open} log={log} round={round} onOpenRound={openRound} onClose={() => navigate(withQuery({ move: null, log: null, round: null }), true)} />}
       </div>
     </ConsultationContext.Provider>
   );

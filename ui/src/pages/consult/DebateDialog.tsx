@@ -5,8 +5,8 @@ import { Dialog } from "radix-ui";
 import { useState } from "react";
 
 import { isActive } from "../../model/api";
-import { moves, type Log } from "../../model/consult";
-import { Badge, Button, Empty } from "../../parts/ui";
+import { moveIds, type ConversationId } from "../../model/consult";
+import { Badge, Button, EmptyState } from "../../parts/ui";
 import { Transcript } from "../debate/Transcript";
 import { useConsultation } from "./consultation";
 
@@ -14,14 +14,14 @@ interface Props {
   move: string;
   log: string | null;
   round: number | null;
-  onPlace: (log: Log, round: number | null) => void;
+  onOpenRound: (log: ConversationId, round: number | null) => void;
   onClose: () => void;
 }
 
-export function DebateDialog({ move, log, round, onPlace, onClose }: Props) {
+export function DebateDialog({ move, log, round, onOpenRound, onClose }: Props) {
   const { run, state, rounds, agents, titleOf, sourceOf } = useConsultation();
   const debate = state.debates[move] ?? null;
-  const unknown = !isActive(run.status) && !moves(state).includes(move) && moves(state).length > 0;
+  const unknown = !isActive(run.status) && !moveIds(state).includes(move) && moveIds(state).length > 0;
   // When the panel closes, the focus returns to the element that had it before the panel opened.
   const [opener] = useState(() => document.activeElement);
   return (
@@ -41,17 +41,17 @@ export function DebateDialog({ move, log, round, onPlace, onClose }: Props) {
           </Dialog.Title>
           {debate?.score != null && <Badge tone="accent">score {debate.score} of 120</Badge>}
           <Dialog.Close asChild>
-            <Button look="quiet" aria-label="Close">
+            <Button variant="quiet" aria-label="Close">
               <X aria-hidden className="size-4" />
             </Button>
           </Dialog.Close>
         </div>
         {unknown ? (
           <div className="p-4">
-            <Empty title={`Move ${move} not found`}>The move may belong to another consultation.</Empty>
+            <EmptyState title={`Move ${move} not found`}>The move may belong to another consultation.</EmptyState>
           </div>
         ) : (
-          <Transcript source={sourceOf(move)} debate={debate} rounds={rounds} agents={agents} log={log} round={round} onPlace={onPlace} />
+          <Transcript source={sourceOf(move)} debate={debate} rounds={rounds} agents={agents} log={log} round={round} onOpenRound={onOpenRound} />
         )}
       </Dialog.Content>
     </Dialog.Root>

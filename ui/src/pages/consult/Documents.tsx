@@ -8,7 +8,7 @@ import { useFetch, useText } from "../../model/hooks";
 import type { RunView } from "../../model/schema";
 import { Markdown } from "../../parts/Markdown";
 import { ProblemNotice } from "../../parts/notices";
-import { Button, Card, cn, Empty, Skeleton } from "../../parts/ui";
+import { Button, Card, cn, EmptyState, Skeleton } from "../../parts/ui";
 
 /** Layout: the list of documents beside the chosen document, or above the document on a phone. */
 const COLUMNS = "grid gap-4 md:grid-cols-[16rem_1fr]";
@@ -36,7 +36,7 @@ export function Documents({ run, written, name, onOpen }: Props) {
   useEffect(refetch, [refetch, written, run.status]);
   if (problem && !value) return <ProblemNotice problem={problem} />;
   if (!value) return <Loading />;
-  if (value.files.length === 0) return <Empty title="No documents yet">Documents appear here as they are written.</Empty>;
+  if (value.files.length === 0) return <EmptyState title="No documents yet">Documents appear here as they are written.</EmptyState>;
   const files = [...value.files].sort((one, other) => order(one.name, other.name));
   // A link may contain the name of a document without its folder, such as `m1.md` for `moves/m1.md`.
   const named = files.find((file) => file.name === name) ?? files.find((file) => file.name.endsWith(`/${name}`));
@@ -61,7 +61,7 @@ export function Documents({ run, written, name, onOpen }: Props) {
           </li>
         ))}
       </ul>
-      {chosen ? <Document key={chosen.name} run={run} name={chosen.name} /> : <Empty title={`Document ${name} not found`}>Choose a document from the list.</Empty>}
+      {chosen ? <Document key={chosen.name} run={run} name={chosen.name} /> : <EmptyState title={`Document ${name} not found`}>Choose a document from the list.</EmptyState>}
     </div>
   );
 }

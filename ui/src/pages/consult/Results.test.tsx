@@ -1,7 +1,7 @@
 import { renderToStaticMarkup } from "react-dom/server";
 import { expect, it } from "vitest";
 
-import { empty } from "../../model/consult";
+import { initialState } from "../../model/consult";
 import { consultRun, rankedMove, report, score, suggestion, verdict } from "../../model/fixtures";
 import type { ConsultReport, JudgeScore, RankedMove } from "../../model/schema";
 import { consultation, ConsultationContext } from "./consultation";
@@ -27,7 +27,7 @@ const result: ConsultReport = {
 
 it("results show hostile texts as plain text, and each flag (caveat) with the move that it is about", () => {
   const shown = renderToStaticMarkup(
-    <ConsultationContext.Provider value={consultation({ ...consultRun, status: "done", result }, empty())}>
+    <ConsultationContext.Provider value={consultation({ ...consultRun, status: "done", result }, initialState())}>
       <Results onOpen={() => {}} onDocument={() => {}} />
     </ConsultationContext.Provider>,
   );

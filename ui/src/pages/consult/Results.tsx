@@ -4,10 +4,10 @@ import { Download, Printer } from "lucide-react";
 import { useState } from "react";
 
 import { apiUrl, isActive } from "../../model/api";
-import { count } from "../../model/format";
+import { formatCount } from "../../model/format";
 import type { ConsultReport, RankedMove } from "../../model/schema";
-import { Button, Card, cn, Empty, Heading, Notice } from "../../parts/ui";
-import { JudgeTexts, METRICS, metricTotal, ScoreTable, type Scored } from "../debate/Scores";
+import { Button, Card, cn, EmptyState, Heading, Notice } from "../../parts/ui";
+import { JudgeTexts, METRICS, metricTotal, ScoreTable, type ScoredDebate } from "../debate/Scores";
 import { useConsultation } from "./consultation";
 
 interface Props {
@@ -19,9 +19,9 @@ export function Results({ onOpen, onDocument }: Props) {
   const { run, report, agents } = useConsultation();
   if (!report) {
     return (
-      <Empty title={isActive(run.status) ? "No results yet" : "The consultation did not finish"}>
-        Recommendations appear here when the judges have scored every move.
-      </Empty>
+      <EmptyState title={isActive(run.status) ? "No results yet" : "The consultation did not finish"}>
+        {isActive(run.status) ? "Recommendations appear here when the judges have scored every move." : "Resume the run to get its recommendations."}
+      </EmptyState>
     );
   }
   const scored = (move: string) => report.policy_scores.find((one) => one.move_id === move);
@@ -60,8 +60,8 @@ export function Results({ onOpen, onDocument }: Props) {
           ))}
         </ol>
       </section>
-      <All report={report} scored={scored} />
-      <Others moves={report.other_moves} scored={scored} onOpen={onOpen} />
+      <ScoreChart report={report} scored={scored} />
+      <OtherMovesTable moves={report.other_moves} scored={scored} onOpen={onOpen} />
       {!report.flags.some((flag) => flag.kind === "tie") && <p className="text-xs text-soft">Order of moves with the same total score: {report.tie_rule}.</p>}
     </div>
   );
@@ -74,7 +74,7 @@ function Notes({ report }: { report: ConsultReport }) {
   const flags = report.flags.filter((flag) => flag.move_id == null || !shown.has(flag.move_id));
   if (flags.length === 0) return null;
   return (
-    <Notice tone="doubt" title={`${count(flags.length, "note")} on these results`}>
+    <Notice tone="warning" title={`${formatCount(flags.length, "note")} on these results`}>
       <ul className="list-disc pl-5">
         {flags.map((flag) => (
           <li key={`${flag.kind} ${flag.move_id ?? ""} ${flag.message}`} dir="auto">
@@ -112,7 +112,7 @@ function Recommended({ ranked, report, onOpen, onDocument }: Props & { ranked: R
         </p>
       </div>
       {flags.map((flag) => (
-        <p key={flag.message} className="border-l-2 border-doubt pl-2 text-xs text-doubt" dir="auto">
+        <p key={flag.message} className="border-l-2 border-warning pl-2 text-xs text-warning" dir="auto">
           {flag.message}
         </p>
       ))}
@@ -149,7 +149,7 @@ function Recommended({ ranked, report, onOpen, onDocument }: Props & { ranked: R
 const SHADES = ["bg-accent", "bg-accent/75", "bg-accent/50", "bg-accent/30"] as const;
 
 /** Chart of the scores of all moves. Each move has one bar, which is divided by metric. */
-function All({ report, scored }: { report: ConsultReport; scored: (move: string) => Scored | undefined }) {
+function ScoreChart({ report, scored }: { report: ConsultReport; scored: (move: string) => ScoredDebate | undefined }) {
   const moves = [...report.recommended_moves, ...report.other_moves];
   const max = moves[0]?.out_of ?? 120;
   return (
@@ -192,7 +192,7 @@ function All({ report, scored }: { report: ConsultReport; scored: (move: string)
 const COLUMNS = [{ key: "rank", name: "Rank" }, { key: "total", name: "Score" }, ...METRICS] as const;
 type Column = (typeof COLUMNS)[number]["key"];
 
-function Others({ moves, scored, onOpen }: { moves: RankedMove[]; scored: (move: string) => Scored | undefined; onOpen: (move: string) => void }) {
+function OtherMovesTable({ moves, scored, onOpen }: { moves: RankedMove[]; scored: (move: string) => ScoredDebate | undefined; onOpen: (move: string) => void }) {
   const [by, setBy] = useState<{ column: Column; down: boolean }>({ column: "rank", down: false });
   const value = (one: RankedMove, column: Column): number => {
     if (column === "rank") return one.rank;

@@ -3,13 +3,13 @@
 import { createContext, useContext } from "react";
 
 import { apiUrl, isActive, type RunOf } from "../../model/api";
-import { halted, type ConsultState, type Progress } from "../../model/consult";
+import { stoppedState, type ConsultState, type Progress } from "../../model/consult";
 import type { ConsultReport } from "../../model/schema";
 import type { Tone } from "../../parts/ui";
 import type { Source } from "../debate/Transcript";
 
 /** Colour of the badge for each progress value. */
-export const TONES: Record<Progress, Tone> = { waiting: "plain", running: "accent", stopped: "doubt", done: "good" };
+export const TONES: Record<Progress, Tone> = { waiting: "plain", running: "accent", stopped: "warning", done: "good" };
 
 interface Consultation {
   run: RunOf<"consult">;
@@ -25,7 +25,7 @@ interface Consultation {
 }
 
 export function consultation(run: RunOf<"consult">, current: ConsultState): Consultation {
-  const state = isActive(run.status) || run.status === "done" ? current : halted(current);
+  const state = isActive(run.status) || run.status === "done" ? current : stoppedState(current);
   const report = run.result;
   return {
     run,

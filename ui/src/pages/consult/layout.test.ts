@@ -1,11 +1,11 @@
 import { expect, it } from "vitest";
 
-import { empty, reduce } from "../../model/consult";
+import { initialState, reduce } from "../../model/consult";
 import { EVENT } from "../../model/events";
 import { focusOf, layout } from "./layout";
 
 const output = Array.from({ length: 15 }, (_, index) => `m${index + 1}.md`);
-const state = reduce(reduce(empty(), { id: 1, name: EVENT.agentStart, at: 0, data: { layer: 2, agent_id: "a", persona: "A" } }), {
+const state = reduce(reduce(initialState(), { id: 1, name: EVENT.agentStart, at: 0, data: { layer: 2, agent_id: "a", persona: "A" } }), {
   id: 2,
   name: EVENT.agentComplete,
   at: 0,

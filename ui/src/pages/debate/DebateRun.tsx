@@ -1,26 +1,26 @@
 // View of a debate run: the scores and reasons of the judges, and the transcript.
 
 import { apiUrl, type RunOf } from "../../model/api";
-import { empty, reduce, type Log } from "../../model/consult";
+import { initialState, reduce, type ConversationId } from "../../model/consult";
 import { useRunEvents, type RunProps } from "../../model/hooks";
-import { count } from "../../model/format";
+import { formatCount } from "../../model/format";
 import type { DebateReport } from "../../model/schema";
 import { Card, Heading, Notice } from "../../parts/ui";
-import { go, useRoute, withQuery } from "../../route";
+import { navigate, useRoute, withQuery } from "../../route";
 import { RunHeader } from "../RunHeader";
 import { JudgeTexts, ScoreTable } from "./Scores";
-import { JUDGES } from "./Strip";
+import { JUDGES } from "./RoundStrip";
 import { Transcript, type Source } from "./Transcript";
 
 /** Notice with the caveats of a verdict: conversations that ended early, and flags such as weaker isolation. */
 export function Notes({ outcome }: { outcome: Pick<DebateReport, "partial" | "rounds" | "flags"> }) {
   const partial = Object.entries(outcome.partial ?? {}).map(
-    ([log, { completed_rounds, error }]) => `PARTIAL: the conversation with judge ${JUDGES[log as Log]} ended after ${completed_rounds} of ${count(outcome.rounds, "round")}: ${error}`,
+    ([log, { completed_rounds, error }]) => `PARTIAL: the conversation with judge ${JUDGES[log as ConversationId]} ended after ${completed_rounds} of ${formatCount(outcome.rounds, "round")}: ${error}`,
   );
   const notes = [...partial, ...outcome.flags.map((flag) => flag.message)];
   if (notes.length === 0) return null;
   return (
-    <Notice tone="doubt" title={`${count(notes.length, "note")} on this verdict`}>
+    <Notice tone="warning" title={`${formatCount(notes.length, "note")} on this verdict`}>
       <ul className="list-disc pl-5">
         {notes.map((one) => (
           <li key={one} dir="auto">
@@ -34,7 +34,7 @@ export function Notes({ outcome }: { outcome: Pick<DebateReport, "partial" | "ro
 
 export default function DebateRun(props: RunProps<RunOf<"debate">>) {
   const { run } = props;
-  const { state, connection, lost } = useRunEvents(props, empty, reduce);
+  const { state, connection, lost } = useRunEvents(props, initialState, reduce);
   const { query } = useRoute();
   const { rounds } = run.input;
   const scored = run.status === "done" ? run.result : null;
@@ -43,7 +43,7 @@ export default function DebateRun(props: RunProps<RunOf<"debate">>) {
     logs: (response) => ("conversation_logs" in response ? response.conversation_logs : undefined),
     move: apiUrl("/api/runs/{id}/artifacts/{artifact}", { id: run.id, artifact: "move.md" }),
   };
-  const openRound = (to: Log, at: number | null) => go(withQuery({ log: to, round: at === null ? null : String(at) }), true);
+  const openRound = (to: ConversationId, at: number | null) => navigate(withQuery({ log: to, round: at === null ? null : String(at) }), true);
   return (
     <>
       <RunHeader {...props} connection={connection} lost={lost} rounds={rounds} />
@@ -70,7 +70,7 @@ export default function DebateRun(props: RunProps<RunOf<"debate">>) {
           agents={scored?.agents ?? {}}
           log={query.get("log")}
           round={Number(query.get("round")) || null}
-          onPlace={openRound}
+          onOpenRound={openRound}
         />
       </Card>
     </>

@@ -4,7 +4,7 @@ import type { DebateVerdict } from "../../model/schema";
 import { Badge, Heading } from "../../parts/ui";
 
 /** Fields of a debate verdict that the score components show. */
-export type Scored = Pick<DebateVerdict, "scores_by_agent" | "agents">;
+export type ScoredDebate = Pick<DebateVerdict, "scores_by_agent" | "agents">;
 
 /** Metrics that each judge scores. `short` is the label where space is narrow. */
 export const METRICS = [
@@ -15,12 +15,12 @@ export const METRICS = [
 ] as const;
 
 /** Returns the sum of the scores of all judges for a metric. */
-export function metricTotal(scored: Scored, metric: (typeof METRICS)[number]["key"]): number {
+export function metricTotal(scored: ScoredDebate, metric: (typeof METRICS)[number]["key"]): number {
   return Object.values(scored.scores_by_agent).reduce((total, card) => total + card[metric], 0);
 }
 
 /** Table of the scores by metric and judge. A bar shows the total of each metric. */
-export function ScoreTable({ scored }: { scored: Scored }) {
+export function ScoreTable({ scored }: { scored: ScoredDebate }) {
   const judges = Object.entries(scored.scores_by_agent);
   return (
     <table className="w-full text-xs">
@@ -33,7 +33,7 @@ export function ScoreTable({ scored }: { scored: Scored }) {
           {judges.map(([id, card]) => (
             <th key={id} scope="col" className="px-1 text-right font-normal" title={card.failed == null ? scored.agents[id] : `The call of judge ${id} failed, so a neutral 5 counts for each metric: ${card.failed}`}>
               {id}
-              {card.failed != null && <span className="text-doubt"> failed: neutral scores</span>}
+              {card.failed != null && <span className="text-warning"> failed: neutral scores</span>}
             </th>
           ))}
           <th scope="col" className="w-2/5 text-right font-normal">
@@ -72,7 +72,7 @@ export function ScoreTable({ scored }: { scored: Scored }) {
 }
 
 /** List with one text of each judge: the reasoning, or the objections that the judge considers unanswered. */
-export function JudgeTexts({ scored, of, title }: { scored: Scored; of: "reasoning" | "unanswered"; title: string }) {
+export function JudgeTexts({ scored, of, title }: { scored: ScoredDebate; of: "reasoning" | "unanswered"; title: string }) {
   const texts = Object.entries(scored.scores_by_agent).filter(([, card]) => card[of]);
   if (texts.length === 0) return null;
   return (

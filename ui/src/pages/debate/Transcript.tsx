@@ -6,13 +6,13 @@ import { Tabs } from "radix-ui";
 import { useEffect, useLayoutEffect, useRef, useState } from "react";
 
 import type { Address } from "../../model/api";
-import { LOGS, turns, type Debate, type Log } from "../../model/consult";
+import { CONVERSATION_IDS, answerCount, type Debate, type ConversationId } from "../../model/consult";
 import { useFetch, useText } from "../../model/hooks";
 import type { ConversationEntry, Transcripts } from "../../model/schema";
 import { Markdown } from "../../parts/Markdown";
 import { ProblemNotice } from "../../parts/notices";
-import { Button, cn, Empty, Skeleton, TAB } from "../../parts/ui";
-import { JUDGES, Strip } from "./Strip";
+import { Button, cn, EmptyState, Skeleton, TAB } from "../../parts/ui";
+import { JUDGES, RoundStrip } from "./RoundStrip";
 
 /** URLs from which a transcript and the text of its move are loaded. */
 export interface Source {
@@ -34,7 +34,7 @@ interface Props {
   /** Number of the round that the transcript scrolls to; `null` for none. */
   round: number | null;
   /** Called when the user chooses a conversation or a round. */
-  onPlace: (log: Log, round: number | null) => void;
+  onOpenRound: (log: ConversationId, round: number | null) => void;
   /** Whether the mouse wheel scrolls the transcript. If false, it zooms the diagram that contains the transcript. */
   scrolls?: boolean;
 }
@@ -43,13 +43,13 @@ interface Props {
  * Distance from the end of the transcript, in pixels. If the scroll position is closer to the end, the transcript
  * scrolls to new messages.
  */
-const AT_THE_END = 48;
+const END_DISTANCE = 48;
 
-export function Transcript({ source, debate, rounds, agents, log, round, onPlace, scrolls = true }: Props) {
-  const chosen = LOGS.find((one) => one === log) ?? "i1";
+export function Transcript({ source, debate, rounds, agents, log, round, onOpenRound, scrolls = true }: Props) {
+  const chosen = CONVERSATION_IDS.find((one) => one === log) ?? "i1";
   const { value, problem, refetch } = useFetch(source.transcripts);
   // Fetch the transcript again after each new message.
-  const messages = debate ? turns(debate) : 0;
+  const messages = debate ? answerCount(debate) : 0;
   useEffect(() => {
     const timer = setTimeout(refetch, 150);
     return () => clearTimeout(timer);
@@ -72,12 +72,12 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
     if (growing && atEnd && round === null && area.current) area.current.scrollTop = area.current.scrollHeight;
   }, [growing, atEnd, round, entries.length, chosen]);
   return (
-    <Tabs.Root value={chosen} onValueChange={(next) => onPlace(next as Log, null)} className="flex min-h-0 flex-1 flex-col">
+    <Tabs.Root value={chosen} onValueChange={(next) => onOpenRound(next as ConversationId, null)} className="flex min-h-0 flex-1 flex-col">
       <div className="border-b border-line px-4 py-3">
-        <Strip debate={debate} rounds={rounds} onRound={(to, at) => onPlace(to, at)} />
+        <RoundStrip debate={debate} rounds={rounds} onRound={(to, at) => onOpenRound(to, at)} />
       </div>
       <Tabs.List aria-label="Conversations of the critic with each judge" className="flex gap-1 border-b border-line px-3 print:hidden">
-        {LOGS.map((one) => (
+        {CONVERSATION_IDS.map((one) => (
           <Tabs.Trigger key={one} value={one} className={cn(TAB, "px-2")}>
             Judge {JUDGES[one]} <span className="max-sm:hidden">{agents[JUDGES[one]]}</span>
           </Tabs.Trigger>
@@ -94,7 +94,7 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
             // The browser reports a pinch gesture as a wheel event with `ctrlKey`. A pinch always zooms the diagram.
             currentTarget.classList.toggle("nowheel", scrolls && more && !ctrlKey);
           }}
-          onScroll={({ currentTarget: { scrollTop, clientHeight, scrollHeight } }) => setAtEnd(scrollTop + clientHeight >= scrollHeight - AT_THE_END)}
+          onScroll={({ currentTarget: { scrollTop, clientHeight, scrollHeight } }) => setAtEnd(scrollTop + clientHeight >= scrollHeight - END_DISTANCE)}
           className="nodrag nopan grid min-h-0 flex-1 cursor-auto grid-cols-1 content-start gap-4 overflow-y-auto p-4 select-text md:grid-cols-[minmax(0,80ch)_minmax(14rem,1fr)]"
         >
           <div>
@@ -103,17 +103,17 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
               current={round}
               onRound={(to) => {
                 shownRound.current = `${chosen} ${to}`;
-                onPlace(chosen, to);
+                onOpenRound(chosen, to);
                 show(to, "smooth");
               }}
             />
             {problem && <ProblemNotice problem={problem} />}
             {value === null && !problem && <Skeleton />}
-            {value !== null && entries.length === 0 && !problem && <Empty title="No messages yet">Messages appear here as they are written.</Empty>}
+            {value !== null && entries.length === 0 && !problem && <EmptyState title="No messages yet">Messages appear here as they are written.</EmptyState>}
             <ol className="grid gap-3">
               {entries.map((entry, index) => (
                 <li key={index} data-round={entry.role === "critic" ? entry.round : undefined} className="scroll-mt-14">
-                  <p className={cn("text-xs font-medium", entry.role === "critic" ? "text-doubt" : "text-accent")}>
+                  <p className={cn("text-xs font-medium", entry.role === "critic" ? "text-warning" : "text-accent")}>
                     {entry.role === "critic" ? "Critic" : `Judge ${entry.role} ${agents[entry.role] ?? ""}`} · round {entry.round}
                   </p>
                   <Markdown text={entry.content} />
@@ -130,7 +130,7 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
           <Button
             className="absolute bottom-3 left-4 shadow-lg"
             onClick={() => {
-              onPlace(chosen, null);
+              onOpenRound(chosen, null);
               area.current?.scrollTo({ top: area.current.scrollHeight, behavior: "smooth" });
             }}
           >
@@ -144,7 +144,7 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
 }
 
 /** Line below the transcript that names the critic or judge whose answer is expected next. */
-function NextAnswer({ debate, log }: { debate: Debate | null; log: Log }) {
+function NextAnswer({ debate, log }: { debate: Debate | null; log: ConversationId }) {
   const next = debate?.score === null ? debate.conversations[log].next : null;
   if (!next) return null;
   const texts = { critic: "Waiting for the critic…", judge: `Waiting for judge ${JUDGES[log]}…`, scoring: `Waiting for the scores of judge ${JUDGES[log]}…` };
@@ -161,7 +161,7 @@ function Rounds({ entries, current, onRound }: { entries: ConversationEntry[]; c
       {rounds.map((round) => (
         <Button
           key={round}
-          look={round === current ? "plain" : "quiet"}
+          variant={round === current ? "plain" : "quiet"}
           aria-label={`Round ${round}`}
           aria-current={round === current ? "true" : undefined}
           className="min-h-7 px-2 py-0.5 text-xs"

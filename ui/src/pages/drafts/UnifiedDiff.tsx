@@ -15,7 +15,7 @@ const LOOKS: Record<Row["kind"], string> = {
 
 export function UnifiedDiff({ diff, reasons, narrow = false }: { diff: string; reasons: Reason[]; /** Whether the diff is in a narrow area: then the view side by side is not offered. */ narrow?: boolean }) {
   const [chosen, choose] = useState(() => localStorage.getItem("diff") === "beside");
-  const beside = chosen && !narrow;
+  const sideBySide = chosen && !narrow;
   // Store the choice in the browser, so that other diffs are shown the same way.
   const setBeside = (next: boolean) => {
     localStorage.setItem("diff", next ? "beside" : "one");
@@ -23,20 +23,20 @@ export function UnifiedDiff({ diff, reasons, narrow = false }: { diff: string; r
   };
   const rows = parse(diff);
   if (rows.length === 0) return <p className="text-sm text-soft">No changes.</p>;
-  const about = (row: Row) => (row.kind === "added" ? reasons.filter((one) => one.line === row.now) : []);
+  const reasonsAt = (row: Row) => (row.kind === "added" ? reasons.filter((one) => one.line === row.now) : []);
   return (
     <div>
       <div className={cn("mb-2 flex gap-1 max-md:hidden", narrow && "hidden")}>
-        <Button look={beside ? "quiet" : "plain"} aria-pressed={!beside} onClick={() => setBeside(false)} className="min-h-7 px-2 py-0.5 text-xs">
+        <Button variant={sideBySide ? "quiet" : "plain"} aria-pressed={!sideBySide} onClick={() => setBeside(false)} className="min-h-7 px-2 py-0.5 text-xs">
           Unified
         </Button>
-        <Button look={beside ? "plain" : "quiet"} aria-pressed={beside} onClick={() => setBeside(true)} className="min-h-7 px-2 py-0.5 text-xs">
+        <Button variant={sideBySide ? "plain" : "quiet"} aria-pressed={sideBySide} onClick={() => setBeside(true)} className="min-h-7 px-2 py-0.5 text-xs">
           Side by side
         </Button>
       </div>
       <div className="overflow-x-auto rounded-md border border-line" tabIndex={0} aria-label="Diff">
         <table className="w-full font-mono text-xs leading-relaxed">
-          <tbody>{beside ? pairs(rows).map((pair, index) => <Pair key={index} pair={pair} about={about} />) : rows.map((row, index) => <Single key={index} row={row} about={about} />)}</tbody>
+          <tbody>{sideBySide ? pairs(rows).map((pair, index) => <SideBySideRow key={index} pair={pair} reasonsAt={reasonsAt} />) : rows.map((row, index) => <UnifiedRow key={index} row={row} reasonsAt={reasonsAt} />)}</tbody>
         </table>
       </div>
     </div>
@@ -46,7 +46,7 @@ export function UnifiedDiff({ diff, reasons, narrow = false }: { diff: string; r
 const NUMBER = "w-10 px-2 text-right align-top text-soft select-none";
 const SIGN: Record<Row["kind"], string> = { same: " ", added: "+", removed: "−", hunk: "" };
 
-function Single({ row, about }: { row: Row; about: (row: Row) => Reason[] }) {
+function UnifiedRow({ row, reasonsAt }: { row: Row; reasonsAt: (row: Row) => Reason[] }) {
   return (
     <>
       <tr className={LOOKS[row.kind]}>
@@ -56,9 +56,9 @@ function Single({ row, about }: { row: Row; about: (row: Row) => Reason[] }) {
           {SIGN[row.kind]} {row.text}
         </td>
       </tr>
-      {about(row).map((one, index) => (
+      {reasonsAt(row).map((one, index) => (
         <tr key={index}>
-          <td colSpan={3} className="border-l-2 border-doubt bg-doubt/10 px-3 py-1 font-sans">
+          <td colSpan={3} className="border-l-2 border-warning bg-warning/10 px-3 py-1 font-sans">
             [{one.rule}] {one.message}
           </td>
         </tr>
@@ -100,7 +100,7 @@ function Sign({ row }: { row: Row }) {
   );
 }
 
-function Pair({ pair: { left, right }, about }: { pair: RowPair; about: (row: Row) => Reason[] }) {
+function SideBySideRow({ pair: { left, right }, reasonsAt }: { pair: RowPair; reasonsAt: (row: Row) => Reason[] }) {
   return (
     <>
       <tr>
@@ -116,9 +116,9 @@ function Pair({ pair: { left, right }, about }: { pair: RowPair; about: (row: Ro
         </td>
       </tr>
       {right &&
-        about(right).map((one, index) => (
+        reasonsAt(right).map((one, index) => (
           <tr key={index}>
-            <td colSpan={4} className="border-l-2 border-doubt bg-doubt/10 px-3 py-1 font-sans">
+            <td colSpan={4} className="border-l-2 border-warning bg-warning/10 px-3 py-1 font-sans">
               [{one.rule}] {one.message}
             </td>
           </tr>

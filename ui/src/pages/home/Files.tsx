@@ -3,16 +3,16 @@
 import { Paperclip, X } from "lucide-react";
 import { useId, useRef, useState } from "react";
 
-import { bytes } from "../../model/format";
+import { formatBytes } from "../../model/format";
 import { Button } from "../../parts/ui";
-import { refusal, upload, type Upload } from "./request";
+import { uploadError, upload, type Upload } from "./request";
 
 export function Files({ label, hint, files, onChange }: { label: string; hint: string; files: Upload[]; onChange: (files: Upload[]) => void }) {
   const [problem, setProblem] = useState<string | null>(null);
   const input = useRef<HTMLInputElement>(null);
   const about = useId();
   const add = async (chosen: File[]) => {
-    const refused = refusal(files, chosen);
+    const refused = uploadError(files, chosen);
     setProblem(refused);
     if (refused !== null || chosen.length === 0) return;
     try {
@@ -52,8 +52,8 @@ export function Files({ label, hint, files, onChange }: { label: string; hint: s
               <span className="truncate font-mono" dir="auto">
                 {file.name}
               </span>
-              <span className="shrink-0 text-soft">{bytes(file.bytes)}</span>
-              <Button look="quiet" aria-label={`Remove ${file.name}`} className="min-h-7 px-1.5 py-0" onClick={() => onChange(files.filter((one) => one !== file))}>
+              <span className="shrink-0 text-soft">{formatBytes(file.bytes)}</span>
+              <Button variant="quiet" aria-label={`Remove ${file.name}`} className="min-h-7 px-1.5 py-0" onClick={() => onChange(files.filter((one) => one !== file))}>
                 <X aria-hidden className="size-3.5" />
               </Button>
             </li>

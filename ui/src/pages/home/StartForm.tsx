@@ -6,25 +6,25 @@ import { useEffect, useId, useState, type FormEvent } from "react";
 import { post } from "../../model/api";
 import { useAction } from "../../model/hooks";
 import type { EstimateView, Problem } from "../../model/schema";
-import { count, dollars, tokens } from "../../model/format";
+import { formatCount, formatDollars, formatTokens } from "../../model/format";
 import { ProblemNotice } from "../../parts/notices";
 import { Button, Card, Chip, cn, Input, Textarea } from "../../parts/ui";
-import { go } from "../../route";
+import { navigate } from "../../route";
 import { Files } from "./Files";
-import { isTicker, looksLike, MAX_ROUNDS, ROUNDS, startBody, type Options, type StartKind, type Upload } from "./request";
+import { isTicker, guessKind, MAX_ROUNDS, DEFAULT_ROUNDS, startBody, type Options, type StartKind, type Upload } from "./request";
 
 /** Kinds of trial in the form. `hint` is the placeholder of the text field; `looks` completes "This looks like …". */
-const KINDS: readonly { kind: StartKind; name: string; icon: typeof Gavel; hint: string; looks: string }[] = [
-  { kind: "consult", name: "Consult", icon: Gavel, hint: "Stock ticker of a company, such as NVDA. The trial finds out what the company should do next.", looks: "a ticker" },
-  { kind: "run", name: "Code", icon: TerminalSquare, hint: "Programming task, such as: Calculate fibonacci(10)", looks: "a programming task" },
-  { kind: "debate", name: "Debate", icon: FlaskConical, hint: "Proposed move of a company, in Markdown or plain text: what the company should do, and why", looks: "a proposed move to debate" },
+const KINDS: readonly { kind: StartKind; name: string; icon: typeof Gavel; hint: string; suggestion: string }[] = [
+  { kind: "consult", name: "Consult", icon: Gavel, hint: "Stock ticker of a company, such as NVDA. The trial finds out what the company should do next.", suggestion: "a ticker" },
+  { kind: "run", name: "Code", icon: TerminalSquare, hint: "Programming task, such as: Calculate fibonacci(10)", suggestion: "a programming task" },
+  { kind: "debate", name: "Debate", icon: FlaskConical, hint: "Proposed move of a company, in Markdown or plain text: what the company should do, and why", suggestion: "a proposed move to debate" },
 ];
 
-/** Start form. `rehearsed` lists the tasks that the rehearsal model can do; it is empty with another provider. */
-export function StartForm({ rehearsed }: { rehearsed: string[] }) {
+/** Start form. `tasks` lists the tasks that the rehearsal model can do; it is empty with another provider. */
+export function StartForm({ tasks }: { tasks: string[] }) {
   const [text, setText] = useState("");
   const [kind, setKind] = useState<StartKind>("consult");
-  const [rounds, setRounds] = useState(ROUNDS);
+  const [rounds, setRounds] = useState(DEFAULT_ROUNDS);
   const [blindScores, setBlindScores] = useState(false);
   const [privateCompany, setPrivateCompany] = useState(false);
   const [files, setFiles] = useState<Upload[]>([]);
@@ -46,10 +46,10 @@ export function StartForm({ rehearsed }: { rehearsed: string[] }) {
       // Because of the idempotency key, a request that is sent twice starts only one run.
       const run = await post("/api/runs", {}, body, { "Idempotency-Key": `${key}-${String(yes)}` });
       setKey(crypto.randomUUID());
-      go(`/runs/${run.id}`);
+      navigate(`/runs/${run.id}`);
     });
   };
-  const suggested = KINDS.find((one) => one.kind === looksLike(text));
+  const suggested = KINDS.find((one) => one.kind === guessKind(text));
   return (
     <form onSubmit={start}>
       <Card className="grid gap-3">
@@ -87,13 +87,13 @@ export function StartForm({ rehearsed }: { rehearsed: string[] }) {
         />
         {suggested && text.trim() !== "" && suggested.kind !== kind && kind === "consult" && !privateCompany && (
           <p className="flex flex-wrap items-center gap-2 text-sm text-soft" role="status">
-            This looks like {suggested.looks}.
+            This looks like {suggested.suggestion}.
             <Button className="min-h-7 px-2 py-0.5 text-xs" onClick={() => change(setKind)(suggested.kind)}>
               Switch to {suggested.name}
             </Button>
           </p>
         )}
-        {rehearsed.length > 0 && <Examples kind={kind} tasks={rehearsed} onChoose={write} />}
+        {tasks.length > 0 && <Examples kind={kind} tasks={tasks} onChoose={write} />}
         {kind === "consult" && (
           <>
             <Files
@@ -132,7 +132,7 @@ export function StartForm({ rehearsed }: { rehearsed: string[] }) {
               />
             </label>
           )}
-          <Button type="submit" look="primary" disabled={text.trim() === "" || pending}>
+          <Button type="submit" variant="primary" disabled={text.trim() === "" || pending}>
             {pending ? "Starting…" : "Start"}
             <ArrowRight aria-hidden className="size-4" />
           </Button>
@@ -167,10 +167,10 @@ function Examples({ kind, tasks, onChoose }: { kind: StartKind; tasks: string[];
  * Maximum total size of the files in a request for an estimate, in bytes. The form sends such a request after each
  * change, so larger files are left out of it.
  */
-const MAX_ESTIMATED = 1024 * 1024;
+const MAX_ESTIMATE_UPLOAD_BYTES = 1024 * 1024;
 
 const NONE: Upload[] = [];
-const small = (files: Upload[]) => (files.reduce((sum, file) => sum + file.bytes, 0) <= MAX_ESTIMATED ? files : NONE);
+const withoutLargeFiles = (files: Upload[]) => (files.reduce((sum, file) => sum + file.bytes, 0) <= MAX_ESTIMATE_UPLOAD_BYTES ? files : NONE);
 
 /** Line in the start form: the estimated cost of the trial, or a hint if the text is missing or not a ticker. */
 function Cost({ kind, text, options }: { kind: StartKind; text: string; options: Options }) {
@@ -182,7 +182,7 @@ function Cost({ kind, text, options }: { kind: StartKind; text: string; options:
     if (text.trim() === "" || kind === "run" || incomplete) return;
     let current = true;
     const timer = setTimeout(() => {
-      post("/api/estimates", {}, startBody(kind, text, { rounds, blindScores, privateCompany, files: small(files) })).then(
+      post("/api/estimates", {}, startBody(kind, text, { rounds, blindScores, privateCompany, files: withoutLargeFiles(files) })).then(
         (received) => current && setEstimate(received),
         (error: { problem?: Problem }) => current && setEstimate(error.problem ?? null),
       );
@@ -197,14 +197,14 @@ function Cost({ kind, text, options }: { kind: StartKind; text: string; options:
   if (incomplete) return <>Not a ticker: a ticker has at most ten letters, digits, dots and hyphens, such as NVDA or BRK.B.</>;
   if (estimate === null) return <>Estimating the cost…</>;
   if ("detail" in estimate) return <>{estimate.detail}</>;
-  const usage = `Estimate: ${count(estimate.calls, "model call")}, about ${tokens(estimate.input_tokens + estimate.output_tokens)} tokens`;
-  if (estimate.rehearsal) return <>Rehearsal: {count(estimate.calls, "simulated call")}, no model is called.</>;
+  const usage = `Estimate: ${formatCount(estimate.calls, "model call")}, about ${formatTokens(estimate.input_tokens + estimate.output_tokens)} tokens`;
+  if (estimate.rehearsal) return <>Rehearsal: {formatCount(estimate.calls, "simulated call")}, no model is called.</>;
   const cached = estimate.cost_cached_usd !== null && estimate.cost_cached_usd !== estimate.cost_usd;
   return (
     <>
-      {usage}: {estimate.cost_usd === null ? "price unknown" : `about ${dollars(estimate.cost_usd)}`}
+      {usage}: {estimate.cost_usd === null ? "price unknown" : `about ${formatDollars(estimate.cost_usd)}`}
       {estimate.cost_note && <> ({estimate.cost_note})</>}
-      {cached && <> ({dollars(estimate.cost_cached_usd)} with prompt caching)</>}
+      {cached && <> ({formatDollars(estimate.cost_cached_usd)} with prompt caching)</>}
     </>
   );
 }

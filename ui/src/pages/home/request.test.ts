@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
 
-import { looksLike, MAX_BYTES, MAX_FILES, refusal, startBody } from "./request";
+import { guessKind, MAX_BYTES, MAX_FILES, uploadError, startBody } from "./request";
 
 const plain = { rounds: 10, blindScores: false, privateCompany: false, files: [] };
 const file = { name: "prices.csv", bytes: 3, base64: "YSxi" };
 
 test("looksLike returns the kind of trial for tickers, programming tasks and moves", () => {
-  expect(["", "NVDA", "brk.b", " aapl ", "0700.HK"].map(looksLike)).toEqual(Array(5).fill("consult"));
-  expect(["Calculate fibonacci(10)", "sort words"].map(looksLike)).toEqual(["run", "run"]);
-  expect(["# A move\n\nWe should.", "a\nb\nc\nd", "Should we?"].map(looksLike)).toEqual(["debate", "debate", "debate"]);
+  expect(["", "NVDA", "brk.b", " aapl ", "0700.HK"].map(guessKind)).toEqual(Array(5).fill("consult"));
+  expect(["Calculate fibonacci(10)", "sort words"].map(guessKind)).toEqual(["run", "run"]);
+  expect(["# A move\n\nWe should.", "a\nb\nc\nd", "Should we?"].map(guessKind)).toEqual(["debate", "debate", "debate"]);
 });
 
 test("startBody sends options and files only for kinds that accept them", () => {
@@ -22,9 +22,9 @@ test("startBody sends options and files only for kinds that accept them", () => 
 });
 
 test("refusal returns a message for too many files, too large files and duplicate names", () => {
-  expect(refusal([file], [{ name: "news.md", size: 10 }])).toBeNull();
-  expect(refusal([file], [{ name: "prices.csv", size: 1 }])).toContain("prices.csv");
-  expect(refusal([file], [{ name: "big.csv", size: MAX_BYTES }])).toContain("20 MB");
+  expect(uploadError([file], [{ name: "news.md", size: 10 }])).toBeNull();
+  expect(uploadError([file], [{ name: "prices.csv", size: 1 }])).toContain("prices.csv");
+  expect(uploadError([file], [{ name: "big.csv", size: MAX_BYTES }])).toContain("20 MB");
   const many = Array.from({ length: MAX_FILES }, (_, index) => ({ name: `${index}.md`, size: 1 }));
-  expect(refusal([file], many)).toContain(String(MAX_FILES));
+  expect(uploadError([file], many)).toContain(String(MAX_FILES));
 });

@@ -20,7 +20,7 @@ export const MAX_FILES = 200;
 export const MAX_BYTES = 20 * 1024 * 1024;
 
 /** Default number of debate rounds. */
-export const ROUNDS = 10;
+export const DEFAULT_ROUNDS = 10;
 /** Maximum number of debate rounds. */
 export const MAX_ROUNDS = 50;
 
@@ -38,7 +38,7 @@ export interface Options {
 export const isTicker = (text: string) => /^[A-Za-z0-9][A-Za-z0-9.-]{0,9}$/.test(text.trim());
 
 /** Guesses the kind of trial from the text. The form shows the guess as a suggestion and does not switch by itself. */
-export function looksLike(text: string): StartKind {
+export function guessKind(text: string): StartKind {
   const plain = text.trim();
   if (plain === "" || isTicker(plain)) return "consult";
   return plain.startsWith("#") || plain.endsWith("?") || plain.split("\n").length > 3 ? "debate" : "run";
@@ -49,14 +49,14 @@ export function startBody(kind: StartKind, text: string, { rounds, blindScores, 
   const plain = text.trim();
   const uploads = files.length === 0 || kind === "debate" ? {} : { files: files.map(({ name, base64 }) => ({ name, base64 })) };
   if (kind === "run") return { kind, task: plain, ...uploads };
-  const more = rounds === ROUNDS ? {} : { rounds };
+  const more = rounds === DEFAULT_ROUNDS ? {} : { rounds };
   if (kind === "debate") return { kind, document: plain, ...more };
   const company = privateCompany ? { name: plain } : { ticker: plain.toUpperCase() };
   return { kind, ...company, ...more, ...(blindScores ? { blind_scores: true } : {}), ...uploads };
 }
 
 /** Returns why the files `more` cannot be added to the files `before`, or `null` if they can be added. */
-export function refusal(before: readonly { name: string; bytes: number }[], more: readonly { name: string; size: number }[]): string | null {
+export function uploadError(before: readonly { name: string; bytes: number }[], more: readonly { name: string; size: number }[]): string | null {
   if (before.length + more.length > MAX_FILES) return `At most ${MAX_FILES} files can be sent with a request.`;
   const names = new Set(before.map((file) => file.name));
   for (const file of more) {

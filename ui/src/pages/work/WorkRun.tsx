@@ -6,7 +6,7 @@ import { useRunEvents, type RunProps } from "../../model/hooks";
 import type { Reason, WorkOutcome } from "../../model/schema";
 import type { ServerEvent } from "../../model/stream";
 import { ReasonText } from "../../parts/notices";
-import { Badge, Card, cn, Empty, Heading, Notice, type Tone } from "../../parts/ui";
+import { Badge, Card, cn, EmptyState, Heading, Notice, type Tone } from "../../parts/ui";
 import { Link } from "../../route";
 import { RunHeader } from "../RunHeader";
 
@@ -20,7 +20,7 @@ const VERDICTS: Record<string, { tone: Tone; words: string }> = {
   [EVENT.draftReady]: { tone: "accent", words: "submitted" },
   [EVENT.draftAccepted]: { tone: "good", words: "accepted" },
   [EVENT.draftRejected]: { tone: "bad", words: "rejected" },
-  [EVENT.draftEscalated]: { tone: "doubt", words: "needs review" },
+  [EVENT.draftEscalated]: { tone: "warning", words: "needs review" },
 };
 
 /** Description of a call of each draft tool. The page shows the path of the file after it. */
@@ -52,14 +52,14 @@ export default function WorkRun(props: RunProps<RunOf<"work">>) {
       <RunHeader {...props} connection={connection} lost={lost} />
       {result && (
         <div className="mb-4">
-          <Notice tone={result.outcome === "accepted" ? "good" : "doubt"} title={`Result: ${OUTCOMES[result.outcome]}`}>
+          <Notice tone={result.outcome === "accepted" ? "good" : "warning"} title={`Result: ${OUTCOMES[result.outcome]}`}>
             {result.limit_reached && <p>The run ended because it reached its limit of model calls or rejections.</p>}
-            {result.said && <p>Last answer of the model: <span dir="auto">{result.said}</span></p>}
+            {result.answer && <p>Last answer of the model: <span dir="auto">{result.answer}</span></p>}
           </Notice>
         </div>
       )}
       <Heading className="mb-2">Steps</Heading>
-      {state.length === 0 && <Empty title="No steps yet">Each tool call of the model and each verdict on its drafts appears here.</Empty>}
+      {state.length === 0 && <EmptyState title="No steps yet">Each tool call of the model and each verdict on its drafts appears here.</EmptyState>}
       <ol className="grid gap-1.5 text-sm">
         {state.map((event) => (
           <li key={event.id} className="animate-arrive">
@@ -112,7 +112,7 @@ function Step({ event: { name, data }, workspace }: { event: ServerEvent; worksp
   }
   if (name === EVENT.modeChanged) {
     return (
-      <p className="px-2 text-doubt" dir="auto">
+      <p className="px-2 text-warning" dir="auto">
         The model continues in {String(data.mode)} mode, without tools: {String(data.why)}
       </p>
     );

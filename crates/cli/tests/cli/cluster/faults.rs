@@ -177,7 +177,7 @@ fn debates_released_by_a_worker_are_retried_and_debates_lost_without_a_report_fa
     let _holder = Worker::start(&home, &["--slots", "1000", "--isolation", "jail"]);
     let begin =
         || serving.start_run(json!({"kind": "consult", "ticker": "NVDA", "rounds": 1, "moves": 1}));
-    let abilities = Capabilities {
+    let capabilities = Capabilities {
         isolations: vec!["jail".to_owned()],
         memory: 1 << 20,
         ..Capabilities::default()
@@ -193,7 +193,8 @@ fn debates_released_by_a_worker_are_retried_and_debates_lost_without_a_report_fa
             for number in 0..=MAX_DELIVERIES {
                 let attempt = json!({"attempt": format!("attempt-{number}")});
                 let taken = loop {
-                    let taken = queue.next_delivery(&abilities, SlotKind::Sandbox).await.unwrap();
+                    let taken =
+                        queue.next_delivery(&capabilities, SlotKind::Sandbox).await.unwrap();
                     let about = taken.work.about.clone();
                     if !about.starts_with(run) {
                         // This debate job belongs to a run that has ended.
@@ -322,10 +323,10 @@ fn run_whose_debate_jobs_become_dead_letters_fails() {
     let queue =
         runtime.block_on(async { connect_to_cluster(&servers).await.queue().await.unwrap() });
     let isolations = vec!["jail".to_owned()];
-    let abilities = Capabilities { isolations, memory: 1 << 20, ..Capabilities::default() };
+    let capabilities = Capabilities { isolations, memory: 1 << 20, ..Capabilities::default() };
     let unable = runtime.spawn(async move {
         loop {
-            let taken = queue.next_delivery(&abilities, SlotKind::Sandbox).await.unwrap();
+            let taken = queue.next_delivery(&capabilities, SlotKind::Sandbox).await.unwrap();
             assert_eq!(taken.work.kind, "debate");
             taken.dead_letter("cannot decode the job").await;
         }
@@ -351,9 +352,9 @@ fn run_whose_job_no_worker_can_decode_fails_with_the_reason() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let queue = connect_to_cluster(&servers).await.queue().await.unwrap();
-        let abilities = Capabilities { memory: 1 << 20, ..Capabilities::default() };
+        let capabilities = Capabilities { memory: 1 << 20, ..Capabilities::default() };
         for _ in &runs {
-            queue.next_delivery(&abilities, SlotKind::Sandbox).await.unwrap().ack().await;
+            queue.next_delivery(&capabilities, SlotKind::Sandbox).await.unwrap().ack().await;
         }
         let about = runs[0].clone();
         let work = QueuedJob { kind: "run".to_owned(), about, turn: 99, body: json!([7]) };
@@ -372,7 +373,7 @@ fn run_whose_job_no_worker_can_decode_fails_with_the_reason() {
     assert!(letters().iter().all(|one| one["deliveries"] == MAX_DELIVERIES), "{:?}", letters());
 }
 
-/// Connects to the cluster as another node.
+/// Connects the test process to the cluster as an additional node.
 pub(super) async fn connect_to_cluster(servers: &Servers) -> Cluster {
     let options = ClusterOptions {
         address: servers.address().parse().unwrap(),

@@ -6,7 +6,7 @@ use assize_testkit::{FakeKind, FakeProvider, FakeReply, Latency};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::proof::{consult_request, numbered_reply};
+use super::crash_recovery::{consult_request, numbered_reply};
 use super::{Servers, Worker, cluster_status, wait_for, with_cluster};
 use crate::CommandOutput;
 use crate::run::with_provider;
@@ -27,25 +27,25 @@ fn concurrency_limit_is_not_exceeded_when_the_worker_that_enforces_it_is_killed(
         .map(|ticker| serving.start_run(consult_request(ticker)))
         .into();
     fake.wait_for_requests(100);
-    // One worker, the keeper, enforces the limits of the provider for all workers. If the keeper dies, another worker
-    // becomes the keeper.
-    let keeper = || {
+    // One worker, the coordinator, enforces the limits of the provider for all workers. If the coordinator dies,
+    // another worker becomes the coordinator.
+    let coordinator = || {
         let status = cluster_status(&home);
         let nodes = status["nodes"].as_array().unwrap().iter();
-        let mut keepers = nodes.filter(|node| node["keeps"] == json!(["anthropic"]));
-        let keeper = keepers.next().map(|node| node["id"].as_str().unwrap().to_owned());
-        assert!(keepers.next().is_none());
-        keeper
+        let mut coordinators = nodes.filter(|node| node["rate_limits"] == json!(["anthropic"]));
+        let coordinator = coordinators.next().map(|node| node["id"].as_str().unwrap().to_owned());
+        assert!(coordinators.next().is_none());
+        coordinator
     };
-    wait_for("a worker that enforces the limits", || keeper().is_some());
-    let first = keeper().unwrap();
+    wait_for("a worker that enforces the limits", || coordinator().is_some());
+    let first = coordinator().unwrap();
     let index = workers.iter().position(|worker| worker.id == first).unwrap();
     workers.remove(index).kill();
     for run in &runs {
         assert_eq!(serving.wait_for_end(run)["status"], "done");
     }
     wait_for("another worker that enforces the limits", || {
-        keeper().is_some_and(|keeper| keeper != first)
+        coordinator().is_some_and(|coordinator| coordinator != first)
     });
     assert_eq!(fake.max_concurrent_requests(), 3);
 }

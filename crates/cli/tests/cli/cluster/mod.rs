@@ -1,9 +1,9 @@
 //! Cluster tests with the built binary: real NATS servers, and assize servers and workers as separate processes.
 
+mod crash_recovery;
 mod faults;
 mod limits;
-mod proof;
-mod work;
+mod remote_runs;
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

@@ -52,7 +52,7 @@ fn work_run_streams_its_events_and_its_change_can_be_undone() {
         .post(&format!("/api/workspaces/mine/submissions/{id}/undo"), json!({}))
         .problem_document(409);
     let whole = serving.get("/api/workspaces/mine/audit/verify").success_json();
-    assert_eq!((&whole["intact"], &whole["wrong"]), (&json!(true), &json!([])));
+    assert_eq!((&whole["intact"], &whole["problems"]), (&json!(true), &json!([])));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn reviewer_accepts_and_rejects_submissions_and_reads_the_audit_log() {
     assert!(serving.post("/api/workspaces/mine/clean", json!({})).success_json().is_object());
 }
 
-/// Runs `assize work` in another process. The gate escalates its draft.
+/// Runs `assize work` in a separate process, not in the server. The gate escalates the draft of this work run.
 fn escalate_a_draft(home: &Home) {
     let ran = home.run(&["work", "Add --version flag to watchdog.py"]);
     assert_eq!(ran.code, 6, "{}", ran.err);

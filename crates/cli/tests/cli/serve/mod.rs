@@ -1,13 +1,13 @@
 //! Tests of `assize serve` with the built binary and a real HTTP client.
 
-mod door;
+mod access;
 mod drafts;
 mod events;
-mod follow;
-mod lives;
+mod restarts;
 mod routes;
+mod run_events;
 mod tokens;
-pub(crate) mod warm;
+pub(crate) mod warm_pool;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -308,7 +308,7 @@ pub(crate) fn client() -> ClientBuilder {
 /// Value of `PATH` with the folders of the interpreters.
 pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Names of events in order, without `execution_output`, whose number varies.
+/// Names of events in order, without `execution_output`, because the number of these events varies.
 pub(crate) fn event_names(events: &[StreamEvent]) -> Vec<&str> {
     let names = events.iter().map(|event| event.name.as_str());
     names.filter(|name| *name != "execution_output").collect()

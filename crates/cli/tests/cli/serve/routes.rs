@@ -61,7 +61,7 @@ fn run_is_cancelled_resumed_forked_exported_and_removed() {
     assert_eq!(shown["status"], "done", "{shown}");
     serving.post(&format!("{path}/resume"), json!({})).problem_document(409);
 
-    let fork = json!({"at": "round-2", "told": {"critic": "You are kind."}});
+    let fork = json!({"at": "round-2", "personas": {"critic": "You are kind."}});
     let fork = serving.post(&format!("{path}/fork"), fork).success_json();
     assert_eq!(fork["parent"], json!(run), "{fork}");
     let fork = fork["id"].as_str().unwrap().to_owned();
@@ -69,8 +69,8 @@ fn run_is_cancelled_resumed_forked_exported_and_removed() {
     for (body, word) in [
         (json!({"at": "round-9"}), "round 9"),
         (json!({"at": "lunch"}), "lunch"),
-        (json!({"told": {"critic": "x"}}), "at"),
-        (json!({"at": "round-1", "told": {"stranger": "x"}}), "stranger"),
+        (json!({"personas": {"critic": "x"}}), "at"),
+        (json!({"at": "round-1", "personas": {"stranger": "x"}}), "stranger"),
         (json!({"at": "m1/round-1"}), "one move"),
         (json!({"models": {"critic": "x"}}), "models"),
     ] {
@@ -217,7 +217,10 @@ fn expensive_consultation_needs_confirmation() {
     let serving = TestServer::start(&home, &[]);
     let body = json!({"kind": "consult", "ticker": "NVDA"});
     let problem = serving.post("/api/runs", body).problem_document(402);
-    assert!(problem["detail"].as_str().unwrap().contains("924 calls"), "{problem}");
+    assert!(
+        problem["detail"].as_str().unwrap().contains("924 model calls at about $"),
+        "{problem}"
+    );
     assert_eq!(serving.get("/api/runs").success_json()["runs"], json!([]));
 }
 
@@ -328,7 +331,7 @@ fn api_serves_sessions_system_information_attack_scorecards_and_metrics() {
     let run = serving
         .start_run(json!({"kind": "run", "task": "Calculate fibonacci(10)", "session": "kept"}));
     let ended = serving.wait_for_end(&run);
-    assert_eq!((&ended["spent"]["calls"], &ended["held_here"]), (&json!(1), &json!(false)));
+    assert_eq!((&ended["spent"]["calls"], &ended["executed_here"]), (&json!(1), &json!(false)));
     let sessions = serving.get("/api/sessions").success_json();
     assert_eq!(sessions["sessions"][0]["name"], "kept", "{sessions}");
     home.write("../.local/state/assize/sessions/kept/files/notes/a.txt", "kept");
@@ -351,9 +354,9 @@ fn api_serves_sessions_system_information_attack_scorecards_and_metrics() {
     let about = serving.get("/api/about").success_json();
     let used = ["provider", "model", "isolation"].map(|name| about[name].clone());
     assert_eq!(used, [json!("rehearsal"), Value::Null, json!("jail")], "{about}");
-    assert_eq!(about["rehearsed"][0], "Calculate fibonacci(10)", "{about}");
+    assert_eq!(about["rehearsal_tasks"][0], "Calculate fibonacci(10)", "{about}");
     assert_eq!(about["warm_pools"][0]["isolation"], "jail", "{about}");
-    assert_eq!(about["trials"]["running"], 0, "{about}");
+    assert_eq!(about["run_slots"]["running"], 0, "{about}");
     assert_eq!(about["cluster"], Value::Null);
     let refused = serving.get("/api/cluster").problem_document(404);
     assert!(refused.to_string().contains("--cluster"), "{refused}");
@@ -361,7 +364,7 @@ fn api_serves_sessions_system_information_attack_scorecards_and_metrics() {
     assert_eq!(serving.get("/api/attacks").success_json(), json!({"attacks": []}));
     let file = "../.local/state/assize/attacks.json";
     let group =
-        json!({"title": "Files", "blocked": 9, "escaped": 0, "not_applicable": 1, "broke": 0});
+        json!({"title": "Files", "blocked": 9, "escaped": 0, "not_applicable": 1, "failed": 0});
     let card = json!({"isolation": "jail", "version": "0", "at": 1, "seconds": 2.5, "groups": [group], "escaped": []});
     home.write(file, &json!({"jail": card}).to_string());
     assert_eq!(serving.get("/api/attacks").success_json(), json!({"attacks": [card]}));
@@ -372,18 +375,18 @@ fn api_serves_sessions_system_information_attack_scorecards_and_metrics() {
         serving
             .get("/metrics")
             .text
-            .contains("assize_runs_ended_total{kind=\"run\",how=\"done\"} 1\n")
+            .contains("assize_runs_ended_total{kind=\"run\",outcome=\"done\"} 1\n")
     });
     let metrics = serving.get("/metrics");
     assert!(metrics.header("content-type").starts_with("text/plain; version=0.0.4"));
     for line in [
         "assize_runs_running 0",
-        "assize_runs_begun_total{kind=\"run\"} 1",
+        "assize_runs_started_total{kind=\"run\"} 1",
         "assize_model_calls_total 1",
         "assize_model_cost_dollars_total 0",
         "assize_gate_submissions{workspace=\"mine\",stage=\"escalated\"} 0",
         "assize_sandboxes{isolation=\"jail\"} 0",
-        "assize_event_followers{of=\"runs\"} 0",
+        "assize_event_subscribers{of=\"runs\"} 0",
     ] {
         assert!(metrics.text.lines().any(|known| known == line), "{line}: {}", metrics.text);
     }
@@ -461,7 +464,11 @@ fn api_values_match_the_openapi_description() {
     let made = serving
         .post("/api/sandboxes", json!({"name": "whole", "ttl_seconds": 3500.0}))
         .success_json();
-    assert_eq!(made["expires"].as_u64().unwrap() - made["made"].as_u64().unwrap(), 3500, "{made}");
+    assert_eq!(
+        made["expires"].as_u64().unwrap() - made["created"].as_u64().unwrap(),
+        3500,
+        "{made}"
+    );
     for wrong in [json!(3500.5), json!(-1.0), json!(1e30)] {
         serving
             .post("/api/sandboxes", json!({"name": "part", "ttl_seconds": wrong}))

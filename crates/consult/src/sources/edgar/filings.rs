@@ -79,7 +79,7 @@ fn describe(form: &str, items: &str, period: &str) -> String {
     let amended = if form.ends_with("/A") { ", amended" } else { "" };
     let period = match plain {
         "10-K" | "10-Q" | "20-F" | "40-F" if !period.is_empty() => {
-            format!(", for the time to {period}")
+            format!(", for the period to {period}")
         }
         _ => String::new(),
     };
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(
             described,
             [
-                "2022-10-24 10-Q/A quarterly report, amended, for the time to 2022-09-30",
+                "2022-10-24 10-Q/A quarterly report, amended, for the period to 2022-09-30",
                 "2022-10-19 8-K current report: results of operations; directors or officers came or left",
             ]
         );

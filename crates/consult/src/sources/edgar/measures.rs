@@ -31,7 +31,7 @@ fn concepts(kind: &str) -> Vec<(&'static str, Vec<&'static str>)> {
 }
 
 /// Measure of long-term debt that may or may not include the part due within a year.
-pub(super) const DEBT: &str = "long-term debt, with or without what is due";
+pub(super) const DEBT: &str = "long-term debt (with or without the part due within a year)";
 
 const EARNINGS_PER_SHARE: &str = "earnings per share";
 
@@ -118,7 +118,7 @@ impl FigureTable {
                     continue;
                 }
                 let from = format!(
-                    "{name} from {} to {end} less that to {before} ({} {}, {} {})",
+                    "{name} from {} to {end} minus {name} to {before} ({} {}, {} {})",
                     longer.start.map(|start| start.to_string()).unwrap_or_default(),
                     longer.form,
                     longer.accession,
@@ -205,7 +205,7 @@ impl FigureTable {
                 ("operating margin", "operating income"),
                 ("net margin", "net income"),
                 ("free cash flow margin", "free cash flow"),
-                ("research and development share", "research and development"),
+                ("research and development as a share of revenue", "research and development"),
             ] {
                 self.ratio(name, period, (part, "revenue"), FigureUnit::Percent);
             }
@@ -267,7 +267,7 @@ impl FigureTable {
             }
             if by > 1 {
                 let from = format!(
-                    "{} in the {form} {accession}, divided by {by} since shares were split after that",
+                    "{} in the {form} {accession}, divided by {by} because of a later share split",
                     figure
                 );
                 figure.value /= Decimal::from(by);

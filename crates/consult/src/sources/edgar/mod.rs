@@ -180,7 +180,9 @@ impl Edgar {
         if let Some(last) = last {
             let days = last.until(self.today).map_or(0, |span| span.get_days());
             if days > STALE_DAYS {
-                notes.push(format!("the latest filed figures are of {last}, {days} days ago"));
+                notes.push(format!(
+                    "the latest filed figures are for the period to {last}, {days} days ago"
+                ));
             }
         }
         if !measures.missing.is_empty() {
@@ -212,8 +214,9 @@ impl Edgar {
             let rows = rows.map(|one| vec![one.filed.to_string(), one.form, one.about, one.accession]);
             let rows: Vec<Vec<String>> = rows.collect();
             let text = format!(
-                "# {name}: recent filings\n\nSource: SEC EDGAR, list of submissions. Besides these there are \
-                 {own_shares} reports of insiders on their own shares.\n\n{}",
+                "# {name}: recent filings\n\nSource: SEC EDGAR, list of submissions. Reports of insiders on \
+                 their own shares (forms 3, 4, 5 and 144) are not listed; the number of such reports is \
+                 {own_shares}.\n\n{}",
                 table(&["filed", "form", "about", "accession number"], &rows)
             );
             SourceDocument { title: format!("{name}: recent filings"), text }
@@ -389,7 +392,8 @@ impl From<EdgarError> for Failure {
             EdgarError::NoContact { .. } => failure.hint(
                 "set `edgar.contact` to your name and email, such as \"Your Name you@example.org\", or put \
                  the SEC's files into the folder (`edgar.folder`): company_tickers.json, \
-                 companyfacts-CIK0000000000.json and submissions-CIK0000000000.json, with the company's number",
+                 companyfacts-CIK0000000000.json and submissions-CIK0000000000.json, with the company's CIK \
+                 instead of the zeros",
             ),
             EdgarError::Page(_) | EdgarError::Status(403 | 429) => {
                 failure.hint("wait a few minutes, and check that `edgar.contact` is correct")

@@ -98,17 +98,15 @@ fn sources_as_text(figures: &[Figure], filings: &[(String, String)]) -> String {
     let has = |name: &str| figures.iter().any(|figure| figure.name == name);
     let mut text = format!("## Sources\n\n{}\n", filings.join("\n"));
     if has("debt") {
-        text.push_str("\nDebt is what was borrowed, without leases.");
-        let most = " It is at most this: what was filed does not say whether long-term debt has in it what is \
+        text.push_str("\nDebt excludes leases.");
+        let most = " The values are upper bounds: the filings do not say whether long-term debt includes the debt \
                     due within a year, so both are added.";
         let parts = has("long-term debt") || !has("debt due within a year");
         text.push_str(if parts || !has(measures::DEBT) { "\n" } else { most });
         text.push('\n');
     }
     if has("cash") {
-        text.push_str(
-            "\nCash is cash and its equivalents, without securities that could be sold.\n",
-        );
+        text.push_str("\nCash means cash and cash equivalents, without marketable securities.\n");
     }
     for figure in figures.iter().filter(|figure| figure.name == "earnings per share") {
         if let FigureSource::Computed { from } = &figure.source {

@@ -105,7 +105,8 @@ print(open(path).read() == open(__file__).read(), os.path.exists('/tmp/new.py'))
     assert_eq!(sandbox.read("/tmp/code.py", 100).await.unwrap(), b"print('next')");
 }
 
-/// An earlier program creates a symbolic link at the path of the code file.
+/// An earlier program has created a symbolic link at the path of the code file. Writing new code replaces the link and
+/// leaves its target unchanged.
 pub(super) async fn code_file_replaces_a_link_that_a_program_planted_at_its_path(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let script = "echo theirs > /workspace/target; ln -sf /workspace/target /tmp/code.py; true";

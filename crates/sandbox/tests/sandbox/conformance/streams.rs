@@ -141,7 +141,7 @@ for flags in (os.O_RDONLY, os.O_RDWR):
     assert_eq!(text(&bench.python(code).await.stdout), "refused\nrefused\n");
 }
 
-/// The host reads the output only after the program has written all of it.
+/// No byte is lost even if the host reads the output only after the program has written all of it.
 pub(super) async fn alternating_single_byte_writes_are_all_delivered(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let times = many(70_000);

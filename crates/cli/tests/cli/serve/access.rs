@@ -309,7 +309,7 @@ fn server_without_authentication_still_checks_origin_and_host() {
 }
 
 #[test]
-fn run_starts_beyond_the_rate_and_concurrency_limits_get_429() {
+fn start_requests_beyond_the_rate_and_concurrency_limits_get_429() {
     let home = home().set("ASSIZE_SERVE_STARTS_PER_MINUTE", "3");
     let serving = TestServer::start(&home, &[]);
     for _ in 0..3 {

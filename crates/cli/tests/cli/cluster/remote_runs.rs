@@ -9,13 +9,13 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::task::unconstrained;
 
+use super::crash_recovery::{consult_request, numbered_reply};
 use super::faults::connect_to_cluster;
-use super::proof::{consult_request, numbered_reply};
 use super::{Servers, Worker, cluster_status, wait_for, with_cluster};
 use crate::drafts::{WATCHDOG, home_with_project};
 use crate::exec::home;
 use crate::run::{program, with_provider};
-use crate::serve::warm::{descendant_processes, process_exists};
+use crate::serve::warm_pool::{descendant_processes, process_exists};
 use crate::serve::{TestServer, consult_body, event_names, fibonacci_body};
 use crate::{CommandOutput, Home};
 
@@ -45,7 +45,7 @@ fn runs_executed_by_workers_have_the_same_results_as_local_runs() {
         let CommandOutput { code, out, err } = home.run(&args);
         assert_eq!(code, 0, "{err}");
         let mut whole: Value = serde_json::from_str(&out).unwrap();
-        let made = ["run", "made", "on", "isolation", "status_updates"];
+        let made = ["run", "origin", "on", "isolation", "status_updates"];
         made.iter().for_each(|name| drop(whole.as_object_mut().unwrap().remove(*name)));
         whole
     };
@@ -57,7 +57,7 @@ fn runs_executed_by_workers_have_the_same_results_as_local_runs() {
     let CommandOutput { code, out, err } = home.run(&["runs", "show", "latest", "--json"]);
     assert_eq!(code, 0, "{err}");
     let shown: Value = serde_json::from_str(&out).unwrap();
-    let isolation = shown["result"]["made"]["isolation"].as_str().unwrap();
+    let isolation = shown["result"]["origin"]["isolation"].as_str().unwrap();
     assert!(isolation.starts_with("the cluster: jail"), "{isolation}");
     // After both runs, the queue of the cluster is empty.
     let status = cluster_status(&home);
@@ -123,7 +123,7 @@ fn run_without_a_suitable_worker_is_reported_and_waits_for_one() {
     let picky = with_cluster(crate::exec::home(), &servers)
         .set("ASSIZE_CLUSTER_REQUIRE_LABELS", "site=north");
     let serving = TestServer::start(&picky, &[]);
-    let _south = Worker::start(&home, &["--slots", "1", "--label", "site=south"]);
+    let south = Worker::start(&home, &["--slots", "1", "--label", "site=south"]);
     let run = serving.start_run(fibonacci_body());
     let run_status = || serving.get(&format!("/api/runs/{run}")).success_json()["status"].clone();
     wait_for("the run to be reported as stuck", || {
@@ -139,6 +139,16 @@ fn run_without_a_suitable_worker_is_reported_and_waits_for_one() {
     let CommandOutput { code, err, .. } = home.run(&["runs", "resume", &run]);
     assert_eq!(code, 2);
     assert!(err.contains("is already queued for a worker"), "{err}");
+    // A worker checks the requirements of the run itself, because any queue can have a message that names the run.
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let queue = connect_to_cluster(&servers).await.queue().await.unwrap();
+        let (kind, about, body) = (RUN.to_owned(), run.clone(), json!({"run": run}));
+        let work = QueuedJob { kind, about, turn: 99, body };
+        queue.add(&Requirements::default(), &work).await.unwrap();
+    });
+    let refusal = "this worker does not meet the requirements: a sandbox of 256 MB, site=north";
+    wait_for("the worker to refuse the run", || south.log_text().contains(refusal));
+    assert_eq!(run_status(), "waiting");
     let _north = Worker::start(&home, &["--slots", "1", "--label", "site=north"]);
     let ended = serving.wait_for_end(&run);
     assert_eq!((&ended["status"], &ended["result"]["answer"]), (&json!("done"), &json!("55\n")));
@@ -219,7 +229,7 @@ fn every_server_shows_and_cancels_runs_of_every_worker() {
     });
     assert_eq!(second.post(&format!("/api/runs/{run}/cancel"), json!({})).status, 202);
     assert_eq!(first.wait_for_end(&run)["status"], "cancelled");
-    let holds = |node: &Value| node["holds"].as_array().unwrap().len();
+    let holds = |node: &Value| node["leases"].as_array().unwrap().len();
     wait_for("all leases to be released", || {
         let status = super::cluster_status(&home);
         let held: usize = status["nodes"].as_array().unwrap().iter().map(holds).sum();
@@ -364,7 +374,7 @@ fn worker_fills_its_warm_pool_at_start_and_removes_it_on_exit() {
     let home = with_cluster(home(), &servers).set("ASSIZE_SANDBOX_POOL", "5");
     let mut worker = Worker::start(&home, &["--slots", "2", "--isolation", "jail"]);
     let processes = || descendant_processes(worker.child.id().cast_signed());
-    // Each sandbox has three processes: the keeper (supervisor of the jail), the first process of the jail, and the
+    // Each sandbox has three processes: the supervisor of the jail, the first process of the jail, and the
     // interpreter. Two slots limit the pool to two sandboxes.
     wait_for("two idle sandboxes", || processes().len() == 6);
     let sandboxes = processes();

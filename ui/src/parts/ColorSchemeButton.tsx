@@ -10,13 +10,13 @@ type Choice = (typeof CHOICES)[number];
 
 const ICONS = { system: Monitor, light: Sun, dark: Moon } as const;
 
-function remembered(): Choice {
+function storedChoice(): Choice {
   const stored = localStorage.getItem("scheme");
   return CHOICES.find((choice) => choice === stored) ?? "system";
 }
 
-export function Scheme() {
-  const [choice, setChoice] = useState<Choice>(remembered);
+export function ColorSchemeButton() {
+  const [choice, setChoice] = useState<Choice>(storedChoice);
   useEffect(() => {
     const root = document.documentElement;
     if (choice === "system") delete root.dataset.scheme;
@@ -26,7 +26,7 @@ export function Scheme() {
   const Icon = ICONS[choice];
   const next = CHOICES[(CHOICES.indexOf(choice) + 1) % CHOICES.length] ?? "system";
   return (
-    <Button look="quiet" onClick={() => setChoice(next)} aria-label={`Colour scheme: ${choice}. Switch to ${next}.`} title={`Colour scheme: ${choice}`}>
+    <Button variant="quiet" onClick={() => setChoice(next)} aria-label={`Colour scheme: ${choice}. Switch to ${next}.`} title={`Colour scheme: ${choice}`}>
       <Icon aria-hidden className="size-4" />
     </Button>
   );

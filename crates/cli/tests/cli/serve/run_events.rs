@@ -50,8 +50,8 @@ fn consultation_streams_all_events_and_serves_its_documents() {
     assert_eq!((last.name.as_str(), &last.data["status"]), ("run_ended", &json!("done")));
 
     let shown = serving.get(&format!("/api/runs/{run}")).success_json();
-    assert_eq!((&shown["status"], &shown["held_here"]), (&json!("done"), &json!(false)));
-    assert_eq!(shown["label"], "rehearsal, no model was asked");
+    assert_eq!((&shown["status"], &shown["executed_here"]), (&json!("done"), &json!(false)));
+    assert_eq!(shown["label"], "rehearsal, no model was called");
     assert_eq!(shown["result"]["recommended_moves"].as_array().unwrap().len(), 3);
     let scores = serving.get(&format!("/api/runs/{run}/scores")).success_json();
     assert_eq!(scores["scores"].as_array().unwrap().len(), 5);
@@ -130,8 +130,8 @@ fn code_run_streams_all_events_and_serves_its_files() {
     let named = |kind: &str| -> Vec<&str> {
         files[kind].as_array().unwrap().iter().map(|file| file["name"].as_str().unwrap()).collect()
     };
-    assert_eq!(named("given"), ["data/notes.txt", "dot.png"]);
-    assert_eq!((named("left"), named("kept")), (vec![], vec!["task.txt"]));
+    assert_eq!(named("inputs"), ["data/notes.txt", "dot.png"]);
+    assert_eq!((named("outputs"), named("other")), (vec![], vec!["task.txt"]));
     let picture = serving.get(&format!("/api/runs/{run}/artifacts/dot.png"));
     assert_eq!((picture.header("content-type"), picture.status), ("image/png", 200));
     assert!(picture.header("content-disposition").starts_with("inline; "), "{picture:?}");
@@ -261,7 +261,7 @@ fn one_event_stream_carries_the_events_of_several_runs() {
     serving.get("/api/events?runs=unknown").problem_document(404);
 }
 
-/// Completes a run in another process that uses the same store. Returns the id of the run.
+/// Completes a run in a process other than the server, with the same store. Returns the id of the run.
 fn run_in_another_process(serving: &TestServer<'_>) -> String {
     let ran = serving.home.run(&["run", "--json", "Calculate fibonacci(10)"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -313,7 +313,7 @@ fn slow_stuck_and_disconnected_clients_do_not_delay_a_run() {
     }
     wait_for("all streams to close", || {
         let figures = serving.get("/metrics").text;
-        figures.contains("assize_event_followers{of=\"runs\"} 0\n")
+        figures.contains("assize_event_subscribers{of=\"runs\"} 0\n")
     });
 }
 

@@ -1,5 +1,5 @@
-//! Keeper: the supervisor process of a jail. It is the guest agent binary in another mode; it builds the jail and ends
-//! everything in it when the host process closes the control connection or dies.
+//! The supervisor process of a jail: the guest agent binary with the subcommand `keep`. It builds the jail, and ends
+//! everything in the jail when the host process closes the control connection or dies.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -27,10 +27,10 @@ const FIRST_USER: u32 = 2_000_000_000;
 /// Number of pairs of user ids from which jails get their two users. The first pair begins at [`FIRST_USER`].
 const PAIRS: u32 = 50_000_000;
 
-/// The two users that all jails share if assize runs in a container, which usually has only 65,536 user ids.
+/// The two users shared by all jails if assize runs in a container, which usually has only 65,536 user ids.
 const FEW_USERS: JailUsers = JailUsers { guest: 65_532, program: 65_533 };
 
-/// Time limit for reading the stderr of a keeper (the supervisor process of a jail) that has ended.
+/// Time limit for reading the stderr of a jail's supervisor process that has ended.
 const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Time limit for building a jail, long enough for slow machines.
@@ -39,17 +39,17 @@ const BUILD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of file descriptors that are sent with one message over a Unix socket.
 const MAX_DESCRIPTORS: usize = 16;
 
-/// A keeper (the supervisor process of a jail), and the cgroups of the jail. The keeper removes the cgroups when the
+/// The supervisor process of a jail, and the cgroups of the jail. The supervisor removes the cgroups when the
 /// jail ends.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct JailSupervisor {
     group: JailCgroup,
     process: Mutex<Process>,
 }
 
 #[derive(Debug)]
 struct Process {
-    /// Control connection to the keeper, the supervisor process of the jail. The keeper ends the jail when this
+    /// Control connection to the supervisor process of the jail. The supervisor ends the jail when this
     /// connection is closed.
     control: Option<UnixStream>,
     child: Child,
@@ -66,18 +66,21 @@ pub(crate) struct BuiltJail {
     pub(crate) landlock: u32,
 }
 
-impl Keeper {
-    /// Starts a keeper, the supervisor process of a jail. The guest agent in the jail will communicate with the host
+impl JailSupervisor {
+    /// Starts the supervisor process of a jail. The guest agent in the jail will communicate with the host
     /// through `channel`.
-    pub(crate) fn start(group: JailCgroup, channel: OwnedFd) -> Result<Keeper, SandboxError> {
+    pub(crate) fn start(
+        group: JailCgroup,
+        channel: OwnedFd,
+    ) -> Result<JailSupervisor, SandboxError> {
         let started = (|| {
             let guest = GuestFile::get()?;
-            let (control, keepers_control) = pair()?;
+            let (control, supervisor_control) = pair()?;
             let child = tokio::process::Command::new(guest.path())
                 .arg("keep")
                 .env_clear()
                 .current_dir("/")
-                .stdin(Stdio::from(keepers_control))
+                .stdin(Stdio::from(supervisor_control))
                 .stdout(Stdio::from(channel))
                 .stderr(Stdio::piped())
                 .spawn()
@@ -85,7 +88,7 @@ impl Keeper {
             Ok(Process { control: Some(from_std(control)?), child })
         })();
         match started {
-            Ok(process) => Ok(Keeper { group, process: Mutex::new(process) }),
+            Ok(process) => Ok(JailSupervisor { group, process: Mutex::new(process) }),
             Err(error) => {
                 group.remove();
                 Err(error)
@@ -107,10 +110,10 @@ impl Keeper {
         let reply =
             sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).unwrap_or_default();
         match serde_json::from_str(&reply) {
-            Ok(jail::KeeperReply::Ready { pid, proc, landlock }) => {
+            Ok(jail::SupervisorReply::Ready { pid, proc, landlock }) => {
                 Ok(BuiltJail { pid, proc, landlock })
             }
-            Ok(jail::KeeperReply::Failed { step, errno, message }) => {
+            Ok(jail::SupervisorReply::Failed { step, errno, message }) => {
                 self.end().await;
                 let reason = format!("{step}: {message}");
                 Err(SandboxError::Unavailable { isolation, reason, hint: hint(errno) })
@@ -125,7 +128,7 @@ impl Keeper {
         }
     }
 
-    /// Sends the jail setup and file descriptors to the keeper (the supervisor process of the jail), and returns its
+    /// Sends the jail setup and file descriptors to the jail's supervisor process, and returns its
     /// reply.
     async fn send_setup(
         &self,
@@ -155,8 +158,9 @@ impl Keeper {
     pub(crate) async fn end(&self) {
         let mut process = self.process.lock().await;
         process.control = None;
-        // The keeper ends the jail, removes the cgroups and exits. If the keeper was killed, the cgroups are removed
-        // here. This needs several attempts, as the kernel does not report when a cgroup's last process has ended.
+        // The supervisor ends the jail, removes the cgroups and exits. If the supervisor was killed, the cgroups are
+        // removed here. This needs several attempts, as the kernel does not report when a cgroup's last process has
+        // ended.
         let _ = process.child.wait().await;
         for _ in 0..100 {
             if self.group.remove() {
@@ -166,7 +170,7 @@ impl Keeper {
         }
     }
 
-    /// Stderr of the keeper (the supervisor process of the jail) and of the guest agent or QEMU in the jail; `None` if
+    /// Stderr of the jail's supervisor process and of the guest agent or QEMU in the jail; `None` if
     /// it is empty.
     pub(crate) async fn last_words(&self) -> Option<String> {
         let mut process = self.process.lock().await;
@@ -178,10 +182,10 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for JailSupervisor {
     fn drop(&mut self) {
-        // Removes the cgroups if the keeper never received its setup. Otherwise this has no effect, because the cgroups
-        // are busy, and the keeper removes them later.
+        // Removes the cgroups if the supervisor never received its setup. Otherwise this has no effect, because the
+        // cgroups are busy, and the supervisor removes them later.
         self.group.remove();
     }
 }

@@ -3,14 +3,14 @@
 import { Handle, Position, type NodeProps } from "@xyflow/react";
 import { createContext, useContext } from "react";
 
-import { debateProgress, layerProgress, LOGS, moves, ranking, type Conversation, type Debate, type LayerId, type Log } from "../../model/consult";
-import { count } from "../../model/format";
+import { debateProgress, layerProgress, CONVERSATION_IDS, moveIds, ranking, type Conversation, type Debate, type LayerId, type ConversationId } from "../../model/consult";
+import { formatCount } from "../../model/format";
 import { Badge, cn } from "../../parts/ui";
 import { METRICS } from "../debate/Scores";
-import { Strip } from "../debate/Strip";
+import { RoundStrip } from "../debate/RoundStrip";
 import { Transcript } from "../debate/Transcript";
 import { TONES, useConsultation } from "./consultation";
-import { DEBATE, RANK_ROW, type AgentNode, type DebateNode, type LayerNode, type Level } from "./layout";
+import { DEBATE_SIZE, RANK_ROW, type AgentNode, type DebateNode, type LayerNode, type Level } from "./layout";
 
 /** Zoom level of the diagram, the layer or proposed move in view, and callbacks for the nodes. */
 export interface CanvasView {
@@ -18,14 +18,14 @@ export interface CanvasView {
   /** Id of the layer or proposed move in view; `null` for the whole diagram. */
   at: string | null;
   /** Whether the open transcript fills the view: then the mouse wheel scrolls the transcript instead of zooming. */
-  filled: boolean;
+  transcriptFillsView: boolean;
   log: string | null;
   round: number | null;
-  onPlace: (log: Log, round: number | null) => void;
+  onOpenRound: (log: ConversationId, round: number | null) => void;
   onShow: (move: string) => void;
 }
 
-export const CanvasContext = createContext<CanvasView>({ level: "far", at: null, filled: false, log: null, round: null, onPlace: () => {}, onShow: () => {} });
+export const CanvasContext = createContext<CanvasView>({ level: "far", at: null, transcriptFillsView: false, log: null, round: null, onOpenRound: () => {}, onShow: () => {} });
 
 function LayerBox({ data: { layer, name, about } }: NodeProps<LayerNode>) {
   const { state, rounds } = useConsultation();
@@ -67,7 +67,7 @@ function DebateCells() {
   const { state, rounds } = useConsultation();
   return (
     <span aria-hidden className="mx-auto mt-[0.6em] grid w-3/5 grid-cols-5 gap-[0.4em]">
-      {moves(state).map((move) => {
+      {moveIds(state).map((move) => {
         const debate = state.debates[move];
         const scored = debate?.score != null;
         return (
@@ -90,11 +90,11 @@ function useLayerSummary(): (layer: LayerId | "rank") => string {
       return first === undefined ? "" : `1. ${titleOf(first) ?? first}`;
     }
     if (layer === "sandbox") {
-      const all = moves(state);
-      return all.length === 0 ? "" : `${all.filter((move) => state.debates[move]?.score != null).length} of ${count(all.length, "move")} scored`;
+      const all = moveIds(state);
+      return all.length === 0 ? "" : `${all.filter((move) => state.debates[move]?.score != null).length} of ${formatCount(all.length, "move")} scored`;
     }
     const written = state.agents.filter((agent) => agent.layer === layer).flatMap((agent) => agent.output);
-    return written.length === 0 ? "" : count(written.length, layer === "2" ? "move" : "document");
+    return written.length === 0 ? "" : formatCount(written.length, layer === "2" ? "move" : "document");
   };
 }
 
@@ -121,10 +121,10 @@ function AgentCard({ data }: NodeProps<AgentNode>) {
 
 function DebateCard({ data: { move } }: NodeProps<DebateNode>) {
   const { state, rounds, titleOf, sourceOf, agents } = useConsultation();
-  const { level, at, filled, log, round, onPlace } = useContext(CanvasContext);
+  const { level, at, transcriptFillsView, log, round, onOpenRound } = useContext(CanvasContext);
   const debate = state.debates[move] ?? null;
   if (level === "far") return null;
-  const speaking = debate !== null && debate.score === null && LOGS.some((one) => debate.conversations[one].next);
+  const answerExpected = debate !== null && debate.score === null && CONVERSATION_IDS.some((one) => debate.conversations[one].next);
   const head = (
     <p className="flex items-baseline gap-2">
       <span className="font-mono text-soft">{move}</span>
@@ -134,26 +134,26 @@ function DebateCard({ data: { move } }: NodeProps<DebateNode>) {
       {debate?.score != null && <span className="animate-arrive text-xl font-semibold tabular-nums">{debate.score}</span>}
     </p>
   );
-  const look = cn("rounded-xl border border-line bg-raised transition-colors", speaking && "border-accent");
+  const look = cn("rounded-xl border border-line bg-raised transition-colors", answerExpected && "border-accent");
   if (at === move && level === "near") {
     // Scale the transcript by the inverse of the zoom, so that its text has the usual size on the screen.
     return (
       <div
         className={cn(look, "flex origin-top-left flex-col overflow-hidden")}
-        style={{ width: `calc(${DEBATE.width}px * var(--zoom))`, height: `calc(${DEBATE.height}px * var(--zoom))`, transform: "scale(calc(1 / var(--zoom)))" }}
+        style={{ width: `calc(${DEBATE_SIZE.width}px * var(--zoom))`, height: `calc(${DEBATE_SIZE.height}px * var(--zoom))`, transform: "scale(calc(1 / var(--zoom)))" }}
       >
         <div className="px-4 pt-3">{head}</div>
-        <Transcript source={sourceOf(move)} debate={debate} rounds={rounds} agents={agents} log={log} round={round} onPlace={onPlace} scrolls={filled} />
+        <Transcript source={sourceOf(move)} debate={debate} rounds={rounds} agents={agents} log={log} round={round} onOpenRound={onOpenRound} scrolls={transcriptFillsView} />
       </div>
     );
   }
   return (
     <div className={cn(look, "flex size-full animate-arrive flex-col gap-3 p-4")}>
       {head}
-      <Strip tall debate={debate} rounds={rounds} />
+      <RoundStrip tall debate={debate} rounds={rounds} />
       {debate?.score != null ? <MetricBars debate={debate} /> : <p className="text-sm text-soft">{debate ? debateStatus(debate, rounds) : "debate not started"}</p>}
       {debate?.warnings.length ? (
-        <p className="mt-auto truncate text-sm text-doubt" dir="auto">
+        <p className="mt-auto truncate text-sm text-warning" dir="auto">
           {debate.warnings.at(-1)}
         </p>
       ) : null}
@@ -163,10 +163,10 @@ function DebateCard({ data: { move } }: NodeProps<DebateNode>) {
 
 /** Describes the current round of a debate and the expected answers, such as `round 2 of 10, waiting for 1 judge`. */
 function debateStatus(debate: Debate, rounds: number): string {
-  const all = LOGS.map((log) => debate.conversations[log]);
+  const all = CONVERSATION_IDS.map((log) => debate.conversations[log]);
   const round = Math.max(1, ...all.map((one) => one.critic));
   const next = (role: Conversation["next"]) => all.filter((one) => one.next === role).length;
-  const words = [next("critic") > 0 && "critic", next("judge") > 0 && count(next("judge"), "judge"), next("scoring") > 0 && "scores"].filter(Boolean);
+  const words = [next("critic") > 0 && "critic", next("judge") > 0 && formatCount(next("judge"), "judge"), next("scoring") > 0 && "scores"].filter(Boolean);
   return `round ${round} of ${rounds}${words.length > 0 ? `, waiting for ${words.join(", ")}` : ""}`;
 }
 

@@ -83,7 +83,7 @@ fn audit_verify_against_a_later_signed_log_head_detects_a_rolled_back_log() {
     assert!(err.contains(shorter), "{err}");
     let report = home.run(&["audit", "verify", "--since", &late, "--json"]).out;
     let report: Value = serde_json::from_str(&report).unwrap();
-    assert_eq!((&report["intact"], &report["wrong"][0]), (&false.into(), &shorter.into()));
+    assert_eq!((&report["intact"], &report["problems"][0]), (&false.into(), &shorter.into()));
     // New entries get the numbers of the entries that the rollback removed, but their hashes differ.
     add_entries(&home);
     let CommandOutput { code, err, .. } = verify(&home, &late);

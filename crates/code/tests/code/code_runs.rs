@@ -130,10 +130,11 @@ async fn resumed_run_does_not_overwrite_session_files_of_another_run() {
     let storage = Arc::new(MemoryStorage::default());
     let run = async |program: &str, journal: &Arc<MemoryJournal>| {
         let session = Session::open(folder.path(), "notes").unwrap();
-        let court = fixture.court(Script::new([code(program)])).with_file_storage(storage.clone());
+        let runner =
+            fixture.code_runner(Script::new([code(program)])).with_file_storage(storage.clone());
         let options = RunOptions::with_journal(journal.clone());
         fixture
-            .run_with(Arc::new(court.with_session(session)), CodeTask::new("x"), options)
+            .run_with(Arc::new(runner.with_session(session)), CodeTask::new("x"), options)
             .await
             .verdict
     };
@@ -168,13 +169,13 @@ async fn session_files_stay_unless_a_program_deletes_or_replaces_them() {
     let storage = Arc::new(MemoryStorage::default());
     let run = async |program: &str, given: &[&str]| {
         let session = Session::open(folder.path(), "notes").unwrap();
-        let court = fixture.court(Script::new([code(program), critique("x", "y")]));
-        let court = Arc::new(court.with_file_storage(storage.clone()).with_session(session));
+        let runner = fixture.code_runner(Script::new([code(program), critique("x", "y")]));
+        let runner = Arc::new(runner.with_file_storage(storage.clone()).with_session(session));
         let given = given
             .iter()
             .map(|name| InputFile { name: (*name).to_owned(), bytes: Arc::from(*b"given") });
         let task = CodeTask { inputs: given.collect(), max_attempts: 1, ..CodeTask::new("x") };
-        fixture.run_with(court, task, RunOptions::default()).await.verdict.unwrap()
+        fixture.run_with(runner, task, RunOptions::default()).await.verdict.unwrap()
     };
     let files = || -> Vec<String> {
         let files = Session::list_files(folder.path(), "notes").unwrap().unwrap();
@@ -207,14 +208,14 @@ except PermissionError: print('read-only')
 open('out.bin', 'wb').write(data[::-1])";
     let model = Script::new([code(program)]);
     let storage = Arc::new(MemoryStorage::default());
-    let court = fixture.court(model.clone()).with_file_storage(storage.clone());
+    let runner = fixture.code_runner(model.clone()).with_file_storage(storage.clone());
     let task = CodeTask {
         inputs: vec![InputFile { name: "in/data.bin".to_owned(), bytes: Arc::from([0, 1, 255]) }],
         collect_files: true,
         ..CodeTask::new("turn it round")
     };
     let verdict =
-        fixture.run_with(Arc::new(court), task, Default::default()).await.verdict.unwrap();
+        fixture.run_with(Arc::new(runner), task, Default::default()).await.verdict.unwrap();
     assert_eq!(verdict.answer.as_deref(), Some("read-only\n"), "{verdict:?}");
     let files = &verdict.history[0].execution.as_ref().unwrap().files;
     assert_eq!((files[0].name.as_str(), files[0].bytes), ("out.bin", 3));

@@ -33,8 +33,8 @@ fn toolchain() -> String {
     String::from_utf8(printed.stdout).unwrap().trim().to_owned()
 }
 
-/// Returns `installed`: whether the packages that a test needs could be installed from `registry`. Panics if not, and
-/// the environment variable `ASSIZE_TEST_REQUIRE` names the registry.
+/// Returns `installed`: whether the packages that a test needs could be installed from `registry`. Panics if
+/// `installed` is false although the environment variable `ASSIZE_TEST_REQUIRE` names the registry.
 fn installed_or_panic(registry: &str, installed: bool) -> bool {
     let required = std::env::var("ASSIZE_TEST_REQUIRE").unwrap_or_default();
     assert!(

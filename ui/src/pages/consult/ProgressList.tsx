@@ -2,9 +2,9 @@
 
 import * as m from "motion/react-m";
 
-import { layerProgress, LAYERS, moves, ranking } from "../../model/consult";
-import { Badge, Card, Empty, Meter } from "../../parts/ui";
-import { Strip } from "../debate/Strip";
+import { layerProgress, LAYERS, moveIds, ranking } from "../../model/consult";
+import { Badge, Card, EmptyState, ProgressBar } from "../../parts/ui";
+import { RoundStrip } from "../debate/RoundStrip";
 import { TONES, useConsultation } from "./consultation";
 
 interface Props {
@@ -12,7 +12,7 @@ interface Props {
   onDocument: (name: string) => void;
 }
 
-export function Outline({ onOpen, onDocument }: Props) {
+export function ProgressList({ onOpen, onDocument }: Props) {
   const { state, rounds, titleOf } = useConsultation();
   return (
     <ol className="grid gap-4">
@@ -24,7 +24,7 @@ export function Outline({ onOpen, onDocument }: Props) {
               <Badge tone={TONES[state.layers[id]]}>{state.layers[id]}</Badge>
               <span className="text-sm text-soft">{about}</span>
             </div>
-            <Meter value={layerProgress(state, id, rounds)} label={`${name}: progress`} />
+            <ProgressBar value={layerProgress(state, id, rounds)} label={`${name}: progress`} />
             <ul className="mt-3 grid gap-2 text-sm empty:hidden sm:grid-cols-2 lg:grid-cols-3">
               {state.agents
                 .filter((agent) => agent.layer === id)
@@ -44,7 +44,7 @@ export function Outline({ onOpen, onDocument }: Props) {
             </ul>
             {id === "sandbox" && (
               <ul className="mt-3 grid gap-3 empty:hidden md:grid-cols-2 xl:grid-cols-3">
-                {moves(state).map((move) => {
+                {moveIds(state).map((move) => {
                   const debate = state.debates[move] ?? null;
                   return (
                     <li key={move}>
@@ -60,9 +60,9 @@ export function Outline({ onOpen, onDocument }: Props) {
                           </span>
                           {debate?.score != null && <span className="tabular-nums">{debate.score}</span>}
                         </span>
-                        <Strip debate={debate} rounds={rounds} />
+                        <RoundStrip debate={debate} rounds={rounds} />
                         {debate?.warnings.map((warning) => (
-                          <span key={warning} className="text-xs text-doubt" dir="auto">
+                          <span key={warning} className="text-xs text-warning" dir="auto">
                             {warning}
                           </span>
                         ))}
@@ -94,7 +94,7 @@ export function Outline({ onOpen, onDocument }: Props) {
       </li>
       {state.agents.length === 0 && state.layers["0"] === "waiting" && (
         <li>
-          <Empty title="The consultation has just started">The progress of its agents and debates appears here.</Empty>
+          <EmptyState title="The consultation has just started">The progress of its agents and debates appears here.</EmptyState>
         </li>
       )}
     </ol>

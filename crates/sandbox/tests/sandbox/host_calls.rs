@@ -231,7 +231,7 @@ async fn cancelled_program_that_does_not_end_is_killed() {
 }
 
 /// Returns the process ids of the process with this command-line argument and of its ancestors inside the jail, such as
-/// the guest agent. The keeper (the supervisor process of the jail) is a child of this process and not included.
+/// the guest agent. The jail's supervisor process is a child of this process and not included.
 fn process_and_guest_agent(word: &str) -> Vec<String> {
     let processes = || std::fs::read_dir("/proc").unwrap().flatten();
     let found = processes().find(|entry| {
@@ -249,7 +249,8 @@ fn process_and_guest_agent(word: &str) -> Vec<String> {
     pids
 }
 
-/// The guest agent is stopped by SIGSTOP, so that it neither kills the program nor sends a report.
+/// The guest agent is stopped by SIGSTOP, so that it neither kills the program nor sends a report. The host then ends
+/// the sandbox.
 #[tokio::test(flavor = "multi_thread")]
 async fn sandbox_whose_guest_agent_does_not_report_a_kill_is_ended() {
     run(Isolation::Jail, |bench: Bench| async move {

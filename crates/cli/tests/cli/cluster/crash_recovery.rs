@@ -16,10 +16,10 @@ use crate::run::with_provider;
 use crate::serve::{StreamEvent, TestServer};
 use crate::{CommandOutput, Home};
 
-/// Delimiters around the number that the fake provider writes into each answer.
+/// Delimiters around the sequence number that the fake provider writes into each answer.
 const NUMBER_DELIMITERS: [&str; 2] = ["[[", "]]"];
 
-/// Removes the numbers of fake answers, with their delimiters, from a text.
+/// Removes the sequence numbers of the fake provider's answers, with their delimiters, from a text.
 fn without_answer_numbers(text: &str) -> String {
     let mut parts = text.split(NUMBER_DELIMITERS[0]);
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -27,7 +27,8 @@ fn without_answer_numbers(text: &str) -> String {
     plain
 }
 
-/// Valid reply of the fake provider. Except for the number of the answer, its text depends only on the request.
+/// Valid reply of the fake provider. Its text contains the sequence number `number`; the rest of the text depends only
+/// on the request.
 pub(super) fn numbered_reply(number: usize, request: &CapturedRequest) -> FakeReply {
     let text = without_answer_numbers(&request.body.to_string()).replace("\\n", " ");
     // Prompts delimit quoted texts with a hash of the text. The numbers of the answers change these hashes, so they are
@@ -75,12 +76,12 @@ fn home_in_cluster(fake: &FakeProvider, servers: &Servers) -> Home {
     with_cluster(with_provider(FakeKind::Anthropic, fake), servers)
 }
 
-/// Result of a consultation, without the parts that depend on the numbers of the answers or on the worker that executed
-/// the run.
+/// Result of a consultation, without the parts that depend on the sequence numbers in the answers or on the worker that
+/// executed the run.
 fn comparable_result(run: &Value) -> Value {
     let mut result: Value =
         serde_json::from_str(&without_answer_numbers(&run["result"].to_string())).unwrap();
-    result.as_object_mut().unwrap().remove("made");
+    result.as_object_mut().unwrap().remove("origin");
     // Usage, cost and drift (similarity of answers) depend on the numbers in the answers.
     let remove = |part: &mut Value, names: &[&str]| {
         names.iter().for_each(|name| drop(part.as_object_mut().unwrap().remove(*name)));
@@ -111,7 +112,7 @@ fn assert_same(one: &Value, other: &Value, at: &str) {
     }
 }
 
-/// Numbers of those answers of the fake provider that are recorded in the journal of a run.
+/// Sequence numbers of the fake provider's answers that are recorded in the journal of a run.
 fn recorded_answer_numbers(home: &Home, run: &str) -> Vec<usize> {
     let CommandOutput { code, out, err } = home.run(&["runs", "export", run]);
     assert_eq!(code, 0, "{err}");

@@ -14,7 +14,7 @@ use crate::debate::{debate_answer, home, id_of, only_run};
 use crate::serve::TestServer;
 use crate::{CommandOutput, Home};
 
-/// Numbers of those answers of the fake provider that are recorded in the journal of a run.
+/// Sequence numbers of the fake provider's answers that are recorded in the journal of a run.
 fn recorded_answer_numbers(home: &Home, id: &str) -> BTreeSet<usize> {
     let CommandOutput { code, out, err } = home.run(&["runs", "export", id]);
     assert_eq!(code, 0, "{err}");
@@ -185,7 +185,7 @@ fn budget_of_a_killed_debate_includes_its_call_in_flight() {
 }
 
 #[test]
-fn killed_server_reports_its_calls_in_flight_as_lost() {
+fn calls_in_flight_when_a_server_was_killed_are_reported_as_lost() {
     let fake = provider_hanging_at_first_request();
     let home = home(&fake).set("PATH", "/usr/local/bin:/usr/bin:/bin");
     let serving = TestServer::start(&home, &[]);

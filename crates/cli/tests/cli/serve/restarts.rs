@@ -12,7 +12,7 @@ fn result_of(serving: &TestServer<'_>, run: &str) -> Value {
     let mut shown = serving.wait_for_end(run);
     assert_eq!(shown["status"], "done", "{shown}");
     let mut result = shown["result"].take();
-    for name in ["made", "spent"] {
+    for name in ["origin", "spent"] {
         result.as_object_mut().unwrap().remove(name);
     }
     if let Some(history) = result["history"].as_array_mut() {
@@ -23,8 +23,8 @@ fn result_of(serving: &TestServer<'_>, run: &str) -> Value {
     result
 }
 
-/// Number of occurrences of each event of a run, without its time. The order of events is left out, because parallel
-/// steps finish in any order.
+/// Number of occurrences of each event of a run. Events that differ only in run id or times count as the same event.
+/// The order of events is left out, because parallel steps finish in any order.
 fn event_counts(serving: &TestServer<'_>, run: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     let events = serving.wait_for_events(run, None).into_iter().skip(1);
@@ -157,7 +157,7 @@ fn second_server_on_a_store_streams_and_cancels_runs_of_the_first() {
     let two = TestServer::start(&home, &[]);
     // The second server shows the run and streams its events, but does not take over its lease.
     let shown = two.get(&format!("/api/runs/{run}")).success_json();
-    assert_eq!((&shown["status"], &shown["held_here"]), (&json!("running"), &json!(false)));
+    assert_eq!((&shown["status"], &shown["executed_here"]), (&json!("running"), &json!(false)));
     let (there, here) = (two.wait_for_events(&run, None), one.wait_for_events(&run, None));
     assert_eq!(there[1..], here[1..]);
     // The second server can cancel a run of the first server.
@@ -165,7 +165,7 @@ fn second_server_on_a_store_streams_and_cancels_runs_of_the_first() {
     let stopped = two.post(&format!("/api/runs/{run}/cancel"), json!({}));
     assert_eq!((stopped.status, &stopped.json()["status"]), (202, &json!("cancelled")));
     wait_for("the first server to count the cancelled run", || {
-        one.get("/metrics").text.contains("{kind=\"debate\",how=\"cancelled\"} 1\n")
+        one.get("/metrics").text.contains("{kind=\"debate\",outcome=\"cancelled\"} 1\n")
     });
     let events = one.wait_for_events(&run, None);
     assert_eq!(
@@ -185,7 +185,7 @@ fn new_server_resumes_runs_of_a_dead_server_but_not_of_a_live_one() {
     one.kill();
     let three = TestServer::start(&home, &[]);
     let here = |serving: &TestServer<'_>, run: &str| {
-        serving.get(&format!("/api/runs/{run}")).success_json()["held_here"].clone()
+        serving.get(&format!("/api/runs/{run}")).success_json()["executed_here"].clone()
     };
     assert_eq!((here(&three, &left), here(&three, &held)), (json!(true), json!(false)));
     assert_eq!(here(&two, &held), true);

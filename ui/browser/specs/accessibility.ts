@@ -30,9 +30,9 @@ async function animated(page: Page): Promise<string[]> {
 }
 
 for (const { name, path, ready } of VIEWS) {
-  test(`accessibility of view: ${name}`, async ({ page, shared, faults }) => {
+  test(`accessibility of view: ${name}`, async ({ page, shared, browserErrors }) => {
     // For these views the server answers with status 404, which the browser logs as an error.
-    if (["unknown page", "unknown run"].includes(name)) faults.allow(/404/);
+    if (["unknown page", "unknown run"].includes(name)) browserErrors.allow(/404/);
     // Disable transitions, so that axe measures the contrast of the final colours.
     await page.emulateMedia({ reducedMotion: "reduce" });
     await visit(page, shared, path(shared));
@@ -83,8 +83,8 @@ test("the chosen colour scheme is kept after a reload", async ({ page, shared })
   expect(await background()).toBe(dark);
 });
 
-test("the sign-in page, the page of a used sign-in link and the API documentation are accessible", async ({ page, shared, faults }) => {
-  faults.allow(/status of (401|410)/);
+test("the sign-in page, the page of a used sign-in link and the API documentation are accessible", async ({ page, shared, browserErrors }) => {
+  browserErrors.allow(/status of (401|410)/);
   await page.goto(shared.server.address);
   await expect(page.getByRole("heading", { name: "Sign in required" })).toBeVisible();
   await expectAccessible(page, "sign-in page");

@@ -2,7 +2,7 @@
 
 import type { TestServer } from "./server.ts";
 
-export class Worker {
+export class DraftClient {
   private session = "";
   private sent = 0;
 
@@ -11,14 +11,14 @@ export class Worker {
     private readonly token: string,
   ) {}
 
-  static async connect(server: TestServer, workspace: string): Promise<Worker> {
+  static async connect(server: TestServer, workspace: string): Promise<DraftClient> {
     // A token with this scope allows the draft tools only: neither running code nor accepting drafts.
     const { token } = await server.post<{ token: string }>("/api/tokens", { scope: `drafts/${workspace}` });
-    const worker = new Worker(`${server.address}/mcp/drafts/${workspace}`, token);
+    const client = new DraftClient(`${server.address}/mcp/drafts/${workspace}`, token);
     const clientInfo = { name: "tester", version: "1" };
-    await worker.request("initialize", { protocolVersion: "2025-06-18", capabilities: {}, clientInfo });
-    await worker.send({ method: "notifications/initialized" });
-    return worker;
+    await client.request("initialize", { protocolVersion: "2025-06-18", capabilities: {}, clientInfo });
+    await client.send({ method: "notifications/initialized" });
+    return client;
   }
 
   /** Drafts new contents for files and submits all files together. Returns the verdict of the gate. */

@@ -1,4 +1,4 @@
-//! Tests of [`WarmPools`], which all requests and runs of a process share.
+//! Tests of [`WarmPools`], shared by all requests and runs of a process.
 
 use std::sync::Arc;
 use std::time::Duration;

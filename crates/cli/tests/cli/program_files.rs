@@ -47,7 +47,7 @@ fn output_files_of_a_finished_run_can_be_copied() {
 }
 
 #[test]
-fn out_folder_below_the_current_folder_must_not_go_through_a_symlink() {
+fn out_folder_behind_a_symlink_in_the_current_folder_is_refused() {
     let home = home();
     home.write("leaves.py", "open('left.txt', 'w').write('x')");
     let outside = home.folder.path().join("outside");
