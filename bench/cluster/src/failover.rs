@@ -48,7 +48,10 @@ pub(crate) fn measure(
         let run = crew.start_consultation("NVDA", 50)?;
         let deadline = Instant::now() + Duration::from_secs(60);
         let victim = loop {
-            ensure!(Instant::now() < deadline, "no worker started a debate within 60 s");
+            ensure!(
+                Instant::now() < deadline,
+                "found no worker to kill within 60 s after the start of the consultation"
+            );
             std::thread::sleep(Duration::from_millis(100));
             let mut found = None;
             for (index, worker) in crew.workers.iter().enumerate() {
@@ -73,7 +76,7 @@ pub(crate) fn measure(
         let resumed = loop {
             ensure!(
                 Instant::now() < deadline,
-                "the work of the killed worker was not resumed within 60 s"
+                "the work of the killed worker was not resumed within 60 s after the start of the consultation"
             );
             std::thread::sleep(Duration::from_millis(100));
             let exported = crew.get(&format!("/api/runs/{run}/export"))?;

@@ -1,10 +1,11 @@
-//! Benchmark of a cluster on one machine: scaling, cost, store latency and failover.
+//! Benchmark of a cluster on one machine: scaling, CPU cost, store latency and failover.
 //!
 //! NATS servers, `assize serve` and `assize worker` are separate processes. There are four measurements:
 //!
 //! 1. Scaling: with one, two and four workers, the server gets enough consultations to keep all workers busy. The model
 //!    answers with a delay, so that the CPUs are not the limit.
-//! 2. Cost: the same without the delay, for the CPU time of a debate at saturation.
+//! 2. CPU cost: with the largest number of workers and without the delay, the CPUs are the limit. The result is the CPU
+//!    time of one debate.
 //! 3. Store latency: the same records are written to a store in a file and to a store on NATS.
 //! 4. Failover: workers are killed, and the time until their work is resumed is measured.
 //!
@@ -101,7 +102,7 @@ fn main() -> anyhow::Result<()> {
     let Args { servers, slots, consults, rounds, latency, .. } = &args;
     println!(
         "{servers} NATS server(s); workers with {slots} sandboxes each; {consults} consultations of 15 debates for \
-         each worker, {rounds} rounds; model delay {latency} ms"
+         each worker; {rounds} rounds per debate; the model waits {latency} ms before each answer"
     );
     println!("workers  consults/h  speedup  writes/s  CPUs busy");
     let mut first = None;

@@ -102,7 +102,9 @@ impl BenchCluster {
                 match one["status"].as_str() {
                     Some("done") => break,
                     Some("running" | "waiting") => std::thread::sleep(Duration::from_millis(100)),
-                    other => bail!("the run {run} has the unexpected status {other:?}: {one}"),
+                    other => bail!(
+                        "the run {run} has the unexpected status {other:?}; description of the run: {one}"
+                    ),
                 }
             }
         }
@@ -170,8 +172,8 @@ fn command(assize: &Path, folder: &Path, servers: &NatsServers, latency: u64) ->
     command
 }
 
-/// Starts a process and waits until it is ready, which it reports by printing a JSON object. Returns the process and
-/// the object.
+/// Starts a process, and waits until the process prints a JSON object to report that it is ready. Returns the process
+/// and the object.
 fn start(mut command: Command, folder: &Path) -> anyhow::Result<(Process, Value)> {
     let log = tempfile::Builder::new().suffix(".log").tempfile_in(folder)?.keep()?;
     let mut child = command.stderr(log.0).spawn()?;

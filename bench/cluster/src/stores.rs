@@ -18,21 +18,22 @@ const AT_ONCE: usize = 45;
 pub(crate) fn compare(records: usize) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     println!(
-        "milliseconds per record of 600 bytes, for sequential and for {AT_ONCE} concurrent writes:"
+        "milliseconds per record of 600 bytes, for sequential and for {AT_ONCE} concurrent writes, each with its ratio \
+         to the first store:"
     );
     let folder = tempfile::tempdir()?;
     let mut first = None;
     let mut show = |name: &str, (alone, together): (f64, f64)| {
         let (a, b) = *first.get_or_insert((alone, together));
         println!(
-            "  {name:34} {alone:7.3} ({:5.1}x)  {together:7.3} ({:5.1}x)",
+            "  {name:38} {alone:7.3} ({:5.1}x)  {together:7.3} ({:5.1}x)",
             alone / a,
             together / b
         );
     };
     for (name, durability) in [
-        ("file, survives process crashes", Durability::ProcessCrash),
-        ("file, survives power loss", Durability::PowerLoss),
+        ("SQLite file, safe from process crashes", Durability::ProcessCrash),
+        ("SQLite file, safe from power loss", Durability::PowerLoss),
     ] {
         let path = folder.path().join(format!("{durability:?}.db"));
         let store = SqliteStore::open(&path, Access::Write(durability))?;

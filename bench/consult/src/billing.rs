@@ -2,8 +2,9 @@
 //!
 //! The provider is a fake over real HTTP that caches prompts by Anthropic's rules. For comparison, the charge is also
 //! computed for the same requests in a *plain order*: each prompt has the same words, but begins with the question to
-//! the role, continues with the shared context, and has no cache breakpoints. A third number is the charge for the
-//! plain order if debates do not get the company documents, which would be another way to save tokens.
+//! the role, continues with the shared context, and has no cache breakpoints. The charge in the plain order is also
+//! computed without the company documents in the prompts of debates, because omitting these documents would be a
+//! different way to save tokens.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -38,7 +39,7 @@ struct Account {
     plain: BilledTokens,
     /// Charged tokens in the plain order if the prompts of debates do not contain the company documents F1 and F2.
     plain_without_documents: BilledTokens,
-    /// Number of tokens in the part of the prompt that all debates share.
+    /// Number of tokens that the prompts of all debates have in common: the rules and the company documents.
     shared_tokens: u64,
     /// Number of tokens in the longest prompt.
     longest: u64,
@@ -68,9 +69,10 @@ pub(crate) async fn measure(args: &Args) -> anyhow::Result<()> {
     let account = account.lock().unwrap_or_else(PoisonError::into_inner);
     let Account { plain, plain_without_documents: bare, shared_tokens: pack, longest } = &*account;
     println!(
-        "input of {calls} calls; all debates share {pack} tokens, the longest prompt has {longest} tokens"
+        "charge for the input of {calls} calls; the prompts of all debates have {pack} tokens in common, \
+         and the longest prompt has {longest} tokens"
     );
-    println!("                          tokens      cached     charged as");
+    println!("                            tokens      cached charged tokens");
     for (name, billed) in [
         ("in the plain order", *plain),
         ("plain, no F1 and F2", *bare),
@@ -83,13 +85,15 @@ pub(crate) async fn measure(args: &Args) -> anyhow::Result<()> {
     let part = share(ours.cost(), plain.cost());
     let cached = share(ours.cached as f64, ours.input as f64);
     println!(
-        "the cache-friendly order costs {part:.1} % of the plain order (target: at most 33.3)"
+        "the charge in the cache-friendly order is {part:.1} % of the charge in the plain order \
+         (target: at most 33.3 %)"
     );
     println!(
-        "the cache-friendly order costs {:.1} % of the plain order if debates do not get the documents F1 and F2",
+        "the charge in the cache-friendly order is {:.1} % of the charge in the plain order without the \
+         documents F1 and F2 in the prompts of debates",
         share(ours.cost(), bare.cost())
     );
-    println!("{cached:.1} % of the input is read from the cache (target: at least 80)");
+    println!("{cached:.1} % of the input is read from the cache (target: at least 80 %)");
     if args.rounds >= assize_debate::ROUNDS {
         ensure!(
             part < 33.35 && cached >= 80.0,
@@ -100,7 +104,8 @@ pub(crate) async fn measure(args: &Args) -> anyhow::Result<()> {
     if !shortest.is_zero() {
         let ratio = wall.as_secs_f64() / shortest.as_secs_f64();
         println!(
-            "wall time: {ratio:.2}× the longest chain of calls, including waits for cached prefixes"
+            "the wall time, including waits for cached prefixes, is {ratio:.2} times the duration of the \
+             longest chain of calls"
         );
     }
     Ok(())
@@ -149,7 +154,8 @@ fn texts(blocks: &Value) -> Vec<&str> {
     blocks.iter().filter_map(|block| block["text"].as_str()).collect()
 }
 
-/// Answer of the fake provider, as long as a typical answer to this kind of request. No two answers are equal.
+/// Answer of the fake provider to the request `body`, as long as a typical answer to such a request. `before` is the
+/// number of earlier requests. It is part of the answer, so that no two answers are equal.
 fn answer(before: usize, body: &Value) -> String {
     let asked = &body["output_config"]["format"]["schema"]["properties"];
     let question = texts(&body["messages"][0]["content"]).pop().unwrap_or_default();

@@ -60,24 +60,26 @@ async fn main() -> anyhow::Result<()> {
     // Duration if the moves were debated one after the other, as in the first design of the pipeline.
     let one_by_one = latency * (3 + 15 * (chain - 3));
     println!(
-        "{calls} calls of {} ms, {} debates at once, median of {} consultations",
+        "{calls} calls of {} ms each, at most {} concurrent debates; medians of {} consultations:",
         args.latency,
         args.at_once,
         took.len()
     );
-    println!("  wall time                    {:>8.2} s", wall.as_secs_f64());
-    println!("  longest chain, {chain:>2} calls       {:>8.2} s", shortest.as_secs_f64());
-    println!("  debates one after the other  {:>8.2} s", one_by_one.as_secs_f64());
-    println!(
-        "  our own CPU time             {:>8.2} s, sandboxes included",
-        cpu_time.as_secs_f64()
-    );
+    println!("  measured wall time                      {:>8.2} s", wall.as_secs_f64());
+    println!("  delays of the longest chain of {chain:>2} calls {:>8.2} s", shortest.as_secs_f64());
+    println!("  delays with one debate after the other  {:>8.2} s", one_by_one.as_secs_f64());
+    println!("  our own CPU time, sandboxes included    {:>8.2} s", cpu_time.as_secs_f64());
     println!();
     if !shortest.is_zero() {
         let ratio = wall.as_secs_f64() / shortest.as_secs_f64();
-        println!("wall time: {ratio:.2}× the longest chain of calls (target: at most 1.15)");
+        println!(
+            "the wall time is {ratio:.2} times the duration of the longest chain of calls \
+             (target: at most 1.15)"
+        );
         let faster = one_by_one.as_secs_f64() / wall.as_secs_f64();
-        println!("the consultation is {faster:.1}× as fast as with one debate after the other");
+        println!(
+            "the consultation is {faster:.1} times as fast as with one debate after the other"
+        );
     }
     println!();
     billing::measure(&args).await

@@ -40,7 +40,8 @@ pub(crate) fn draft(number: usize) -> String {
     text
 }
 
-/// Paths that must not lead out of the workspace.
+/// Paths that try to leave the workspace or to reach hidden files in it. `outside` is the absolute path of a file
+/// outside the workspace.
 pub(crate) fn escape_paths(outside: &str) -> Vec<String> {
     let fixed = [
         "../outside",

@@ -67,7 +67,7 @@ async fn main() -> anyhow::Result<()> {
     let memory = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     check_drafts_unchanged(&args, &memory).await?;
     check_path_escapes(&memory).await?;
-    println!("{} lines of our code parse file blocks in a model's answer", parsing_lines());
+    println!("lines of our code that parse file blocks in a model's answer: {}", parsing_lines());
 
     println!(
         "\none edit of a file of {} lines in a workspace of {} files:",
@@ -80,7 +80,10 @@ async fn main() -> anyhow::Result<()> {
     measure_edits(&args, &folder, "on disk").await?;
     // The times of a build without optimisations are not meaningful.
     if !cfg!(debug_assertions) {
-        ensure!(own < MAX_MEDIAN, "an edit takes {own:?} in memory; the limit is {MAX_MEDIAN:?}");
+        ensure!(
+            own < MAX_MEDIAN,
+            "the median edit in memory took {own:?}; the limit is {MAX_MEDIAN:?}"
+        );
     }
     Ok(())
 }
@@ -259,7 +262,7 @@ async fn measure_edits(args: &Args, at: &Path, place: &str) -> anyhow::Result<Du
         println!("{place:<10} the whole edit takes {times:.2} times as long as `git diff --stat`");
     }
     println!(
-        "{place:<10} added by the gate: {:.2} ms",
+        "{place:<10} the gate adds {:.2} ms to an edit",
         (own.saturating_sub(other)).as_secs_f64() * 1e3
     );
     Ok(own)

@@ -14,7 +14,7 @@ use serde::Deserialize;
 struct Sample {
     /// Name of the set in which the sample is counted.
     set: String,
-    /// Rule or plugin of the public scanner that is tested with this sample.
+    /// Name of the rule or plugin whose tests in the public scanner contain this sample.
     rule: String,
     /// Whether the text contains a secret.
     secret: bool,

@@ -6,7 +6,8 @@
 //! arrives. With `--peer`, the benchmark then measures a Python server (`sse-starlette` on `uvicorn`) that sends the
 //! same events at the same pace to the same number of clients.
 //!
-//! Clients and server share the CPUs. Times on a shared machine are noisy: compare the ratios.
+//! The clients share the CPUs with the server, so the times are noisy. Compare the ratios of the Python server's
+//! figures to those of `assize`, which the benchmark prints last.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
@@ -101,9 +102,9 @@ async fn receive_events(
                 received.ids.push(id.parse()?);
                 let data: Value =
                     serde_json::from_str(field("data: ").context("an event has no data")?)?;
-                received
-                    .delays
-                    .push(arrived - data["at"].as_f64().context("an event has no time")?);
+                received.delays.push(
+                    arrived - data["at"].as_f64().context("an event has no write time (`at`)")?,
+                );
             }
             if field("event: ") == Some("run_ended") {
                 return Ok(received);
@@ -304,19 +305,22 @@ async fn main() -> anyhow::Result<()> {
     if let Some(python) = &args.peer {
         all.push(measure_peer(&args, python, &events_file).await?);
     }
-    println!("{} clients, each with all {} events in order\n", args.clients, all[0].events);
     println!(
-        "{:<15} {:>12} {:>9} {:>9} {:>14}",
-        "", "deliveries/s", "p50 ms", "p99 ms", "KiB/client"
+        "{} clients; each client received all {} events in order\n",
+        args.clients, all[0].events
+    );
+    println!(
+        "{:<15} {:>12} {:>12} {:>12} {:>14}",
+        "", "deliveries/s", "p50 delay ms", "p99 delay ms", "KiB per client"
     );
     for one in &all {
         let deliveries = (one.events * args.clients) as f64 / one.seconds;
         let (p50, p99, each) = (one.p50, one.p99, one.kibibytes_per_client);
-        println!("{:<15} {deliveries:>12.0} {p50:>9.1} {p99:>9.1} {each:>14.1}", one.name);
+        println!("{:<15} {deliveries:>12.0} {p50:>12.1} {p99:>12.1} {each:>14.1}", one.name);
     }
     if let [own, other] = all.as_slice() {
         println!(
-            "{:<15} {:>12} {:>8.1}× {:>8.1}× {:>13.1}×",
+            "{:<15} {:>12} {:>11.1}× {:>11.1}× {:>13.1}×",
             "ratio",
             "",
             other.p50 / own.p50.max(0.1),

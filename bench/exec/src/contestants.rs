@@ -1,5 +1,5 @@
-//! Contestants: the ways to run code that the benchmark measures and compares. They are our sandboxes, and the
-//! programs that our sandboxes are compared with (peers).
+//! The ways to run code that the benchmark measures and compares (contestants): sandboxes of Assize, and other programs
+//! (peers) such as `docker exec`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use assize_sandbox::{
     SandboxSpec,
 };
 
-/// Python program that every contestant runs.
+/// Python program that the benchmark runs in every sandbox and with every peer program.
 const CODE: &str = "print(1)";
 
 /// Docker image with Python, for our containers and for `docker run` and `docker exec`.
 const IMAGE: &str = "assize/base:latest";
 
-/// A way to run [`CODE`] whose duration is measured.
+/// A way to run [`CODE`]. The benchmark measures how long a run takes.
 pub(crate) enum Contestant {
     /// Sandbox of a warm pool, with default limits.
     Warm(Arc<SandboxPool>),
@@ -36,7 +36,8 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
-    /// Runs [`CODE`] once. Returns the time without cleanup, and the error if the run failed.
+    /// Runs [`CODE`] once. Returns the duration of the run without the cleanup after the run, and the error if the run
+    /// failed.
     pub(crate) async fn run(&self) -> (Duration, Result<(), String>) {
         let started = Instant::now();
         let created = match self {
@@ -60,7 +61,7 @@ impl Contestant {
         }
     }
 
-    /// Waits until the warm pool of this contestant is full again.
+    /// Waits until the warm pool is full if this is [`Contestant::Warm`]; otherwise returns at once.
     pub(crate) async fn wait_for_pool(&self) {
         if let Contestant::Warm(pool) = self {
             let _ = pool.ready().await;
@@ -73,8 +74,8 @@ async fn run_program(words: &[String]) -> Result<(), String> {
     judge(&output.stdout, output.status.success(), &output.stderr)
 }
 
-/// Runs a program and returns its output. The program is killed after a time limit, because an overloaded Docker engine
-/// may never answer, and the other contestants must still be measured.
+/// Runs a program and returns its output. Kills the program after a time limit: an overloaded Docker engine may never
+/// answer, and the benchmark must then continue with the other contestants.
 async fn output<W: AsRef<OsStr>>(words: &[W]) -> Result<Output, String> {
     let mut command = tokio::process::Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).kill_on_drop(true);
@@ -121,7 +122,7 @@ pub(crate) struct Peers {
     python: PathBuf,
     assize: Option<PathBuf>,
     code: PathBuf,
-    /// Id of the container that `docker exec` uses, or the reason why it could not be started.
+    /// Id of the container that `docker exec` uses, or the reason why the container could not be started.
     container: Result<String, String>,
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn row(cells: [String; 5]) -> String {
     format!("{name:<24}{rest}")
 }
 
-/// Private memory of each microVM in MiB, in ascending order. It is the anonymous memory of the QEMU process.
+/// Private memory of each microVM (the anonymous memory of its QEMU process) in MiB, in ascending order.
 pub(crate) fn microvm_memory() -> anyhow::Result<Vec<f64>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir("/proc").context("reading /proc")?.flatten() {
@@ -79,7 +79,8 @@ pub(crate) fn microvm_memory() -> anyhow::Result<Vec<f64>> {
     Ok(all)
 }
 
-/// Private memory of all idle sandboxes of a backend in bytes: supervisors, guest agents and interpreters.
+/// Sum of the private memory of all idle sandboxes of a backend, in bytes: the memory of their supervisors, guest
+/// agents and interpreters.
 pub(crate) fn private_memory(backend: &str) -> anyhow::Result<Option<f64>> {
     let mut kilobytes = 0.0;
     for entry in std::fs::read_dir("/proc").context("reading /proc")?.flatten() {

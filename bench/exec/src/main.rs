@@ -1,9 +1,9 @@
-//! Benchmark of `print(1)` in a new sandbox. Our sandboxes (from the warm pool and without it, in a jail and in a
-//! container) are compared with `docker run --rm`, `docker exec` and bubblewrap, all in one execution.
+//! Benchmark of `print(1)` in a new sandbox. One execution of the benchmark measures sandboxes of Assize (jails and
+//! containers, with and without a warm pool), and for comparison `docker run --rm`, `docker exec` and bubblewrap.
 //!
 //! There are three schedules: sequential runs, runs that start at regular intervals, and all runs at once. The
-//! benchmark also measures the time to fill a warm pool of five sandboxes, and its memory. Times on a shared machine
-//! are noisy: compare the ratios.
+//! benchmark also measures the time to fill a warm pool of five sandboxes, and the memory of these sandboxes. Times on
+//! a shared machine are noisy: compare the ratios.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
@@ -35,7 +35,7 @@ struct Args {
     /// Size of the warm pool
     #[arg(long, default_value_t = 5)]
     pool: usize,
-    /// Path of the built `assize`, to measure whole `assize exec` processes, too
+    /// Path of a built `assize`; if given, whole `assize exec` processes are measured, too
     #[arg(long)]
     assize: Option<PathBuf>,
     /// Python interpreter of all contestants except containers
@@ -55,7 +55,7 @@ struct Args {
 /// When the runs of a contestant start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Schedule {
-    /// One run after the other, while the contestants take turns.
+    /// Runs start one after the other, and the contestants take turns.
     Sequential,
     /// Runs start at regular intervals.
     Staggered,
@@ -126,14 +126,16 @@ fn heading(schedule: Schedule, args: &Args) -> String {
     let count = args.iterations;
     match schedule {
         Schedule::Sequential => {
-            format!("Sequential runs, the contestants take turns, {count} runs each")
+            format!("Sequential runs: {count} runs per contestant, the contestants take turns")
         }
-        Schedule::Staggered => format!("One run every {} ms, {count} runs each", args.interval),
-        Schedule::Burst => format!("All {count} runs at once"),
+        Schedule::Staggered => {
+            format!("{count} runs per contestant: one starts every {} ms", args.interval)
+        }
+        Schedule::Burst => format!("{count} runs per contestant: all start at once"),
     }
 }
 
-/// Prints the time to fill the warm pool, and the memory of each idle sandbox.
+/// Prints the time to fill the warm pool, and the private memory of each idle sandbox.
 async fn measure_pool(
     name: &str,
     pool: &assize_sandbox::SandboxPool,
@@ -146,7 +148,7 @@ async fn measure_pool(
     let each = memory.map(|bytes| bytes / args.pool.max(1) as f64 / (1 << 20) as f64);
     let each = each.map_or("unknown".to_owned(), |each| format!("{each:.1} MiB"));
     println!(
-        "{name}: {} idle sandboxes after {took:.0} ms, {each} of private memory each",
+        "{name}: {} sandboxes idle after {took:.0} ms; private memory of each sandbox: {each}",
         args.pool
     );
     Ok(())
@@ -198,12 +200,12 @@ fn compare(medians: &[(Schedule, String, Figures)]) {
             .find(|(schedule, each, _)| *schedule == Schedule::Sequential && each == name);
         found.and_then(|(_, _, figures)| figures.percentile(50.0))
     };
-    println!("\nRatios of median times, one execution after the other");
+    println!("\nRatios of the median times of sequential runs");
     let pairs = [
         ("docker exec", "jail, warm", "at least 15"),
         ("docker exec", "docker, warm", "more than 1"),
         ("docker run --rm", "jail, cold", ""),
-        ("bwrap", "jail, cold", "at least 0.91, so at most 1.1 times the duration"),
+        ("bwrap", "jail, cold", "at least 0.91, that is, at most 1.1 times the duration"),
     ];
     for (peer, ours, goal) in pairs {
         if let (Some(theirs), Some(our)) = (median(peer), median(ours)) {
@@ -214,7 +216,7 @@ fn compare(medians: &[(Schedule, String, Figures)]) {
     for (schedule, name, figures) in medians {
         if *schedule == Schedule::Burst && name.contains(',') {
             println!(
-                "  all at once, {name}: {:.0} % of the runs succeeded",
+                "  {name}: {:.0} % of the runs that started at once succeeded",
                 figures.success() * 100.0
             );
         }

@@ -13,7 +13,7 @@ use crate::contestants::{Contestant, Peers, run_code};
 use crate::figures::{Figures, row};
 use crate::{Args, figures};
 
-/// Maximum number of cold boots to measure. It is small, because each cold boot takes seconds.
+/// Maximum number of cold boots to measure. The maximum is small, because each cold boot takes seconds.
 const STARTS: usize = 5;
 
 /// Operation whose duration is measured.
@@ -45,8 +45,8 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
     let (least, most) = memory.first().zip(memory.last()).context("no microVM is idle")?;
     let each = memory.iter().sum::<f64>() / memory.len() as f64;
     println!(
-        "{} idle after {took:.0} ms, {each:.1} MiB of private memory each (from {least:.1} to {most:.1}; target: at \
-         most 40), accelerator {accelerator}",
+        "{} microVMs idle after {took:.0} ms; private memory of each microVM: {each:.1} MiB on average, from \
+         {least:.1} to {most:.1} MiB (target: at most 40 MiB); accelerator: {accelerator}",
         memory.len()
     );
     let mut measured = vec![
@@ -82,7 +82,7 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
     measured.insert(0, ("boot to ready".to_owned(), Measured::Creation(manager)));
     all.insert(0, starts);
     println!(
-        "\nSequential runs in turns, {} runs each, accelerator {accelerator}",
+        "\nSequential runs: {} runs per row, the rows take turns; accelerator: {accelerator}",
         args.iterations
     );
     println!("{}", row(["", "p50 ms", "p95 ms", "p99 ms", "done"].map(str::to_owned)));
@@ -93,7 +93,7 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
         let index = measured.iter().position(|(each, _)| each == name)?;
         all[index].percentile(50.0)
     };
-    println!("\nRatios of medians, accelerator {accelerator}");
+    println!("\nRatios of the median times; accelerator: {accelerator}");
     for (ours, peer, goal) in [
         ("restore to ready", "docker run --rm", " (target: more than 1)"),
         ("restore to result", "docker run --rm", ""),
@@ -111,7 +111,7 @@ fn microvm(cache: &Path) -> Microvm {
     Microvm::new(MicrovmOptions { cache: cache.to_owned(), search, ..MicrovmOptions::default() })
 }
 
-/// Specification of a sandbox with one whole CPU, as much as the containers have.
+/// Specification of a sandbox that can use one whole CPU, as the Docker containers of the comparison can.
 fn spec() -> SandboxSpec {
     SandboxSpec {
         limits: SandboxLimits { cpu_millis: 1000, ..SandboxLimits::default() },

@@ -51,7 +51,7 @@ impl Server {
         Ok(Server { _child: child, address: format!("http://{address}"), client })
     }
 
-    /// Runs `print(1)` once, and returns the time and the error if it failed.
+    /// Requests one run of `print(1)`. Returns the duration of the request, and the error if the run failed.
     async fn exec(&self, isolation: Isolation) -> (Duration, Result<(), String>) {
         let body = json!({"code": "print(1)", "settings": {"isolation": isolation.name()}});
         let started = Instant::now();
@@ -107,7 +107,7 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
         None => None,
     };
     println!(
-        "POST /api/exec of print(1), sequential requests in turns, {} requests each",
+        "POST /api/exec with print(1): {} sequential requests per row, the rows take turns",
         args.iterations
     );
     println!("{}", row(["", "p50 ms", "p95 ms", "p99 ms", "done"].map(str::to_owned)));
@@ -142,7 +142,7 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
             }
         }
         println!(
-            "  warm pool of {isolation}: {} hits, {} misses, size {}, refill {:.0} ms",
+            "  warm pool of {isolation}: {} hits, {} misses, {} sandboxes; a refill takes {:.0} ms on average",
             pool["hits"],
             pool["misses"],
             pool["size"],
@@ -152,7 +152,7 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
     Ok(())
 }
 
-/// Times of requests with a warm pool, of requests without a pool, and of `docker exec`.
+/// Measures requests to the server with a warm pool, requests to the server without a pool, and `docker exec`.
 async fn measure(
     args: &Args,
     warm: &Server,

@@ -2,8 +2,9 @@
 //!
 //! Both clients call the same server on loopback, a separate process that answers at once with the same 600 characters.
 //! The bare client posts prepared bytes and discards the answer. The gateway encodes and sends the request, reserves
-//! budget, applies rate limits, parses the answer and accounts for its cost. The two clients take turns, so that other
-//! load on the machine affects both clients. Absolute times depend on the machine: compare the ratios and the CPU time.
+//! budget, applies rate limits, parses the answer and records the cost of the call. The two clients take turns, so
+//! that other load on the machine affects both clients. Absolute times depend on the machine: compare the ratios and the
+//! CPU time.
 
 mod process_stats;
 mod server;
@@ -20,7 +21,7 @@ use tokio::task::JoinSet;
 
 #[derive(Parser)]
 struct Args {
-    /// Number of calls of each client at each level of concurrency
+    /// Number of calls that each client makes at each level of concurrency
     #[arg(long, default_value_t = 8000)]
     calls: usize,
     /// Number of rounds that the calls are split into
@@ -41,14 +42,14 @@ async fn main() -> anyhow::Result<()> {
     let ours = Arc::new(Ours::new(&server.address)?);
     let bare = Arc::new(Bare::new(&server.address)?);
     println!(
-        "{} calls of each client, request of {:.1} KB, answer of 600 characters; \
-         {} cores, {} build",
+        "{} calls by each client at each level of concurrency; each request has {:.1} KB, each answer \
+         600 characters; machine with {} cores, {} build",
         args.calls,
         bare.body.len() as f64 / 1000.0,
         std::thread::available_parallelism()?,
         if cfg!(debug_assertions) { "debug" } else { "release" }
     );
-    println!("at once  client    p50 ms   p99 ms   CPU µs/call");
+    println!("concurrent calls  client    p50 ms   p99 ms   CPU µs/call");
     for at_once in [1, 16, 256] {
         let (mut bare_took, mut our_took) = (Timings::default(), Timings::default());
         // Warm up connections and code before measuring.
@@ -62,12 +63,12 @@ async fn main() -> anyhow::Result<()> {
         let (bare_row, our_row) = (bare_took.row(), our_took.row());
         for (name, row) in [("bare", &bare_row), ("gateway", &our_row)] {
             println!(
-                "{at_once:>7}  {name:<8} {:>7.3}  {:>7.3}  {:>10.1}",
+                "{at_once:>16}  {name:<8} {:>7.3}  {:>7.3}  {:>10.1}",
                 row.p50, row.p99, row.cpu
             );
         }
         println!(
-            "         ratio    {:>6.2}x  {:>6.2}x  {:>9.2}x",
+            "                  ratio    {:>6.2}x  {:>6.2}x  {:>9.2}x",
             our_row.p50 / bare_row.p50,
             our_row.p99 / bare_row.p99,
             our_row.cpu / bare_row.cpu
@@ -76,14 +77,14 @@ async fn main() -> anyhow::Result<()> {
     memory(&bare, &ours).await
 }
 
-/// Prints the peak memory during 256 concurrent calls, and the memory before the calls.
+/// Prints the memory of this process before 256 concurrent calls of each client, and the peak during the calls.
 async fn memory(bare: &Arc<Bare>, ours: &Arc<Ours>) -> anyhow::Result<()> {
     for (name, before, peak) in [
         ("bare", process_stats::resident_kb()?, peak_of(bare).await?),
         ("gateway", process_stats::resident_kb()?, peak_of(ours).await?),
     ] {
         println!(
-            "memory at 256 concurrent calls, {name}: peak {:.1} MB ({:.1} MB before)",
+            "memory during 256 concurrent calls of the client `{name}`: peak {:.1} MB; before the calls: {:.1} MB",
             peak as f64 / 1000.0,
             before as f64 / 1000.0
         );

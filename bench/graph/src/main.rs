@@ -86,7 +86,8 @@ fn main() -> anyhow::Result<()> {
     }
     let python = args.python.context("`--python` is required")?;
     println!(
-        "immediate answers of {ANSWER} characters, medians of {} runs; {} cores, {} build; LangGraph {}",
+        "medians of {} runs, with a model that answers at once with {ANSWER} characters; {} CPU cores, {} build of \
+         assize, LangGraph {}",
         args.repeats * args.turns,
         std::thread::available_parallelism()?,
         if cfg!(debug_assertions) { "debug" } else { "release" },
@@ -136,8 +137,8 @@ fn main() -> anyhow::Result<()> {
         }
     }
     println!(
-        "\n“×text” is the size on disk divided by the text of all answers ({ANSWER} characters each); “net” is our size \
-         without the {} KB of an empty store.",
+        "\n“×text” is the size of the store on disk, divided by the size of all answers ({ANSWER} characters each); \
+         “net” is “ours ×text” without the {} KB of an empty store.",
         empty / 1000
     );
     Ok(())

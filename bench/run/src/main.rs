@@ -1,6 +1,6 @@
 //! Benchmark of a whole `assize run`, with a model that answers at once and a program that succeeds at the first
-//! attempt. It measures the time of the whole run (*the whole loop* in the output), and the overhead, which is this
-//! time without the time of the program. For comparison, `docker exec` runs the same program in a running container.
+//! attempt. It measures the time of the whole run, and the overhead of assize: the time of the whole run minus the
+//! time of the run's program. For comparison, `docker exec` runs the same program in a running container.
 //!
 //! Gateway, graph, SQLite journal and warm pool of jails are real. Times on a shared machine are noisy: compare the
 //! ratios.
@@ -77,7 +77,7 @@ impl Bench {
         let execution = verdict.history.last().and_then(|last| last.execution.clone());
         let Some(execution) = execution.filter(|_| verdict.answer.as_deref() == Some("55\n"))
         else {
-            bail!("the answer of the run is not 55: {:?}", verdict.error);
+            bail!("the program of the run did not print 55; error of the run: {:?}", verdict.error);
         };
         let code = verdict.code.unwrap_or_default();
         Ok(Took { all, program: execution.outcome.duration, code })
@@ -121,10 +121,10 @@ async fn main() -> anyhow::Result<()> {
             beside.push(peer.run().await?);
         }
     }
-    println!("{} sequential runs, each with an idle sandbox", args.iterations);
+    println!("{} sequential runs, each in an idle sandbox of the warm pool", args.iterations);
     println!("{:<34} {:>8} {:>8}", "", "p50 ms", "p95 ms");
-    row("the whole loop", &mut all);
-    row("  without model and program", &mut rest);
+    row("whole run", &mut all);
+    row("overhead: run minus its program", &mut rest);
     match &peer {
         Ok(_) => row("docker exec of the same program", &mut beside),
         Err(why) => println!("docker exec of the same program: skipped: {why}"),
@@ -138,16 +138,19 @@ async fn main() -> anyhow::Result<()> {
     for run in runs {
         done.push(run?.all);
     }
-    println!("\nAll {} runs at once, {} of the runs with an idle sandbox", args.at_once, args.pool);
-    row("the whole loop", &mut done);
-    println!("{} of {} runs done in {seconds:.2} s", done.len(), args.at_once);
+    println!(
+        "\n{} concurrent runs; the warm pool has {} idle sandboxes at the start",
+        args.at_once, args.pool
+    );
+    row("whole run", &mut done);
+    println!("all {} runs were finished after {seconds:.2} s", done.len());
 
     println!();
     let overhead = percentile(&mut rest, 50);
-    println!("overhead of assize: {overhead:.1} ms (target: less than 10)");
+    println!("median overhead of assize: {overhead:.1} ms per run (target: less than 10 ms)");
     if peer.is_ok() {
         let ratio = percentile(&mut beside, 50) / percentile(&mut all, 50);
-        println!("the whole run is {ratio:.1}× as fast as docker exec of its program alone");
+        println!("median: the whole run is {ratio:.1}× as fast as docker exec of its program");
     }
     bench.pool.close().await;
     if let Ok(peer) = peer {

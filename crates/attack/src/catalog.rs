@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn documented_numbers_of_probes_match_the_catalog() {
+    async fn documented_probe_counts_match_the_catalog() {
         let path = std::env::var_os("PATH");
         let python = Interpreter::find(Language::Python, None, path.as_deref()).unwrap();
         let probes = list(&python.program).await.unwrap();

@@ -167,8 +167,8 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
     entries.flatten().map(|entry| entry.path()).collect()
 }
 
-/// Exit code that a careless host would report for a probe: a host that trusts every message of the guest agent's
-/// protocol, even if the probe wrote the message to its output or to its open files.
+/// Returns the exit code that a careless host would report for a probe. A careless host trusts every message in the
+/// guest agent's protocol, even a message that the probe wrote to its own output or to a file that it had open.
 fn careless_exit_code(writable: &[&[u8]], stdout: &[u8], code: i32) -> Option<i32> {
     for bytes in writable {
         let mut decoder = FrameDecoder::new();

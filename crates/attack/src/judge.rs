@@ -6,7 +6,8 @@ use crate::catalog::{Probe, SuccessCriterion};
 use crate::sandbox_target::TIGHT_OUTPUT;
 use crate::target::{ProbeEnd, ProbeResult, ProbeRunError};
 
-/// Maximum delay between the timeout of a run and its end. If the delay is longer, the probe has evaded the timeout.
+/// Maximum delay from the timeout of a run to the end of the run. If the delay is longer, the probe has evaded the
+/// timeout.
 const LATE: std::time::Duration = std::time::Duration::from_millis(1500);
 
 /// Verdict on one run of a probe.
@@ -38,7 +39,7 @@ fn answer(stdout: &[u8]) -> Option<Answer> {
     serde_json::from_slice(line.split(|byte| *byte == b'\n').next()?).ok()
 }
 
-/// Returns the output of a probe before its answer.
+/// Returns what a probe printed before its answer.
 pub(crate) fn before_answer(stdout: &[u8]) -> &[u8] {
     match answer_at(stdout) {
         Some(at) if answer(stdout).is_some() => &stdout[..at],

@@ -50,7 +50,7 @@ pub struct ProbeFinding {
     pub syscall: bool,
 }
 
-/// Numbers of findings by outcome.
+/// How many findings have each outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeCount {
     pub blocked: usize,
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn scorecard_does_not_count_broken_and_not_applicable_findings() {
+    fn scorecard_does_not_count_failed_and_not_applicable_findings() {
         let findings = vec![
             finding("network/tcp", ProbeGroup::Network, ProbeOutcome::NotApplicable),
             finding("files/b", ProbeGroup::Files, ProbeOutcome::Escaped),

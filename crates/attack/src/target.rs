@@ -15,8 +15,8 @@ pub(crate) struct ProbeRun<'a> {
     pub(crate) input: String,
     /// Random text in the command lines of all processes of this run, by which the processes are found.
     pub(crate) mark: String,
-    /// Random text that all steps of the probe share, and that is part of the names of the files and sockets that the
-    /// probe creates.
+    /// Random text, the same for all steps of the probe. The names of the files and sockets that the probe creates
+    /// contain this text.
     pub(crate) tag: String,
 }
 
@@ -62,7 +62,7 @@ pub(crate) enum ProbeRunError {
 pub(crate) trait AttackTarget: Send + Sync {
     fn name(&self) -> String;
 
-    /// Whether programs run in a microVM.
+    /// Whether this target runs probes in a microVM.
     fn is_microvm(&self) -> bool {
         false
     }

@@ -85,8 +85,8 @@ async fn microvm_backend_blocks_probes() {
     assert_sampled_probes_blocked(microvms, &sample).await;
 }
 
-/// Checks that a backend blocks the probes whose names contain a text in `sample`. If `ASSIZE_TEST_FULL` is set, checks
-/// all probes.
+/// Checks that a backend blocks the probes whose names contain one of the texts in `sample`. If `ASSIZE_TEST_FULL` is
+/// set, checks all probes.
 async fn assert_sampled_probes_blocked(backend: Arc<dyn Backend>, sample: &[&str]) {
     if std::env::var_os("ASSIZE_TEST_FULL").is_some() {
         return assert_all_probes_blocked(backend).await;

@@ -154,7 +154,7 @@ fn show_estimate(question: &PreparedQuestion, json: bool) -> Result<(), Failure>
     question.check_price()
 }
 
-/// Prints the rehearsal label to standard output, so that the label is saved together with the answer.
+/// Prints the label of rehearsal answers to standard output, so that a saved answer contains the label.
 fn show_label() -> Result<(), Failure> {
     out_line(&paint(WARN, format!("[{REHEARSAL_LABEL}]")))
 }

@@ -69,7 +69,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Counts a finished probe, and warns if it escaped.
+    /// Counts a finished probe, and prints a warning if the probe escaped.
     fn add(&mut self, finding: &ProbeFinding) {
         self.done += 1;
         if finding.outcome == ProbeOutcome::Escaped {

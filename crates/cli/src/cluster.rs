@@ -17,7 +17,7 @@ pub(crate) async fn run(command: ClusterCommand, services: &Services) -> Result<
     if services.settings.cluster.servers.is_none() {
         let message = "no cluster configured";
         return Err(Failure::new(FailureKind::Usage, message).hint(
-            "name the NATS servers with `--cluster nats://a,b,c` or the setting `cluster.servers`",
+            "pass the addresses of the cluster's NATS servers with `--cluster nats://a,b,c`, or set `cluster.servers`",
         ));
     }
     let status = services.cluster_status().await?;

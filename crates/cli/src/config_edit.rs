@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn config_set_preserves_comments_and_order() {
+    fn config_set_preserves_comments_and_the_order_of_settings() {
         let text = "# mine\nprovider = \"groq\" # for now\n\n[gateway] # calls\nretries = 3\n";
         let text = changed(text, "provider", "anthropic");
         let text = changed(&text, "gateway.retries", "5");

@@ -114,7 +114,7 @@ fn of_model(model: &ModelInUse, why: &str) -> String {
     let price = match model.price {
         Some(Price::FREE) if model.is_local => "free (local)".to_owned(),
         Some(price) => format!(
-            "${} in, ${} out per million tokens",
+            "${} per million input tokens, ${} per million output tokens",
             price.rates.input as f64 / 1e6,
             price.rates.output as f64 / 1e6
         ),

@@ -166,8 +166,8 @@ impl Progress {
         paint(DIM, format!("{done} of {all} finished"))
     }
 
-    /// Describes the model call with this effect key, such as `problem-1/sample-1/attempt-1/generate`; `None` for
-    /// another effect.
+    /// Describes the model call with this effect key, such as `problem-1/sample-1/attempt-1/generate`; `None` if the
+    /// effect is not a model call.
     fn model_call(&self, key: &str) -> Option<String> {
         let (problem, rest) = key.strip_prefix("problem-")?.split_once('/')?;
         let (sample, rest) = rest.strip_prefix("sample-")?.split_once('/')?;

@@ -109,7 +109,7 @@ pub(crate) fn help() -> String {
 pub(crate) fn help_of_exec() -> String {
     format!(
         "{}\n  otherwise the exit code of the program, or 128 plus the number of the signal that killed it\n\
-         The program starts in /workspace, which contains the files you pass; it may write there and in /tmp.",
+         The program starts in /workspace, which contains the files that you pass. It can write there and to /tmp.",
         table(&ExitStatus::OF_EXEC)
     )
 }

@@ -35,7 +35,7 @@ const FOREIGN_FLAGS: &[(&str, &[&str], &str)] = &[
     (
         "serve",
         &["--port", "-p"],
-        "`--listen 127.0.0.1:8080` sets address and port, `--listen 8080` the port",
+        "`--listen 127.0.0.1:8080` sets address and port, `--listen 8080` sets only the port",
     ),
     ("serve", &["--address", "--bind", "--addr"], "`--listen ADDRESS:PORT` sets address and port"),
     (

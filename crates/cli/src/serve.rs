@@ -82,7 +82,7 @@ fn exposure(args: &ServeArgs) -> Result<Exposure, Failure> {
     match local {
         true => Ok(Exposure::Local),
         false => Err(usage("refusing to serve other machines without encryption").hint(
-            "name a certificate with `--tls-cert` and `--tls-key`, or use `--behind-proxy` with an HTTPS reverse proxy",
+            "pass a certificate with `--tls-cert` and `--tls-key`, or use `--behind-proxy` with an HTTPS reverse proxy",
         )),
     }
 }

@@ -78,7 +78,7 @@ type ConnectionError = Arc<Mutex<Option<String>>>;
 /// Outages of the NATS servers: periods during which the servers did not reply.
 #[derive(Debug, Default)]
 struct Downtime {
-    /// Total duration of all earlier outages.
+    /// Total duration of the outages that have ended.
     before: Duration,
     /// Time at which the last outage ended.
     until: Option<Instant>,
@@ -188,7 +188,7 @@ impl NatsConnection {
         })
     }
 
-    /// Total time during which the servers did not reply.
+    /// Total time during which the servers did not reply, since this connection was opened.
     pub(crate) fn away(&self) -> Duration {
         let downtime = self.downtime.lock();
         downtime.before + downtime.since.map_or(Duration::ZERO, |since| since.elapsed())
@@ -212,7 +212,7 @@ impl NatsConnection {
         }
     }
 
-    /// Builds the error that the cluster cannot be used; `reason` says why.
+    /// Builds the error for a cluster that cannot be used; `reason` says why it cannot be used.
     pub(crate) fn unopened(&self, reason: String) -> StoreError {
         StoreError::CannotOpen { path: PathBuf::from(&self.address), reason }
     }
@@ -318,8 +318,8 @@ impl NatsConnection {
         }
     }
 
-    /// Makes one attempt to write the message. The servers may have stored the message of an earlier attempt, so each
-    /// later attempt first reads the subject.
+    /// Makes one attempt to write the message. The servers may have stored the message in an earlier attempt, so each
+    /// later attempt first reads the message that is stored under the subject.
     async fn try_create(
         &self,
         stream: &str,
@@ -337,7 +337,8 @@ impl NatsConnection {
             Err(NatsError::SubjectExists) => match self.fetch_last(stream, subject).await? {
                 Some(found) => Ok(created_by(found, mark)),
                 None => {
-                    let reason = "the existing message of the subject was removed meanwhile";
+                    let reason =
+                        "the existing message of the subject was removed before it could be read";
                     Err(NatsError::Silent(reason.to_owned()))
                 }
             },
@@ -355,7 +356,8 @@ impl NatsConnection {
         self.add_once(subject, headers, payload, &random_id()).await
     }
 
-    /// Adds a message to a subject, unless a message with the same message id (`name`) was added shortly before.
+    /// Adds a message to a subject, unless a message with the same message id (`name`) was added within the
+    /// deduplication window of `JetStream`.
     pub(crate) async fn add_once(
         &self,
         subject: &str,
@@ -406,7 +408,8 @@ impl NatsConnection {
         }
     }
 
-    /// Returns the last sequence number that was assigned in a stream, even if its message was removed.
+    /// Returns the last sequence number that was assigned in a stream, even if the message with this number was
+    /// removed.
     pub(crate) async fn last_sequence(&self, stream: &str) -> Result<u64, StoreError> {
         Ok(self.retry(|| self.info(stream)).await?.state.last_sequence)
     }
@@ -416,8 +419,8 @@ impl NatsConnection {
         Ok(self.stream(stream).await?.get_info().await?)
     }
 
-    /// Reads all selected messages in order and calls `each` with them, until `each` returns [`ReadFlow::Enough`].
-    /// Every message that was acknowledged before the call is included, no matter which server replies.
+    /// Reads all selected messages in order and calls `each` with them, until `each` returns [`ReadFlow::Stop`].
+    /// Every message whose write was acknowledged before this call is included, no matter which server replies.
     pub(crate) async fn read(
         &self,
         mut reading: ReadSelection,
@@ -430,7 +433,7 @@ impl NatsConnection {
         while reading.from <= last.sequence {
             let batch = self.read_some(&reading, last.sequence).await;
             let Some(batch) = patience.check(batch).await? else {
-                // Determine the last message again, because it may have been removed meanwhile.
+                // Determine the last message again, because it may have been removed since.
                 match self.last(reading.stream, &reading.filter).await? {
                     Some(now) => last = now,
                     None => return Ok(()),

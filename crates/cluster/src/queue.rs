@@ -2,7 +2,7 @@
 //!
 //! Jobs with the same [`Requirements`] share one pull consumer. A worker pulls from every consumer whose requirements
 //! it meets. A worker that stops renewing the lease on a job loses the job, and `JetStream` redelivers it to another
-//! worker. So a job may be started more than once. Writes that must happen once are fenced in the store (see `store`).
+//! worker. So a job can be started more than once. Writes that must happen once are fenced in the store (see `store`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,11 +29,11 @@ use crate::dead_letters::{DeadLetter, DeadLetters};
 use crate::error::NatsError;
 use crate::times::{ClusterTimes, DEFAULT_LEASE};
 
-/// Maximum number of times that a job is delivered. If no worker could execute the job by then, the job fails.
+/// Number of deliveries after which a job fails, unless a worker can execute it.
 pub const MAX_DELIVERIES: u64 = 5;
 
-/// Prefix of the lease duration, in milliseconds, in the description of the queue's stream. If the lease has the
-/// default duration, the description does not contain the prefix and the duration.
+/// Text that precedes the lease duration (in milliseconds) in the description of the queue's stream. If the lease has
+/// the default duration, the description contains neither this text nor the duration.
 const LEASE_MS: &str = "lease in ms: ";
 
 pub(crate) const WORK: &str = "work";
@@ -42,8 +42,8 @@ pub(crate) const WORK: &str = "work";
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WorkNeeds")]
 pub struct Requirements {
-    /// Kind of slot that the job occupies on the worker. Each kind has its own slots, so a job never waits for a job of
-    /// another kind of slot.
+    /// Kind of slot that the job occupies on the worker. Each kind has its own slots, so a job never waits for a job
+    /// that occupies a different kind of slot.
     pub place: SlotKind,
     /// Isolation that the sandbox must have; null if any isolation is sufficient.
     pub isolation: Option<String>,

@@ -1,7 +1,7 @@
-//! Request/reply RPC between cluster nodes over NATS. Peers are addressed by name. A handler may take any time to
-//! handle a request. Meanwhile the caller repeats the request, and the peer replies that it is still handling the first
-//! copy. A request or reply that is too large for one NATS message is split into pieces, which are sent as separate
-//! messages.
+//! Request/reply RPC between cluster nodes over NATS. Peers are addressed by name. A handler can take any time to
+//! handle a request. Until the handler is done, the caller repeats the request, and the peer replies that it is still
+//! handling the first copy. A request or reply that is too large for one NATS message is split into pieces, which are
+//! sent as separate messages.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -53,7 +53,7 @@ const PIECE_TTL: Duration = Duration::from_secs(120);
 /// Delay before the caller repeats a request that no peer has received.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Handler of RPC requests. The same request may arrive more than once, even while the first copy is still being
+/// Handler of RPC requests. The same request can arrive more than once, even while the first copy is still being
 /// handled. All copies must receive the same reply.
 #[async_trait]
 pub trait RpcHandler: Send + Sync {
@@ -229,7 +229,8 @@ impl StoredPieces {
         self.lock().insert(id.to_owned(), kept);
     }
 
-    /// Returns one piece of a stored reply, and keeps the reply for another [`PIECE_TTL`].
+    /// Returns one piece of a stored reply, and postpones the removal of the reply: it is now removed after
+    /// [`PIECE_TTL`].
     fn fetch(&self, id: &str, index: usize) -> Option<Bytes> {
         let mut pieces = self.lock();
         let kept = pieces.get_mut(id)?;

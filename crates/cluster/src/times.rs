@@ -60,19 +60,18 @@ impl ClusterTimes {
         self.lease / 6
     }
 
-    /// Maximum time that a node needs to reconnect to another NATS server.
+    /// Maximum time that a node needs to connect to a different NATS server after it has lost its connection.
     pub fn reconnect(self) -> Duration {
         self.lease / 4
     }
 
-    /// Time after which storing a model call counts as slow. The lease of the run must then be checked again before the
-    /// call is sent.
+    /// Time after which the write of a model call's record counts as slow. After a slow write, the lease of the run
+    /// must be checked again before the call is sent.
     pub(crate) fn noting(self) -> Duration {
         self.lease / 3
     }
 
-    /// Interval at which a node reports its model calls in progress to the worker that enforces the provider's rate
-    /// limits.
+    /// Interval at which a node reports its model calls in progress to the coordinator of the provider's rate limits.
     pub fn report(self) -> Duration {
         self.lease / 3
     }

@@ -1,4 +1,4 @@
-//! Evaluation of a model on many programming problems: pass rates of the first attempt, and with retries.
+//! Evaluation of a model on many programming problems: pass rates without and with retries.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub struct InvalidProblem {
 /// Parses a problem file in the format JSON Lines.
 ///
 /// # Errors
-/// At the first invalid line, or when the file contains no problems.
+/// If a line is invalid, or the file contains no problems. Only the first invalid line is reported.
 pub fn read(text: &str) -> Result<Vec<EvalProblem>, InvalidProblem> {
     if text.trim_start().starts_with('[') {
         let reason =

@@ -15,8 +15,8 @@ use crate::{InputFile, Language};
 
 pub use assize_sandbox::{Enforcement, FinishedProgram, ProgramOutcome, ProgramStream};
 
-/// Maximum total size in bytes of the files that are collected after a program. The size is limited because the files
-/// are held in memory.
+/// Maximum total size in bytes of the files that are collected when a program has ended. The size is limited because
+/// the files are held in memory.
 const MAX_COLLECTED: u64 = 64 << 20;
 
 /// Request to run a program once.
@@ -53,7 +53,7 @@ pub struct PreparedExec {
     pub why: String,
 }
 
-/// Owner of a sandbox, which removes the sandbox after use.
+/// Owner of a sandbox. The owner removes the sandbox after use.
 #[derive(Debug)]
 enum Maker {
     /// A sandbox manager that was created for this sandbox only.

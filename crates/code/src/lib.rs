@@ -8,9 +8,9 @@
 //! `attempt-2/execute`, so a killed run can be resumed.
 //!
 //! The [`CodeTask`] defines success: the program exits with code 0, and also passes the user's tests and prints the
-//! expected output if the task has them. Failures are handled by origin. After a failure of the program, the critic
-//! reviews it. A failed sandbox is replaced, and the same program runs again. A failed provider stops the run, which
-//! can be resumed later.
+//! expected output if the task has them. The cause of a failure determines what happens next. If the program fails, the
+//! critic reviews the program. If the sandbox fails, the same program runs again in a new sandbox. If the provider
+//! fails, the run stops, and a user can resume the run later.
 
 mod answer;
 pub mod eval;

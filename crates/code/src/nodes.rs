@@ -142,9 +142,9 @@ impl CodeRunner {
         Attempt { dependencies: imported, ..Attempt::from_text(place.attempt, found, text) }
     }
 
-    /// Generates and runs several candidate programs in parallel. The first candidate that succeeds cancels the others
-    /// and is the last one in the result. If no candidate succeeds, the last one is a candidate that was run, because
-    /// the critic reviews the last attempt.
+    /// Generates and runs several candidate programs in parallel. When one candidate succeeds, the others are
+    /// cancelled. The last element of the result is the candidate that succeeded. If none succeeded, the last element
+    /// is a candidate that was run (if any was run), because the critic reviews the last attempt.
     async fn run_candidates(
         &self,
         context: &Context<CodeState>,
@@ -202,7 +202,8 @@ impl CodeRunner {
         }
     }
 
-    /// Detects the environment of programs in the sandbox as an effect, so that a resumed run does not repeat it.
+    /// Detects the environment of programs in the sandbox as an effect, so that a resumed run does not repeat the
+    /// detection.
     async fn detect_sandbox(
         &self,
         context: &Context<CodeState>,
@@ -258,7 +259,8 @@ impl CodeRunner {
         journaled(context, &format!("{place}/execute"), request, run, events).await
     }
 
-    /// Saves the files of an execution to the session as an effect, so that a resumed run does not repeat it.
+    /// Saves the files of an execution to the session as an effect, so that a resumed run does not save the files
+    /// again.
     async fn commit(
         &self,
         context: &Context<CodeState>,

@@ -1,7 +1,8 @@
 //! Prompts of the code loop, ordered for the provider's prompt cache.
 //!
 //! The rules, the sandbox and the task come first and never change within a run. The earlier attempts follow; this part
-//! only grows. The current instruction comes last. The prompts for generation and critique differ only in it.
+//! only grows. The current instruction comes last. The prompts for generation and critique differ only in this
+//! instruction.
 
 use std::fmt::Write as _;
 
@@ -60,7 +61,7 @@ impl CodePrompts<'_> {
         )
     }
 
-    /// Builds the longest request that fits the model's context window, or else the shortest request.
+    /// Builds the longest request that fits the model's context window, or the shortest request if none fits.
     fn fitted(self, tail: &str, schema: &Schema) -> ModelRequest {
         let [fullest, .., shortest] = &PROMPT_SIZES;
         let Some(window) = self.options.context_window else {

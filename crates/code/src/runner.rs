@@ -22,7 +22,7 @@ use crate::session::{self, Session, SessionError};
 use crate::task::CodeTask;
 use assize_run::{LiveOutput, OutputStream, ProgramId};
 
-/// Maximum number of sandboxes in which the same program is tried if sandboxes fail.
+/// Maximum number of sandboxes in which the same program is run if sandboxes fail.
 const MAX_TRIES: u32 = 3;
 
 /// Maximum number of installed packages that are detected in a sandbox.
@@ -96,7 +96,7 @@ impl std::fmt::Debug for CodeRunner {
 pub struct SandboxFacts {
     /// Version of the language's interpreter.
     pub version: String,
-    /// Installed packages besides the standard library, such as `numpy==1.26.4`; for Bash, available programs.
+    /// Installed packages, such as `numpy==1.26.4`, without the standard library. For Bash: available programs.
     pub modules: Vec<String>,
     /// Names of the session's files at the start of the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -143,7 +143,7 @@ impl CodeRunner {
         }
     }
 
-    /// Sets the storage for files that programs create, which are collected if the task requests it.
+    /// Sets the storage for the files that programs create. The files are collected only if the task requests it.
     #[must_use]
     pub fn with_file_storage(mut self, keep: Arc<dyn FileStorage>) -> CodeRunner {
         self.file_storage = Some(keep);
@@ -164,8 +164,8 @@ impl CodeRunner {
         self
     }
 
-    /// Sets the session whose files are copied into the sandboxes. Changes to these files are saved only with
-    /// [`CodeRunner::keeping`].
+    /// Sets the session whose files are copied into the sandboxes. Changes to these files are saved only if
+    /// [`CodeRunner::with_file_storage`] is also set.
     #[must_use]
     pub fn with_session(mut self, session: impl Into<Option<Session>>) -> CodeRunner {
         self.session = session.into();
@@ -228,7 +228,8 @@ impl CodeRunner {
         Ok(found)
     }
 
-    /// Runs a program and determines whether it succeeded. If the sandbox fails, the program runs again in another one.
+    /// Runs a program and determines whether it succeeded. If the sandbox fails, the program runs again in a new
+    /// sandbox.
     pub(crate) async fn run(
         &self,
         task: &CodeTask,
@@ -403,12 +404,12 @@ pub(crate) async fn layers(
 struct Tries(u32);
 
 impl Tries {
-    /// Counts a failed sandbox; returns whether the program should be run again in another sandbox.
+    /// Counts a failed sandbox; returns whether the program should be run again in a new sandbox.
     fn again(&mut self, error: &SandboxError) -> bool {
         self.0 += 1;
         let again = error.is_infrastructure() && self.0 < MAX_TRIES;
         if again {
-            tracing::warn!(%error, tried = self.0, "a sandbox failed; retrying in another one");
+            tracing::warn!(%error, tried = self.0, "a sandbox failed; retrying in a new sandbox");
         }
         again
     }

@@ -12,7 +12,7 @@ use crate::execution::{CodeExecution, CodeFailure};
 use crate::runner::SandboxFacts;
 use crate::task::CodeTask;
 
-/// Maximum number of characters that are stored of an answer that does not match the schema.
+/// Maximum length of the stored part of an answer that does not match the schema, in characters.
 const MAX_PROSE: usize = 2000;
 
 /// One attempt of the model to solve the task.

@@ -1,4 +1,4 @@
-//! Macros that generate the typed settings from one table, and enums whose values have names.
+//! Two macros: one generates the typed settings from a table, the other defines enums whose variants have names.
 
 /// Defines all settings from one table. Generates the struct of each section, [`Settings`](crate::Settings),
 /// [`SettingKey`](crate::SettingKey) and the list of [`Setting`](crate::Setting)s, in the order of the table.
@@ -131,7 +131,7 @@ macro_rules! named_values {
         }
 
         impl $name {
-            /// Names of all values, in the order of their definition.
+            /// Names of all variants, in the order of their definition.
             pub const NAMES: &'static [&'static str] = &[$($text),+];
         }
 

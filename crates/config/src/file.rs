@@ -82,7 +82,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Whether `key` names a table of settings rather than a single setting.
+    /// Whether `key` is the key of a table of settings, not of a single setting.
     fn is_section(&self, key: &str) -> bool {
         let below = format!("{key}.");
         let is_price = key == "prices" || (key.starts_with("prices.") && !self.is_price_field(key));
@@ -209,11 +209,16 @@ pub fn parse_env(
             }
             Some(quote) => {
                 let mut rest = value[1..].to_owned();
-                // A quoted value may span several lines, up to its closing quote.
+                let next_line = lines.clone();
+                // A quoted value can span several lines, up to its closing quote.
                 while !rest.contains(quote) {
                     match lines.next() {
                         Some((_, more)) => rest = format!("{rest}\n{more}"),
-                        None => break,
+                        None => {
+                            // The quote is never closed: only this line is malformed.
+                            lines = next_line;
+                            break;
+                        }
                     }
                 }
                 rest.split_once(quote).map(|(inner, _)| inner.to_owned())
@@ -358,6 +363,8 @@ mod tests {
         let open = |text: &str| parse_env(Path::new(".env"), text, &ours);
         assert_eq!(open("A=\"open").unwrap_err().render(), ".env:1: unclosed quote");
         assert!(open("THEIRS=\"open").unwrap().is_empty());
+        let after = open("THEIRS=\"open\nA=1").unwrap();
+        assert_eq!((after[0].key.as_str(), after[0].line, after.len()), ("A", 2, 1));
     }
 
     proptest! {

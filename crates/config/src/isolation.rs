@@ -69,7 +69,7 @@ impl fmt::Display for RequestedIsolation {
     }
 }
 
-/// Error for a text that does not name an isolation backend.
+/// Error for a text that is not a valid [`RequestedIsolation`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown isolation `{0}`: expected jail, docker, microvm, at-least=NAME or auto")]
 pub struct UnknownIsolation(String);

@@ -17,12 +17,12 @@ use crate::value::{FromText, SettingSource, SettingValue};
 /// A setting's value as unparsed text, with its source.
 pub type SettingText = SettingValue<String>;
 
-/// A value in a project's files that has no effect, because the folder is not trusted.
+/// A value that a project's files set without effect, because the project folder is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UntrustedValue {
     pub key: String,
     pub source: SettingSource,
-    /// Whether commands only show a warning about the value. If false, they fail.
+    /// Whether commands ignore the value with a warning. If false, commands fail because of the value.
     pub ignored: bool,
 }
 
@@ -35,11 +35,11 @@ pub struct SettingsOrigin {
     /// Values in the project's files that have no effect, because only a trusted folder may set them and the folder is
     /// not trusted.
     pub untrusted_values: Vec<UntrustedValue>,
-    /// Key and value of every setting in the project's files that only a trusted folder may set, even if another source
-    /// overrides the value.
+    /// Key and value of each entry in the project's files that has an effect only if the folder is trusted. Includes
+    /// the entries that another source overrides.
     pub sensitive: Vec<(String, String)>,
-    /// Hash of the project's files (`assize.toml` and `.env`) as they were read. Trust in the folder applies to this
-    /// hash.
+    /// Hash of the project's files (`assize.toml` and `.env`) as they were read. The folder is trusted only if the user
+    /// has trusted files with the same hash.
     pub fingerprint: String,
     /// Folder whose `assize.toml` and `.env` are used.
     pub project_folder: PathBuf,
@@ -191,8 +191,8 @@ impl SettingsOrigin {
         }
     }
 
-    /// Whether the new value `text` of a limit is at most its current value. If the limit has no value yet, every
-    /// number is allowed.
+    /// Whether the new value `text` of a limit is at most the current value of the limit. If the limit has no value
+    /// yet, every number is allowed.
     fn lowers_limit(&self, setting: &Setting, text: &str) -> bool {
         let amount = |text: &str| setting.kind.as_number(text);
         match (self.text(setting.key.name()).and_then(amount), amount(text)) {
@@ -305,8 +305,8 @@ fn validate_variable(
     }
 }
 
-/// Converts the value of `OLLAMA_HOST` to a URL. The value may contain a host, a port or both without a scheme. It may
-/// also be an address for a server to listen on, such as `0.0.0.0`, to which no client can connect.
+/// Converts the value of `OLLAMA_HOST` to a URL. The value can lack a scheme, a host or a port. It can also be the
+/// address `0.0.0.0`, which a server can listen on but no client can connect to: `127.0.0.1` replaces this address.
 fn ollama_address(value: &str) -> String {
     let (scheme, rest) = value.split_once("://").unwrap_or(("http", value));
     let rest = rest.trim_end_matches('/');

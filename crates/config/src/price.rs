@@ -37,6 +37,7 @@ impl Rates {
 pub struct Price {
     pub rates: Rates,
     /// Threshold in input tokens, and the rates that apply to the whole request if its input exceeds the threshold.
+    /// `None` if `rates` apply to inputs of every length.
     pub long: Option<(u64, Rates)>,
 }
 

@@ -1,4 +1,4 @@
-//! The six model providers, with their names, default base URLs, default models and environment variables; API keys.
+//! The six model providers (names, default base URLs, default models, environment variables), and their API keys.
 
 use std::fmt;
 use std::str::FromStr;

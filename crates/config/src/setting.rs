@@ -35,8 +35,8 @@ pub enum SettingGuard {
     /// Only the files of a trusted folder may set the setting, because it decides where keys and prompts are sent, or
     /// how much may be spent.
     Trusted,
-    /// Like `Trusted`, but a value from an untrusted folder is ignored with a warning instead of an error. Used for the
-    /// provider and the model.
+    /// Only the files of a trusted folder may set the setting, as for `Trusted`. But commands ignore a value from an
+    /// untrusted folder with a warning, while they fail for `Trusted`. Used for the provider and the model.
     Choice,
 }
 
@@ -64,7 +64,7 @@ impl Setting {
     }
 
     /// Explains why an API request may not use the value `requested` if the operator of the server has set the value
-    /// `set`. Returns `None` if the request may use it.
+    /// `set`. Returns `None` if the request may use `requested`.
     pub(crate) fn reason_to_reject(&self, set: &str, requested: &str) -> Option<String> {
         match self.key {
             SettingKey::SandboxIsolation => {

@@ -90,8 +90,8 @@ impl Settings {
         let (_, key) = self.key(provider);
         self.is_untrusted(&key).then(|| {
             format!(
-                "calling {provider} with the key from {key}, in a folder that is not trusted (trust it with \
-                 `assize config trust`)"
+                "calling {provider} with the key from {key}, although the folder of this file is not trusted (trust \
+                 the folder with `assize config trust`)"
             )
         })
     }
@@ -139,7 +139,7 @@ impl Settings {
         }
     }
 
-    /// Returns the prices of models, which are the only values whose keys are not in the table of settings.
+    /// Returns the prices of models. They are the only values whose keys are not in the table of settings.
     pub fn model_prices(&self) -> impl Iterator<Item = (&String, &SettingText)> {
         self.origin.values.iter().filter(|(key, _)| key.starts_with("prices."))
     }

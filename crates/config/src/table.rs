@@ -67,7 +67,7 @@ define_settings! {
         Tighten SandboxTimeout timeout_seconds: Duration = Decimal(0.001, 864_000.0), default "30";
         /// maximum number of processes and threads in a sandbox
         Tighten SandboxProcesses processes: u32 = Whole(2, 100_000), default "128";
-        /// maximum size of the standard output, and of the standard error, that is stored; the rest is discarded
+        /// maximum size of the stored standard output, and of the stored standard error; the rest is discarded
         Tighten SandboxOutput output: u64 = Size(1 << 10, 1 << 40), default "8M";
         /// maximum total size of the files that programs in a sandbox can write
         Tighten SandboxDisk disk: u64 = Size(64 << 10, 1 << 40), default "64M";

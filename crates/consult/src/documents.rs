@@ -25,7 +25,7 @@ pub(crate) fn synthetic_label(gathered: &GatheredData) -> Option<&'static str> {
     gathered.synthetic.then_some(if mixed { PARTLY_SYNTHETIC } else { SYNTHETIC })
 }
 
-/// Converts a label such as [`SYNTHETIC`] to the message of a flag, a caveat in the report.
+/// Converts a label such as [`SYNTHETIC`] to the message of a flag (a caveat in the report).
 pub(crate) fn as_message(label: &str) -> &str {
     label.strip_prefix("SYNTHETIC: ").unwrap_or(label).trim_end_matches('.')
 }
@@ -183,7 +183,8 @@ pub struct CitedFinding {
 }
 
 impl MoveSuggestion {
-    /// Returns a note for the report if none of the figures in this move was found in a source document.
+    /// Returns a note for the report if this move contains no figures that need a source, or if none of its figures was
+    /// found in a source document.
     pub(crate) fn without_figures(&self) -> Option<&'static str> {
         match (self.figures.is_empty(), self.unsupported_figures.is_empty()) {
             (false, _) => None,

@@ -1,8 +1,8 @@
-//! Share of new words in a debate, round by round: of the words in a round, the part that did not occur before.
+//! New words as a share of all words in a debate, round by round.
 //!
-//! Each entry of a conversation is compared with the document of the debated move and with the earlier entries of the
-//! conversation. The share of new words approaches 0 when a debate repeats itself. The calculation counts words and
-//! does not judge their meaning.
+//! A word of an entry is new if it occurs neither in the document of the debated move nor in an earlier entry of the
+//! same conversation. The share of new words approaches 0 when a debate repeats itself. The calculation counts words
+//! and does not judge their meaning.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ pub struct RoundDrift {
     pub decision_makers: Option<f64>,
 }
 
-/// Computes the share of new words in the debate of a move, by round.
+/// Computes, for each round of a move's debate, the new words as a share of the words in the round.
 pub fn drift(document: &str, verdict: &DebateVerdict) -> Vec<RoundDrift> {
     let known: HashSet<String> = words(document).collect();
     // For each round: number of new words and of all words, first for the critic, then for the decision makers.

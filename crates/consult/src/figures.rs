@@ -325,7 +325,7 @@ fn words(text: &str) -> HashSet<String> {
         .collect()
 }
 
-/// Whether two figures are equal, or one is the other rounded to fewer digits.
+/// Whether the figure `stated` in a text equals the figure `known` from a source, exactly or after rounding.
 fn is_near(known: f64, stated: f64) -> bool {
     if known == stated {
         return true;

@@ -55,7 +55,8 @@ impl askama::filters::Escaper for Escaped {
     }
 }
 
-/// Heading of a flag (a caveat) that applies to the whole report. The most serious kinds are in capitals.
+/// Heading of a flag (a caveat) that applies to the whole report. The headings of the most serious kinds are in
+/// capitals.
 fn heading(kind: FlagKind) -> String {
     match kind {
         FlagKind::Synthetic | FlagKind::Rehearsal | FlagKind::CompanyNotVerified => {

@@ -92,7 +92,7 @@ pub struct DocumentNotStored {
 pub struct ConsultContext {
     pub models: RoleModels,
     pub personas: ConsultPersonas,
-    /// Number of moves each analyst proposes.
+    /// Number of moves that each analyst proposes.
     pub moves: usize,
     pub rounds: u32,
     /// Maximum number of concurrent debates.

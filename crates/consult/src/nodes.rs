@@ -69,7 +69,7 @@ pub(crate) async fn start_layer(context: Context<ConsultState>, layer: ConsultLa
     Ok(Vec::new())
 }
 
-/// Emits the event that layer 1 is complete, the stage that writes the inferences F1 and F2.
+/// Emits the event that layer 1 (the stage that writes the inferences F1 and F2) is complete.
 pub(crate) async fn layer_1_reduce(context: Context<ConsultState>) -> Updates {
     context.emit(completed(1, &["F1.md".to_owned(), "F2.md".to_owned()]));
     Ok(Vec::new())
@@ -196,8 +196,8 @@ impl ConsultContext {
         Ok(updates)
     }
 
-    /// Requests the inference F1 or F2 from its model. An answer that cannot be parsed is also journaled. If all
-    /// journaled answers of a resumed run are of this kind, the run requests a new answer.
+    /// Requests the inference F1 or F2 from its model. An answer that cannot be parsed is also journaled. If a
+    /// resumed run can parse none of the journaled answers, it requests a new answer.
     async fn infer(
         &self,
         context: &Context<ConsultState>,
@@ -480,8 +480,8 @@ fn flagged(state: &ConsultState, kind: FlagKind) -> String {
     flags.map(|flag| flag.message.as_str()).collect::<Vec<_>>().join("; ")
 }
 
-/// Returns an error if failed calls affect more than half of the moves. An affected move was never proposed, was not
-/// debated, has a partial debate, or has a judge whose call failed.
+/// Returns an error if failed calls affect more than half of the moves. A move counts as affected if it was never
+/// proposed or not debated, if its debate is partial, or if the call of one of its judges failed.
 fn check_affected(state: &ConsultState) -> Result<(), TooManyMovesAffected> {
     let not_debated = state.move_suggestions.len() - state.policy_scores.len();
     let errors: Vec<&str> =

@@ -36,7 +36,8 @@ const MAX_COUNT: usize = 12;
 /// Maximum length of a persona, in characters.
 const MAX_LENGTH: usize = 8000;
 
-/// Default personas: the two for the inferences, then the analysts. A line `== NAME` precedes each persona.
+/// Default personas of the two agents that write the inferences, and then of the analysts. A line `== NAME` precedes
+/// each persona.
 const DEFAULTS: &str = include_str!("../data/personas.txt");
 
 impl Default for ConsultPersonas {

@@ -80,7 +80,7 @@ impl ConsultPrompts<'_> {
         request
     }
 
-    /// Builds the request for moves to an analyst.
+    /// Builds the request that asks an analyst to propose moves.
     pub(crate) fn proposal(self, analyst: usize, count: usize) -> ModelRequest {
         let persona = &self.personas.analysts[analyst];
         let prompt = self.company().block("inferences", self.pack());
@@ -97,7 +97,7 @@ impl ConsultPrompts<'_> {
         request
     }
 
-    /// Builds the repeated request to an analyst who proposed the wrong number of moves.
+    /// Builds the second request, for an analyst who proposed the wrong number of moves.
     pub(crate) fn proposal_again(
         self,
         analyst: usize,

@@ -179,7 +179,7 @@ impl ConsultReport {
         flags.into_iter()
     }
 
-    /// Banners above documents: a banner for a rehearsal, a banner for synthetic data, or none.
+    /// Banners above documents: one if the run is a rehearsal, and one if the data is synthetic.
     fn banners(&self) -> String {
         let find = |kind: FlagKind| self.flags.iter().find(|flag| flag.kind == kind);
         let mut text = String::new();
@@ -374,7 +374,8 @@ impl ConsultReport {
             let _ = write!(
                 text,
                 "\nShare of words that were new to the conversation: in round {}, {} of the critic's words and {} of \
-                 the decision makers' words; in round {}, {} and {}.\n",
+                 the decision makers' words; in round {}, {} of the critic's words and {} of the decision makers' \
+                 words.\n",
                 first.round,
                 share(first.critic),
                 share(first.decision_makers),
@@ -473,8 +474,8 @@ fn transcript(verdict: &DebateVerdict) -> String {
     let mut text = format!("# {}: transcript\n", verdict.move_id);
     for (log, entries) in &verdict.conversation_logs {
         let id = log.decision_maker_id();
-        let name = verdict.agents.get(&id).map_or("", String::as_str);
-        let _ = write!(text, "\n## {log}: the critic and {id}, {name}\n");
+        let name = verdict.agents.get(&id).map(|name| format!(" ({name})")).unwrap_or_default();
+        let _ = write!(text, "\n## {log}: conversation between the critic and {id}{name}\n");
         for entry in entries {
             let cut = if entry.cut_off { " (truncated)" } else { "" };
             let _ = write!(

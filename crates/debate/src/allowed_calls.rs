@@ -1,4 +1,5 @@
-//! Checks whether a debate may make a model call. Debates in sandboxes are untrusted.
+//! Checks whether a model call of a debate is allowed. The check is necessary because a debate that runs in a sandbox
+//! is untrusted.
 
 use assize_llm::{Block, ModelRequest};
 
@@ -6,7 +7,7 @@ use crate::prompt::blocks;
 use crate::spec::DebateSpec;
 use crate::state::LogName;
 
-/// The model calls that one debate may make.
+/// The model calls that one debate is allowed to make.
 #[derive(Debug, Clone)]
 pub struct AllowedCalls {
     blocks: Vec<Block>,
@@ -83,7 +84,8 @@ impl AllowedCalls {
     }
 }
 
-/// Whether `name` is the last key segment of a call for scores, or of a call for the summary before the scores.
+/// Whether `name` is the last key segment of a call that requests scores, or of a call that requests the summary for
+/// the prompt of such a call.
 fn is_score(name: &str) -> bool {
     matches!(name.strip_suffix("-2").unwrap_or(name), "score" | "score-shorter" | "score-summary")
 }

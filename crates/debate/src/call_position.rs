@@ -11,9 +11,9 @@ use crate::state::{ConversationEntry, LogName, entry_from_response};
 /// Position of a model call in a debate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallPosition {
-    /// The conversation; `None` for the opening critique, which belongs to all conversations.
+    /// Conversation of the call; `None` for the opening critique, which belongs to all conversations.
     pub log: Option<LogName>,
-    /// The round; `None` for the final scores.
+    /// Round of the call; `None` for the final scores.
     pub round: Option<u32>,
     pub purpose: CallPurpose,
 }
@@ -50,10 +50,10 @@ pub(crate) fn is_overflow(error: &ModelError) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallPurpose {
     Critic,
-    /// Answer of the conversation's decision maker.
+    /// Request for an answer of the conversation's decision maker.
     Answer,
     Score,
-    /// Second request for scores, because the first answer could not be parsed.
+    /// Second request for scores, made because the answer to the first request could not be parsed.
     ScoreAgain,
     Summary,
 }
@@ -91,7 +91,7 @@ impl CallPosition {
     }
 
     /// Whether later prompts depend on the failure of this call, so that the failure must be journaled. This applies to
-    /// a failed summary, which other text replaces, and to a prompt that was too long, which is shortened.
+    /// a failed summary, which is replaced by other text, and to a prompt that was too long, which is shortened.
     pub fn must_journal_failure(self, error: &ModelError) -> bool {
         self.purpose == CallPurpose::Summary || is_overflow(error)
     }
@@ -108,7 +108,8 @@ impl CallPosition {
         }
     }
 
-    /// Whether the call belongs to a round before `round`, so that a fork from `round` may reuse its answer.
+    /// Whether the call belongs to a round before `round`. A fork that starts at `round` reuses the answers to such
+    /// calls.
     pub fn is_before(self, round: u32) -> bool {
         self.round.is_some_and(|number| number < round)
     }
@@ -123,8 +124,8 @@ pub struct RoundEvents<'a> {
 }
 
 impl RoundEvents<'_> {
-    /// Builds the event of a finished or failed entry, in one conversation (`log`) or in all conversations. Its field
-    /// `next` is the next step of the conversation.
+    /// Builds the event that reports a finished or failed entry in one conversation (`log`) or in all conversations.
+    /// The field `next` of the event is the next step of the conversation.
     pub fn event(
         self,
         log: Option<LogName>,

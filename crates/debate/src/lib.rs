@@ -72,7 +72,7 @@ impl Default for DebateOptions {
     }
 }
 
-/// Number of model calls in a debate without blind scores in which no call fails.
+/// Number of model calls of a debate in which no call fails, without the calls for blind scores.
 pub fn calls(rounds: u32, makers: usize) -> u64 {
     // Round 1 has one opening critique and an answer of each decision maker. Each later round has a critique and an
     // answer in each conversation. The scores take one call of each decision maker.

@@ -23,8 +23,8 @@ use crate::state::{
 
 type Updates = Result<Vec<DebateUpdate>, NodeError>;
 
-/// Share of the context window that a request may use before older rounds are summarized, as numerator and
-/// denominator.
+/// Part of the context window that a request can fill before older rounds are summarized, as the numerator and
+/// denominator of a fraction.
 const MAX_WINDOW_USE: (u64, u64) = (3, 4);
 
 /// Number of last rounds of a conversation that are never summarized.
@@ -36,7 +36,7 @@ pub(crate) struct DebateNodes {
     pub(crate) options: DebateOptions,
 }
 
-/// Error: a node that needs a conversation runs outside a branch of the graph.
+/// Error: a node that needs a conversation runs in a part of the graph that belongs to no conversation.
 #[derive(Debug, thiserror::Error)]
 #[error("a node of the debate graph runs outside a conversation")]
 struct NoLog;
@@ -234,8 +234,8 @@ impl DebateNodes {
         Ok(updates)
     }
 
-    /// Returns the summary of older rounds that the request has to contain, if any. If the request with the known
-    /// summary is too long for the context window, the model generates a new summary, which covers more rounds.
+    /// Returns a summary of older rounds, if the request has to contain one. If the request with the known summary is
+    /// too long for the context window, the model generates a new summary, which covers more rounds.
     async fn summary_to_fit(
         &self,
         context: &Context<DebateState>,
@@ -324,7 +324,7 @@ struct Speech {
     round: u32,
 }
 
-/// Builds the event of a round, in one conversation (`log`) or in all conversations.
+/// Builds the event that reports a finished or failed entry in one conversation (`log`) or in all conversations.
 fn event(
     state: &DebateState,
     log: Option<LogName>,

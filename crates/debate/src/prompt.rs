@@ -1,8 +1,9 @@
 //! Prompts of a debate, ordered for the provider's prompt cache.
 //!
 //! House rules, company and move come first and never change within a debate. The conversation so far follows, which
-//! only grows. The persona and the task of this turn come last. So critic and decision maker of one conversation share
-//! everything but the end of the prompt, and all conversations share the move.
+//! only grows. The persona and the task of this turn come last. The prompts of the critic and of the decision maker in
+//! one conversation therefore differ only at the end, and the prompts of all conversations begin with the same house
+//! rules, company and move.
 
 use assize_llm::{Block, ModelRequest, Prompt, TranscriptTurn, content_mark, enclose_untrusted};
 

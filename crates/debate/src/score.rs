@@ -105,8 +105,9 @@ impl ScoreCard {
         ScoreCard::of("The scores could not be parsed: 5 is assumed for each metric.", [NEUTRAL; 4])
     }
 
-    /// Extracts as many scores as possible from `texts`. Scores in earlier texts are preferred. Metrics that are not
-    /// found get a score of 5 and are returned as a list. `None` if no score is found.
+    /// Extracts as many scores as possible from `texts`. Scores in earlier texts are preferred. Returns a score card
+    /// and a list of the metrics that were not found, for which the card contains a score of 5; returns `None` if no
+    /// score is found.
     pub(crate) fn find_some<'a>(
         texts: impl Iterator<Item = &'a str> + Clone,
     ) -> Option<(ScoreCard, Vec<String>)> {
@@ -143,7 +144,8 @@ static PATTERNS: LazyLock<[Regex; 4]> = LazyLock::new(|| {
     )
 });
 
-/// The score that the pattern matches; `None` if there is no match or if the matches differ.
+/// The score that the pattern matches; `None` if there is no match, if a match is not a whole number from 1 to 10 or is
+/// a percentage, or if the matches differ.
 fn only_value(pattern: &Regex, text: &str) -> Option<u8> {
     let mut found = None;
     for captures in pattern.captures_iter(text) {

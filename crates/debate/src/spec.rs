@@ -28,7 +28,7 @@ pub struct DebateSpec {
 }
 
 impl DebateSpec {
-    /// Runs the debate without a journal. Each call passes its key to `model`, which may journal the answer under that
+    /// Runs the debate without a journal. Each call passes its key to `model`, which can journal the answer under that
     /// key.
     pub async fn run(
         &self,

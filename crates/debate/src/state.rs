@@ -190,7 +190,7 @@ pub struct DebateState {
     pub current_round: u32,
     pub max_rounds: u32,
     pub scores: BTreeMap<String, JudgeScore>,
-    /// Scores given before the debate, if requested.
+    /// Scores that the decision makers gave before the debate; empty if they were not requested.
     pub blind_scores: BTreeMap<String, JudgeScore>,
     /// Sum of all scores, at most 40 for each decision maker.
     pub total_score: u32,
@@ -203,7 +203,7 @@ pub struct DebateState {
     pub(crate) blocks: Vec<Block>,
     /// Entries of each conversation, in the form in which prompts contain them.
     pub(crate) turns: Vec<Vec<TranscriptTurn>>,
-    /// Hasher for each conversation, which computes the fingerprints of its requests.
+    /// One hasher for each conversation. It computes the fingerprints of the requests of that conversation.
     pub(crate) hashers: Arc<[PrefixHasher]>,
 }
 
@@ -263,8 +263,8 @@ impl DebateState {
     }
 }
 
-/// One change of a debate's state. `EntryAdded` contains a new entry and also its form for prompts (`turn`), which is
-/// built only once.
+/// One change of a debate's state. `EntryAdded` contains a new entry, and also the form of the entry in prompts
+/// (`turn`), so that this form is built only once.
 #[derive(Debug, Clone)]
 pub enum DebateUpdate {
     EntryAdded { log: LogName, entry: ConversationEntry, turn: TranscriptTurn },

@@ -20,7 +20,7 @@ pub struct DebateVerdict {
     pub total_score: u32,
     pub out_of: u32,
     pub scores_by_agent: BTreeMap<String, JudgeScore>,
-    /// Scores given before the debate, if requested.
+    /// Scores that the decision makers gave before the debate; empty if they were not requested.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub blind_scores: BTreeMap<String, JudgeScore>,
     /// Names of the decision makers by id.
@@ -41,7 +41,7 @@ pub struct DebateVerdict {
     pub conversation_logs: BTreeMap<LogName, Vec<ConversationEntry>>,
 }
 
-/// Error: a single debate has no verdict, because too many calls failed permanently.
+/// Error of a debate outside a consultation: it has no verdict, because too many of its calls failed permanently.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoVerdict {
     #[error("no conversation completed a round, so there is no verdict: {error}")]

@@ -137,7 +137,7 @@ impl Transaction {
             && !places.is_readable(path)
         {
             return Err(DraftError::PathRefused(format!(
-                "line {line} of `{path}` contains a secret (rule `secret/{}`) and is hidden from agents; {ALLOW}",
+                "`{path}` contains a secret in line {line} (rule `secret/{}`) and is hidden from agents; {ALLOW}",
                 secret.rule
             )));
         }

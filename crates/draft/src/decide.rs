@@ -151,9 +151,9 @@ fn decision(
     let verdict = GateVerdict::of(&reasons, review);
     let advice = match (review, verdict) {
         (Review::Never, _) => Some("reviews are disabled: reduce the change, or drop it"),
-        (_, GateVerdict::Rejected) => {
-            Some("fix what the other reasons describe; then a reviewer decides on this one")
-        }
+        (_, GateVerdict::Rejected) => Some(
+            "fix what the other reasons describe and submit again; a reviewer then decides about this reason",
+        ),
         _ => None,
     };
     if let Some(advice) = advice {
@@ -209,9 +209,10 @@ impl Transaction {
     ) -> Result<Vec<Reason>, DraftError> {
         let mut reasons = Vec::new();
         if policy.task.as_deref().is_some_and(|only| only != submission.task.as_str()) {
-            let message = "the contract of the workspace is for another task";
+            let message =
+                "the contract of the workspace is for a different task than this submission";
             let reason = submission.reason(ReasonEffect::Reject, "path/not-allowed", message);
-            reasons.push(reason.with_advice("work on the task that the contract names"));
+            reasons.push(reason.with_advice("work on the task of the contract"));
         }
         for proposed in &submission.files {
             match self.change_of(proposed) {

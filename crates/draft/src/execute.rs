@@ -31,7 +31,7 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
-    /// Creates a reviewer's decision, which a message reports to the agent.
+    /// Creates a reviewer's decision, which a later message reports to the agent.
     pub(crate) fn by_reviewer(
         submission: &Submission,
         verdict: GateVerdict,
@@ -55,8 +55,8 @@ impl Decision {
         DraftStep::Decided { submission, verdict, reasons, files, policy, verified, reported }
     }
 
-    /// Replaces the verdict of a change that could not be applied: the new verdict is escalated, or rejected if reviews
-    /// are disabled.
+    /// Replaces the verdict of a change that could not be applied: the new verdict is `escalated`, or `rejected` if
+    /// reviews are disabled.
     fn not_applied(mut self, submission: &Submission, why: &str) -> Decision {
         self.reasons.retain(|reason| reason.rule != "apply");
         let message = format!("the change could not be applied: {why}");
@@ -227,7 +227,7 @@ impl Transaction {
         }
     }
 
-    /// Finishes changes of files that a process had started before it died.
+    /// Finishes the file changes that a process had started before it died.
     async fn finish_interrupted(&mut self) -> Result<(), DraftError> {
         let interrupted = |submission: &&Submission| {
             matches!(submission.stage, SubmissionStage::Accepting | SubmissionStage::Undoing)
@@ -285,8 +285,8 @@ impl Transaction {
     }
 
     /// Deletes the drafts of a decided submission, except drafts that agents have requested again. The drafts are
-    /// deleted as the last step of a decision. If the process dies before that, the next transaction finds and deletes
-    /// the drafts.
+    /// deleted as the last step of a decision. If the process dies before this step, the next transaction finds and
+    /// deletes the drafts.
     fn remove_drafts(&self, submission: &Submission) -> Result<(), DraftError> {
         let waits = |s: &Submission| s.task == submission.task && s.stage.is_undecided();
         let name = submission_file(&submission.task);

@@ -178,7 +178,7 @@ impl DraftService {
 }
 
 impl Transaction {
-    /// Finds the open draft of a file or creates one; returns its name and a note for the agent.
+    /// Finds the open draft of a file, or creates a draft; returns the name of the draft and a note for the agent.
     async fn find_or_create_draft(
         &mut self,
         by: &str,
@@ -292,7 +292,7 @@ impl Transaction {
     }
 
     /// Records a submission, on which the gate then decides; returns the submission's number. The number is known only
-    /// after the log entry is recorded, because the store may write an entry of a cancelled caller before it.
+    /// after the log entry is recorded, because the store may write the entry of a cancelled caller before this entry.
     pub(crate) async fn record_submission(
         &mut self,
         by: &str,
@@ -410,8 +410,8 @@ impl Transaction {
         })
     }
 
-    /// Finds the earlier submission of a draft, so that a repeated submit call, for example after a crash, returns its
-    /// status. Returns `None` if the agent has requested the draft again after that submission.
+    /// Finds the earlier submission of a draft, so that a repeated submit call, for example after a crash, returns the
+    /// status of that submission. Returns `None` if the agent has requested the draft again after that submission.
     fn earlier_submission(&self, submit: &SubmitRequest<'_>, task: &TaskId) -> Option<u64> {
         let name = draft_name(submit.draft_path, &self.service.workspace.roots())?;
         if self.state().drafts.get(&name).is_some_and(|draft| draft.submission.is_none()) {

@@ -24,8 +24,8 @@ pub struct ProposedContent<'a> {
     pub seen: SeenFile<'a>,
 }
 
-/// Content of a file that the agent saw before it made a proposal. If the file has other content when the proposal is
-/// submitted, the gate reports a conflict.
+/// Content of a file that the agent saw before it made a proposal. If the file has different content when the proposal
+/// is submitted, the gate reports a conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeenFile<'a> {
     /// The agent was not shown the file; the proposal is compared with the current file.

@@ -1,6 +1,6 @@
 //! The draft service of a workspace: its options, and read operations that need no lock.
 //!
-//! Several processes may serve one workspace. Every change is made in a [`Transaction`](crate::transaction).
+//! Several processes can serve the same workspace. Every change is made in a [`Transaction`](crate::transaction).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -265,7 +265,7 @@ impl DraftService {
         }
         let folder = self.state_folder.clone();
         let waited = tokio::task::spawn_blocking(move || folder.lock(&name, LockWait::Yes)).await;
-        let lost = || invalid_request("waiting for the workspace lock failed");
+        let lost = || invalid_request("cannot acquire a lock of the workspace");
         waited.map_err(|_| lost())?.map_err(file_error("lock file"))?.ok_or_else(lost)
     }
 }

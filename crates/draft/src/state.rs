@@ -192,7 +192,8 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// Creates a reason that concerns the whole submission; it names the first file of the submission.
+    /// Creates a reason that concerns the whole submission. The reason contains the path of the first file of the
+    /// submission.
     pub(crate) fn reason(
         &self,
         effect: ReasonEffect,

@@ -19,8 +19,8 @@ use crate::workspace_log::{self, LogCache, LogComparison, TRANSITIONS};
 /// Transaction on a workspace, which is locked until the transaction is dropped.
 #[derive(Debug)]
 pub(crate) struct Transaction {
-    /// Workspace lock. As the first field, it is dropped before `known`. Another task of this process that waits for
-    /// `known` therefore finds the lock free.
+    /// Workspace lock. As the first field, it is dropped before `log_cache`. Another task of this process that waits
+    /// for `log_cache` therefore finds the workspace lock free.
     _lock: FolderLock,
     pub(crate) service: Arc<DraftService>,
     log_cache: OwnedMutexGuard<LogCache>,

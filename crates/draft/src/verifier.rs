@@ -23,8 +23,8 @@ const MAX_REPORT: u64 = 32 << 20;
 /// Exit codes with which a shell reports that it cannot execute (126) or cannot find (127) a command.
 const NOT_FOUND: [i32; 2] = [126, 127];
 
-/// Shell code that checks whether the sandbox has the Python interpreter of the virtual environment. If not, an
-/// optional environment is ignored, and a required environment is an error.
+/// Shell code that checks whether the sandbox has the Python interpreter of the virtual environment. If the interpreter
+/// is missing, an optional environment is ignored, and the command fails for a required environment.
 const CHECK: &str = "if [ -n \"$INTERPRETER\" ] && ! command -v \"$INTERPRETER\" >/dev/null; then \
     if [ -n \"$OPTIONAL\" ]; then unset PYTHONPATH; else \
     echo \"$INTERPRETER of the virtual environment is not in the sandbox; use --isolation jail\"; exit 127; fi; fi; ";
@@ -49,7 +49,7 @@ struct Python {
 
 /// A running sandbox for one verification.
 struct Prepared {
-    /// Manager of the sandbox, which must not be dropped before the sandbox.
+    /// Manager of the sandbox. The manager must not be dropped before the sandbox.
     _manager: SandboxManager,
     sandbox: Sandbox,
     /// Layer with the packages of the virtual environment; `None` if the sandbox contains the environment itself, or
@@ -58,8 +58,8 @@ struct Prepared {
 }
 
 impl SandboxVerifier {
-    /// Returns the virtual environment `named` from the settings or the contract. If it is `None`, returns the active
-    /// environment if that is usable.
+    /// Returns the virtual environment of a verification. `named` is the environment that the settings or the contract
+    /// require. If `named` is `None`, returns the active environment, if there is one and it is usable.
     fn python(&self, named: Option<&NamedEnvironment>) -> Result<Option<Python>, VerifyError> {
         if let Some(named) = named {
             let environment = self.environment(&named.path, named.by_settings)?;

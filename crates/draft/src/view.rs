@@ -37,7 +37,8 @@ struct FileDiff {
     path: String,
     /// Unified diff from the old to the proposed content; null after a cleanup deleted the stored contents.
     diff: Option<String>,
-    /// Unified diff of the changes to the file since the draft was created; null if there are none.
+    /// Unified diff of the changes to the file since the draft was created; null if there are none, or the submission
+    /// is not escalated.
     changed_meanwhile: Option<String>,
 }
 

@@ -85,14 +85,14 @@ pub enum LogComparison {
 }
 
 impl LogComparison {
-    /// Describes the difference; returns `None` if there is none. `written` is the number of lines that were written to
-    /// the log file.
+    /// Describes how the log file differs from the store; returns `None` if they have the same entries. `written` is
+    /// the number of lines that Assize has written to the log file.
     pub fn complaint(&self, written: usize) -> Option<String> {
         let file = format!("{HANDOFF}/{TRANSITIONS}");
         match self {
             LogComparison::Same => None,
             LogComparison::Short { lines } => Some(format!(
-                "the log file `{file}` is too short: {lines} of {written} written lines are left"
+                "the log file `{file}` is too short: it has only {lines} of {written} lines"
             )),
             LogComparison::Changed { line } => {
                 Some(format!("line {line} of the log file `{file}` was changed or added"))

@@ -1,5 +1,5 @@
-//! Build-script helper: builds a program that runs inside sandboxes as a small static binary, to be embedded in
-//! another binary. Users then install one file, and the program runs in any container image.
+//! Build-script helper: builds a small static binary that runs inside sandboxes, so that another binary can embed it.
+//! Users then install one file, and the embedded program runs in any container image.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

@@ -160,7 +160,7 @@ fn automatic_effects(change: &ProposedChange, places: &PathRules) -> Vec<Reason>
                 "git ignores this file because of `{list}`, so `git diff` does not show the change"
             )
         }),
-        Err(error) => Some(format!("git may ignore this file: {error}")),
+        Err(error) => Some(format!("cannot determine whether git ignores this file: {error}")),
     };
     reasons.extend(ignored.map(|message| escalate(path, "git-ignored", message)));
     if change.mode.is_some_and(|mode| mode & 0o111 != 0) && !places.is_source(path) {

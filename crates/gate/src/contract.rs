@@ -32,7 +32,7 @@ pub struct Contract {
     /// Id of the only task that may change files; if omitted, any task may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
-    /// Goal of the task, for people; `assize work` uses it if no task is given.
+    /// Goal of the task, for people; if the command `assize work` gets no task, it uses this goal as the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
     /// Paths that the task may change: files, folders (`docs/`) and patterns (`src/**/*.py`); if omitted, all paths.

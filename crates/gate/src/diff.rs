@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn diff_numbers_added_lines_and_counts_removed_lines() {
+    fn added_lines_have_line_numbers_and_removed_lines_are_counted() {
         let diff = Diff::between("a\nb\nc\nd\n", "a\nB\nc\nd\ne");
         assert_eq!(diff.added, [(2, "B".to_owned()), (5, "e".to_owned())]);
         assert_eq!(

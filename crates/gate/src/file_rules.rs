@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn built_in_file_rules_are_parsed_and_return_the_tool_that_reads_a_file() {
+    fn built_in_file_rules_are_valid_and_tool_that_reads_a_file_is_found() {
         let rules = FileRules::get().unwrap();
         assert_eq!(rules.protected.tool("lefthook-local.yml"), Some("lefthook"));
         assert_eq!(rules.protected.tool("a/b/.Zed/tasks.json"), Some("Zed"));
@@ -131,7 +131,8 @@ mod tests {
         assert!(rules.runs.len() >= 8 && rules.source_folders.contains(&"src".to_owned()));
     }
 
-    /// Without this test, a pattern could be removed from the rules without a failing test.
+    /// If a tool had no path in the corpus, all patterns of the tool could be removed from the rules, and no test would
+    /// fail.
     #[test]
     fn every_tool_in_the_file_rules_has_a_labelled_path_in_the_corpus() {
         let corpus = include_str!("../corpus/files.txt");

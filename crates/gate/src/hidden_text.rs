@@ -63,8 +63,8 @@ fn changes_direction(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether a character is invisible and unnecessary at its position. Some emojis and scripts need invisible characters,
-/// which are not reported there.
+/// Whether a character is invisible and unnecessary at its position. Returns false for an invisible character that an
+/// emoji or a script needs at this position.
 fn is_hidden(chars: &[char], index: usize, first: bool) -> bool {
     let c = chars[index];
     let before = index.checked_sub(1).map(|index| chars[index]);
@@ -131,9 +131,9 @@ fn identifiers(chars: &[char]) -> Vec<(usize, String)> {
     words
 }
 
-/// Returns a character that makes a word look like another word; `None` if there is none. It is a mathematical letter
-/// instead of a plain letter, or a letter of another script in a word with Latin letters. In the second case, all
-/// non-Latin letters of the word must look like Latin letters.
+/// Returns a character that makes a word look like a different word; `None` if the word has no such character. The
+/// character is a mathematical letter instead of a plain letter, or a non-Latin letter in a word with Latin letters. A
+/// non-Latin letter is returned only if all non-Latin letters of the word look like Latin letters.
 fn look_alike(word: &str) -> Option<char> {
     let styled = |c: &char| matches!(c, '\u{1d400}'..='\u{1d7ff}' | '\u{212a}');
     if let Some(c) = word.chars().find(styled) {

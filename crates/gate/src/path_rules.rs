@@ -53,8 +53,8 @@ impl PathRules {
         contains_private_key(bytes) && !self.is_readable(path)
     }
 
-    /// Returns why a file is protected: the tool that runs or reads the file automatically, or the setting that names
-    /// the file. `None` if the file is not protected.
+    /// Returns why a file is protected: the tool that runs or reads the file automatically, or the setting with a
+    /// pattern that matches the file. `None` if the file is not protected.
     pub fn protected_by(&self, path: &WorkspacePath) -> Option<&str> {
         let path = path.normalized_for_rules();
         let own = || self.also_protected.matches(&path).then_some("the setting `draft.protected`");

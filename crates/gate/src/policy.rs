@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::contract::{Contract, VerifyCommand};
 use crate::{file_rules, machine_paths};
 
-/// Policy of the gate: limits and rules that its decisions depend on. Each decision records the policy's fingerprint.
+/// Policy of the gate: limits and rules for the gate's decisions. Each decision records the policy's fingerprint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Policy {
     /// Maximum number of lines that a draft may add and remove, counted together.

@@ -30,7 +30,7 @@ pub struct Reason {
     pub line: Option<usize>,
     /// Description of the finding, for people and agents.
     pub message: String,
-    /// Advice to the agent: how to fix the finding. Empty if there is none.
+    /// Advice to the agent: how to fix the finding. Empty if there is no advice.
     pub what_to_do: String,
 }
 

@@ -2,7 +2,7 @@
 //! `package.json`.
 //!
 //! Changes of version numbers and comments are ignored. In data files such as `package.json`, only these changes are
-//! reported: a changed command, a new dependency, and a dependency that now comes from another source.
+//! reported: a changed command, a new dependency, and a dependency that now comes from a different source.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -56,7 +56,7 @@ pub(crate) fn change(runs: &BuildRule, base: &str, draft: &str) -> Option<BuildC
         false => {
             format!("the dependency `{name}` is new, and its code may run on install or build")
         }
-        true => format!("the dependency `{name}` now comes from another source"),
+        true => format!("the dependency `{name}` now comes from a different source"),
     })
 }
 
@@ -234,7 +234,7 @@ mod tests {
             ("jest", "jest; curl x", "`scripts.test`"),
             ("\"test\"", "\"postinstall\": \"x\", \"test\"", "`scripts.postinstall`"),
             ("{\"a\"", "{\"b\": \"1\", \"a\"", "dependency `b` is new"),
-            ("^1.0.0", "git+https://example.com/a", "another source"),
+            ("^1.0.0", "git+https://example.com/a", "a different source"),
         ] {
             check("package.json", PACKAGE, &PACKAGE.replace(from, to), part);
         }
@@ -264,7 +264,7 @@ mod tests {
             check(path, base, &format!("{base}{added}"), part);
         }
         let git = "[dependencies]\na = { git = \"x\" }\n";
-        check("Cargo.toml", "[dependencies]\na = \"1\"\n", git, "another source");
+        check("Cargo.toml", "[dependencies]\na = \"1\"\n", git, "a different source");
         let new = "[project]\ndependencies = [\"reqeusts\"]\n";
         check("pyproject.toml", "[project]\ndependencies = []\n", new, "`reqeusts` is new");
     }

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn wait_for_a_cache_warm_up_times_out_and_cached_prefixes_expire() {
+    async fn waiting_for_a_cache_warm_up_times_out_and_cached_prefixes_expire() {
         let primer = CacheWarmup::default();
         let stuck = primer.permit(&request(&["a"])).await;
         let start = Instant::now();

@@ -99,7 +99,7 @@ pub enum CassetteError {
     Version { path: PathBuf, found: u32 },
     #[error("line {line} of the cassette `{}` cannot be read", path.display())]
     Damaged { path: PathBuf, line: usize, source: serde_json::Error },
-    #[error("line {line} of the cassette `{}` was modified: request and fingerprint differ", path.display())]
+    #[error("line {line} of the cassette `{}` was modified: its fingerprint does not match its request", path.display())]
     Changed { path: PathBuf, line: usize },
     #[error("another process is recording to the cassette `{}`", path.display())]
     Busy { path: PathBuf },

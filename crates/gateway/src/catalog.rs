@@ -27,8 +27,8 @@ pub struct ModelFacts {
     pub native_schema: bool,
     /// Whether the provider rejects requests that contain tools, unless they set `reasoning_effort` to `none`.
     pub tools_need_no_reasoning: bool,
-    /// Whether the model runs on the user's own server. This is assumed for a model at a local address that the catalog
-    /// does not list.
+    /// Whether the model runs on the user's own server. This is assumed for an unlisted model (a model that is not in
+    /// the catalog) at a local address.
     pub local: bool,
 }
 

@@ -62,7 +62,7 @@ pub(crate) fn from_stream(error: &Value) -> ModelError {
 /// Content of an error response. All providers send these values, but in different fields.
 struct ErrorBody {
     message: String,
-    /// Type, code and status of the error as one text in lower case, in which known error names are searched.
+    /// Type, code and status of the error as one text in lower case. This text is searched for known error names.
     labels: String,
     /// Whether the error is caused by a daily quota of Google that is used up.
     daily_quota: bool,
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn status_413_is_too_large_even_if_the_body_mentions_rate_limits() {
+    fn status_413_is_reported_as_too_large_even_if_the_body_mentions_rate_limits() {
         let body = json!({"error": {"message": "Request too large for model", "type": "tokens", "code": "rate_limit_exceeded"}});
         let endpoint = Endpoint::new(Provider::Groq);
         let error = from_status(&endpoint, 413, &HeaderMap::new(), body.to_string().as_bytes());

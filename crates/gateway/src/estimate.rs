@@ -59,7 +59,8 @@ pub(crate) struct PromptTooLong {
 /// `window`.
 ///
 /// For a server that truncates long prompts, the prompt must fit by the high estimate. A server that rejects long
-/// prompts counts the tokens exactly, so this function only rejects prompts that are too long by the lowest estimate.
+/// prompts counts the tokens exactly. For such a server, this function returns an error only if the prompt does not fit
+/// even by a lower bound: one token per eight bytes.
 pub(crate) fn max_answer_tokens(
     request: &ModelRequest,
     window: u64,

@@ -50,7 +50,7 @@ pub struct GatewayOptions {
     pub rate_limiter: Arc<dyn RateLimit>,
     pub ledger: Arc<dyn BudgetLedger>,
     pub cassette: Option<Arc<Cassette>>,
-    /// Price of the model from the settings. It overrides the price in the catalog.
+    /// Price that the settings contain for the model. It overrides the price in the catalog.
     pub price: Option<Price>,
     pub observer: Option<CallObserver>,
     /// Prepared answers of the rehearsal model. The rehearsal model generates an answer if none is prepared.
@@ -254,7 +254,7 @@ impl Gateway {
         }
     }
 
-    /// Sends the request, and retries it until it is answered or an error must not be retried.
+    /// Sends the request, and retries it until it is answered or fails with an error that must not be retried.
     async fn attempts(
         &self,
         wire: &dyn Transport,

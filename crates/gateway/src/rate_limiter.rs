@@ -52,7 +52,7 @@ pub trait RateLimit: Send + Sync + fmt::Debug {
     ) -> Result<Box<dyn CallPermit>, Duration>;
 
     /// Limits later calls to the remaining requests and tokens that a response reports, until the provider resets them.
-    /// `own` is the number of tokens of the answered call.
+    /// `own` is the number of tokens of the call to which the response belongs.
     fn apply_remaining(&self, left: RemainingLimits, own: u64);
 
     /// Delays all calls by `wait`, because the provider requested a delay.

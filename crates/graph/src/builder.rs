@@ -208,9 +208,10 @@ impl<S: State> GraphBuilder<S> {
         self
     }
 
-    /// Adds a node that runs another graph outside of this engine, for example in another process.
+    /// Adds a node whose code `body` runs the graph `graph` outside of this engine, for example in another process.
     ///
-    /// `body` must run that other graph. `graph` is only used for the outline and the fingerprint of this graph.
+    /// The builder uses `graph` only for the outline and the fingerprint of the graph that it builds, so `body` must
+    /// run `graph`.
     #[must_use]
     pub fn external_graph<I: State, F, Fut>(
         self,
@@ -277,7 +278,7 @@ impl<S: State> GraphBuilder<S> {
     }
 
     /// Adds a fan-out: after node `from`, the branches that `send` returns run in parallel, each with its own item. The
-    /// run continues with node `join` when all branches have arrived there, or directly if there are no branches.
+    /// run continues with node `join` when all branches have arrived at `join`, or directly if there are no branches.
     pub fn fan_out<const N: usize>(
         self,
         from: &'static str,

@@ -1,4 +1,5 @@
-//! Context of a node: the state that the node reads, and effects, through which it performs side effects.
+//! Context of a node: gives the node's code the state of the run, and executes the node's side effects so that their
+//! outcomes are recorded.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -15,7 +16,7 @@ use crate::journal::{Appended, EffectOutcome, EffectRecord, GraphEvent, Journal,
 use crate::key::{EffectKey, InvalidEffectKey, KeyScope, Visit};
 use crate::options::{EffectStage, RunOptions, Signal};
 
-/// Data that all tasks of a run share: the options and the used effect keys.
+/// Data for all tasks of a run: the options and the used effect keys.
 pub(crate) struct RunContext {
     pub(crate) options: RunOptions,
     /// Keys of all effects that the run has started so far.
@@ -86,8 +87,9 @@ pub struct Context<S: State> {
     item: Option<Arc<S::Item>>,
     pub(crate) run: Arc<RunContext>,
     pub(crate) scope: KeyScope,
-    /// Prefix of the journal keys under which the events of node executions are recorded. It differs from `scope` only
-    /// inside a subgraph, where it also names the node that runs the subgraph.
+    /// Prefix of the journal keys under which the events of node executions are recorded. The prefix differs from
+    /// `scope` only inside a subgraph, where the prefix also contains the node execution that runs the subgraph, such
+    /// as `debate.1`.
     pub(crate) visit_scope: KeyScope,
     pub(crate) visit: Visit,
     /// Number of nodes executed in sequence on this path, including this node.
@@ -294,8 +296,8 @@ impl<S: State> Context<S> {
         }
     }
 
-    /// Returns an error if the run is cancelled, or is halted because another node failed. No new effect may start
-    /// then.
+    /// Returns an error if the run is cancelled, or is halted because another node failed. A cancelled or halted run
+    /// must not start a new effect.
     fn check_running(&self) -> Result<(), RunError> {
         if self.cancel().is_cancelled() {
             return Err(RunError::Cancelled { reason: self.cancel().reason() });

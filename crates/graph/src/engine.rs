@@ -99,8 +99,9 @@ struct Strand<S: State> {
     item: Option<Arc<S::Item>>,
     /// Prefix of the effect keys of this strand.
     scope: KeyScope,
-    /// Prefix of the journal keys under which the events of node executions are recorded. It differs from `scope` only
-    /// inside a subgraph, where it also names the node that runs the subgraph.
+    /// Prefix of the journal keys under which the events of node executions are recorded. The prefix differs from
+    /// `scope` only inside a subgraph, where the prefix also contains the node execution that runs the subgraph, such
+    /// as `debate.1`.
     visit_scope: KeyScope,
     /// Number of nodes executed in sequence on this strand so far.
     steps: u32,

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn key_scope_prefixes_effect_keys_with_branch_labels() {
+    fn key_scope_adds_branch_labels_to_effect_keys() {
         let scope = KeyScope::default().within("m3").unwrap().within("i1").unwrap();
         assert_eq!(scope.key("round-4/critic").unwrap().as_str(), "m3/i1/round-4/critic");
         assert_eq!(scope.as_str(), "m3/i1");

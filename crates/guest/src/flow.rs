@@ -84,7 +84,7 @@ pub(crate) struct OutputPipe {
     pub(crate) port: u8,
     /// Number of bytes that the host can still receive.
     credit: u32,
-    /// Number of bytes that the output limit still allows; more output is discarded.
+    /// Number of bytes that the output limit still allows. All output after these bytes is discarded.
     allowed: u64,
     pub(crate) cut: bool,
     /// Number of bytes that were still in the pipe when the program ended; `None` while the program runs. The guest

@@ -72,7 +72,7 @@ struct Server {
     watch_memory: Option<u64>,
     streams: BTreeMap<StreamId, Stream>,
     prepared: Option<PreparedProgram>,
-    /// The `Prepare` request to answer once the prepared program is ready.
+    /// Stream of the `Prepare` request whose reply waits until the prepared program is ready; `None` if no reply waits.
     preparing: Option<StreamId>,
     /// Descriptor that is readable when a child process has ended.
     children: OwnedFd,

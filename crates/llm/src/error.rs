@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Error of a model call.
 ///
-/// The message and the hint may be shown and logged: they contain no API key and no part of the prompt.
+/// The message and the hint can be shown and logged, because they contain no API key and no part of the prompt.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
@@ -62,7 +62,7 @@ pub enum ErrorKind {
     TooLarge,
     /// The account at the provider has no credit, or has reached its spending limit.
     SpendLimit,
-    /// The model, or its provider's filter, declined to answer, and the caller has no fallback.
+    /// The model, or its provider's filter, declined to answer, and the caller cannot continue without an answer.
     Declined,
     /// The budget of the run is used up.
     Budget,

@@ -50,7 +50,7 @@ pub enum TranscriptTurn {
 /// A tool call that a model made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The provider's id of this call, or a generated id if the provider has none.
+    /// The provider's id of this call, or a generated id if the provider sent no id.
     pub id: String,
     pub name: String,
     /// A JSON object; untrusted until it is validated against the tool's schema.

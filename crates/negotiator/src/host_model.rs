@@ -138,7 +138,7 @@ impl Model for HostModel {
     }
 }
 
-/// Converts an error that the host sent to a model error.
+/// Returns the [`ModelError`] that the host has sent as JSON.
 fn to_model_error(value: &Value) -> ModelError {
     let kind = serde_json::from_value(value["kind"].clone()).unwrap_or(ErrorKind::Internal);
     ModelError::new(

@@ -38,7 +38,7 @@ pub enum FrameKind {
     Call = 8,
     /// The host's answer to the call with the same number.
     Answer = 9,
-    /// Event from a program to the host, which gets no answer.
+    /// Event from a program to the host, to which the host sends no answer.
     Event = 10,
 }
 

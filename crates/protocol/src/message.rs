@@ -95,8 +95,8 @@ pub struct ExecRequest {
     /// Whether the host sends standard input on port 0. Otherwise standard input is empty.
     pub stdin: bool,
     pub limits: ExecLimits,
-    /// Whether the program may exchange messages with the host on file descriptor 3 (port 3), and also on standard
-    /// input if `stdin` is false. Always false for programs that models or users supply.
+    /// Whether the program is allowed to exchange messages with the host on file descriptor 3 (port 3), and also on
+    /// standard input if `stdin` is false. Always false for programs that models or users supply.
     #[serde(default)]
     pub talk: bool,
     /// Whether to use the prepared program, if it still runs. `argv` must begin with the command line of the prepared
@@ -116,9 +116,10 @@ pub struct ExecLimits {
     pub output_bytes: u64,
 }
 
-/// Request to start a program ahead of time. The program waits on file descriptor 3 until it is needed.
+/// Request to start a program ahead of time, for a later [`ExecRequest`].
 ///
-/// The program sends one byte when it is ready. A line of JSON with `args`, `env` and `cwd` ends its wait.
+/// The program writes one byte to file descriptor 3 when it is ready. Then it waits until it reads a line of JSON with
+/// `args`, `env` and `cwd` from file descriptor 3.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PrepareRequest {
     pub argv: Vec<String>,

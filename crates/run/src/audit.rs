@@ -79,8 +79,8 @@ impl AuditEntry {
 }
 
 impl AuditVerdict {
-    /// Verifies a whole audit log, given with the oldest entry first. `head` is the id of the last entry, read before
-    /// the log was read; entries may have been added in between.
+    /// Verifies a whole audit log, given with the oldest entry first. `head` is the id of the last entry, and must be
+    /// read before `log` is read. Entries that were added between the two reads are accepted.
     pub fn of(log: &[AuditEntry], head: u64) -> AuditVerdict {
         let mut previous = (0, Fingerprint::NONE);
         for entry in log {

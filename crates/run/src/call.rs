@@ -22,6 +22,6 @@ pub enum CallState {
     Answered,
     /// The call ended without an answer, but the provider may have charged for it.
     Lost,
-    /// The call failed before the provider charged for it.
+    /// The provider did not charge for the call: the call was not sent, or the provider rejected it without charge.
     Free,
 }

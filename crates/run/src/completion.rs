@@ -16,7 +16,8 @@ use crate::run::{Ending, Lease, Run, RunId, RunStatus};
 use crate::state::how_to_resume;
 use crate::store::Store;
 
-/// Timeout for storing the end of a run that failed or was cancelled. It is short because the user waits meanwhile.
+/// Timeout for storing the end of a run that failed or was cancelled. The timeout is short because the user waits until
+/// the end of the run is stored.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A run that completed, with its report.
@@ -235,7 +236,7 @@ fn user_failure(error: RunError, run: &Run, explain: Explain) -> (Failure, Optio
             (failure, resume.filter(|_| !is_final))
         }
         RunError::RequestChanged { .. } | RunError::GraphChanged { .. } => {
-            let message = format!("{error}; this version of assize sends different requests");
+            let message = format!("{error}, so this version of assize cannot resume the run");
             let hint = if kind.can_be_forked() {
                 format!("start a fork of the run: `assize runs fork {id}`")
             } else {

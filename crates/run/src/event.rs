@@ -170,7 +170,7 @@ pub enum LayerStatus {
     Done,
 }
 
-/// The step of a debate round that has just ended.
+/// Status of a round in a conversation of a debate: the step that has just ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RoundStatus {

@@ -1,4 +1,4 @@
-//! The fields of a run's input that all kinds of runs share. The other fields are defined by the job of each kind.
+//! Fields that the inputs of all kinds of runs have. The job of each kind defines the other fields of the input.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 use crate::run::{Run, RunId};
 use crate::store::Store;
 
-/// Name of the artifact that contains the budget of a run that was resumed with another budget.
+/// Name of the artifact that contains the new budget of a run that was resumed with a different budget.
 const BUDGET: &str = "budget.json";
 
-/// The fields of a run's input that all kinds of runs share.
+/// Fields that the inputs of all kinds of runs have.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(default)]
 pub struct RunInput {
     /// Provider that the run was started with.
     pub provider: String,
     pub model: String,
-    /// Requested sandbox backend. A resumed run uses the same backend, unless the user requests another one.
+    /// Requested sandbox backend. A resumed run uses the same backend, unless the user requests a different one.
     pub isolation: Option<String>,
     /// Region of the workers that may execute the run.
     pub region: Option<String>,
@@ -48,7 +48,7 @@ struct Budget {
 }
 
 impl RunInput {
-    /// Parses the fields of a run's input that all kinds of runs share.
+    /// Parses the input of a run. Reads only the fields that the inputs of all kinds of runs have.
     ///
     /// # Errors
     /// When another version of assize wrote the input in a different format.
@@ -56,7 +56,8 @@ impl RunInput {
         RunInput::deserialize(&run.input).map_err(|error| unreadable(&run.id, &error))
     }
 
-    /// Budget in the input: the one that the run was started with, or with [`with_current_budget`] the current one.
+    /// Budget in the input: the budget that the run was started with. If [`with_current_budget`] returned the run, the
+    /// budget in the input is the current budget.
     pub fn budget(&self) -> BudgetLimits {
         BudgetLimits {
             cost: self.budget.max_cost.and_then(Money::from_dollars),

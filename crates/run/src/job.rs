@@ -17,7 +17,7 @@ use crate::run::{NewRun, Run};
 use crate::store::Store;
 
 /// The code that executes one kind of run: a code run, an evaluation, a debate, a consultation, or file edits. The
-/// [`Runner`](crate::Runner) does everything that all kinds of runs share.
+/// [`Runner`](crate::Runner) does everything that is the same for all kinds of runs.
 #[async_trait]
 pub trait Job: Sized + Send + Sync + 'static {
     const KIND: RunKind;

@@ -40,7 +40,8 @@ impl RunJournal {
         self.lease.epoch
     }
 
-    /// Reads the current state of the run from the store. Another process may have claimed the run in the meantime.
+    /// Reads the current state of the run from the store. The state can show that another process has claimed the run
+    /// since this journal was opened.
     pub async fn run(&self) -> Result<Run, StoreError> {
         self.store.run(&self.lease.run).await
     }

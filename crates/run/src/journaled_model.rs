@@ -32,7 +32,7 @@ pub struct JournaledModel<'a, S: State> {
     key: String,
     /// Callback that creates the event that is emitted with the first answer of the model.
     make_event: Option<MakeEvent<'a>>,
-    /// Caches the hash of the prefix that the requests of one conversation share.
+    /// Caches the hash of the common prefix of the requests in one conversation.
     hasher: Option<&'a PrefixHasher>,
     /// Whether a model's refusal to answer counts as a failed call, which can be retried.
     refusal_is_failure: bool,

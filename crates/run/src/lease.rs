@@ -106,8 +106,8 @@ impl LeaseHolder {
         same && !self.released && !self.is_elsewhere()
     }
 
-    /// Whether the lease holder runs in another container or on another machine, where this process cannot see if it
-    /// is alive.
+    /// Whether the lease holder runs in another container or on another machine than this process, so that this process
+    /// cannot see whether the lease holder is alive.
     pub fn is_elsewhere(&self) -> bool {
         let us = LeaseHolder::this_process(self.role, None);
         (&self.boot, &self.name_space) != (&us.boot, &us.name_space)
@@ -119,8 +119,8 @@ impl LeaseHolder {
         serde_json::from_str(holder).ok()
     }
 
-    /// The lease holder of a run; `None` if it has released the lease or is known to be dead. A lease holder on another
-    /// machine or in another container counts as alive.
+    /// The lease holder of a run; `None` if the holder has released the lease or is known to be dead. A lease holder on
+    /// another machine or in another container counts as alive.
     pub fn of(run: &Run) -> Option<LeaseHolder> {
         let holder = LeaseHolder::last(run).filter(|holder| !holder.released)?;
         if holder.node.is_some() {

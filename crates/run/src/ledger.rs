@@ -241,7 +241,7 @@ impl RunLedger {
         Ok(less)
     }
 
-    /// Stores the end of a model call in the background. If that fails, the call counts as lost.
+    /// Stores the end of a model call in the background. If the end cannot be stored, the call counts as lost.
     fn store_call_end(&self, number: u64, noted: StoredCall) {
         let Some(lease) = self.lease.get().cloned() else { return };
         // Without a Tokio runtime the process is exiting. The stored call then keeps the state `Sent`.

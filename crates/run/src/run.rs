@@ -38,7 +38,7 @@ impl RunId {
         &self.0
     }
 
-    /// The kind of run whose name the id starts with.
+    /// Kind of the run, from the first part of the id; `None` if that part is not the name of a kind.
     pub(crate) fn kind(&self) -> Option<RunKind> {
         self.0.split('-').next()?.parse().ok()
     }

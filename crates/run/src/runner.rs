@@ -60,7 +60,8 @@ pub struct Runner {
     pub placement: Placement,
     pub role: Role,
     pub reporter: Arc<dyn Reporter>,
-    /// Budget of each run. If a limit is not set here, a resumed run keeps the limit that it has.
+    /// Budget of each run that this runner starts or resumes. A resumed run keeps its own limit of cost or tokens if
+    /// this field does not set that limit.
     pub budget: BudgetLimits,
     /// Idempotency key of the client's request.
     pub idempotency_key: Option<IdempotencyKey>,

@@ -44,14 +44,14 @@ pub trait Backend: fmt::Debug + Send + Sync {
             .ok_or(SandboxError::NoInterpreter(language, self.isolation()))
     }
 
-    /// Maximum number of idle sandboxes per warm pool in which an interpreter is started in advance. It is limited
-    /// because a waiting interpreter needs much memory on some backends.
+    /// Maximum number of idle sandboxes with a pre-started interpreter in one warm pool. The number is limited because
+    /// a waiting interpreter needs much memory on some backends.
     fn max_prepared_interpreters(&self) -> usize {
         usize::MAX
     }
 
-    /// Number of idle sandboxes that a warm pool of this backend keeps. It may be less than `wanted`, the number in the
-    /// settings.
+    /// Number of idle sandboxes that a warm pool of this backend keeps. The number can be less than `wanted`, which is
+    /// the number in the settings.
     fn pool_size(&self, wanted: usize) -> usize {
         wanted
     }

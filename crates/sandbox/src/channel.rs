@@ -60,9 +60,9 @@ struct Inbox {
     /// program writes alternately to two ports, chunks may have a length of one byte.
     order: VecDeque<(u8, u32)>,
     bytes: [VecDeque<u8>; port::COUNT],
-    /// Number of bytes that the guest agent may still send to the host on each port of the stream.
+    /// Number of bytes that the guest agent is still allowed to send to the host on each port of the stream.
     windows: [u32; port::COUNT],
-    /// Number of bytes that the host may still send to the guest agent on each port of the stream.
+    /// Number of bytes that the host is still allowed to send to the guest agent on each port of the stream.
     credit: [u32; port::COUNT],
     reply: Option<GuestReply>,
     wakers: Arc<Wakers>,

@@ -79,8 +79,8 @@ impl Sandbox {
     }
 
     /// Like [`Sandbox::collect_files`], but collects at most `bytes` bytes in total and does not fail: if the sandbox
-    /// ends meanwhile, the files that were read so far are returned, and the folder is listed as skipped, with the
-    /// error.
+    /// ends during the collection, the files that were already read are returned, and the folder is listed as skipped,
+    /// with the error.
     pub async fn collect_files_up_to(
         &self,
         from: &str,
@@ -155,7 +155,7 @@ fn join(folder: &str, name: &str) -> String {
     if name.is_empty() { folder.to_owned() } else { format!("{folder}/{name}") }
 }
 
-/// Checks whether a folder entry may be collected. The error is the reason why the entry is skipped.
+/// Checks whether a folder entry is allowed to be collected. The error is the reason why the entry is skipped.
 fn check(entry: &FolderEntry, name: &str, room: u64, count: usize) -> Result<(), String> {
     let plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
     if entry.name.starts_with('.') {
@@ -176,7 +176,9 @@ fn check(entry: &FolderEntry, name: &str, room: u64, count: usize) -> Result<(),
         FolderEntryKind::File if count >= MAX_FILES => {
             Err(format!("at most {MAX_FILES} files are copied"))
         }
-        FolderEntryKind::File if entry.size > room => Err("the file is too large".to_owned()),
+        FolderEntryKind::File if entry.size > room => {
+            Err("the total size of copied files would exceed the limit".to_owned())
+        }
         FolderEntryKind::File => Ok(()),
         FolderEntryKind::Link => Err("symbolic links are not copied".to_owned()),
         FolderEntryKind::Other => Err("only regular files are copied".to_owned()),

@@ -20,7 +20,7 @@ pub struct ProgramCommand {
     pub stdin: bool,
     /// Time limit of this program; ignored if it is longer than the time limit of the sandbox.
     pub time_limit: Option<Duration>,
-    /// Whether the program may send calls (such as requests for a model response) and events to the host.
+    /// Whether the program is allowed to send calls (such as requests for a model response) and events to the host.
     pub(crate) may_call_host: bool,
 }
 

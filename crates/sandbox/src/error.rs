@@ -75,7 +75,7 @@ impl SandboxError {
         }
     }
 
-    /// Whether a retry in a new sandbox may succeed.
+    /// Whether a retry in a new sandbox can succeed.
     pub fn is_infrastructure(&self) -> bool {
         matches!(self, SandboxError::SandboxFailed(_) | SandboxError::Failed { .. })
     }

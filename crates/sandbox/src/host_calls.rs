@@ -74,7 +74,7 @@ pub trait HostCallHandler: Send + Sync + 'static {
 }
 
 impl Sandbox {
-    /// Runs a program that may call the host, and answers its calls until it ends.
+    /// Runs a program that is allowed to call the host, and answers the calls of the program until the program ends.
     ///
     /// On cancellation, the program is notified. If it has not ended after [`HostCallLimits::kill_after`], it is
     /// killed.

@@ -41,7 +41,8 @@ impl Language {
         }
     }
 
-    /// Path, inside the sandbox, of the file with the code to run. The program cannot change, replace or delete it.
+    /// Path, inside the sandbox, of the file with the code to run. The running code cannot change, replace or delete
+    /// this file.
     pub fn code_path(self) -> &'static str {
         let [python, bash, javascript] = assize_protocol::CODE;
         match self {
@@ -222,7 +223,7 @@ pub(crate) fn is_script(path: &Path) -> bool {
         && &start == b"#!"
 }
 
-/// Finds the interpreter that a wrapper script starts, such as the shim of a version manager, by running the script.
+/// Runs a wrapper script, such as the shim of a version manager, to find the interpreter that the script starts.
 fn interpreter_of_script(language: Language, script: &Path) -> Result<PathBuf, String> {
     let print_path: &[&str] = match language {
         Language::Python => &["-I", "-c", "import sys; print(sys.executable)"],

@@ -295,7 +295,8 @@ impl Shared {
             && (wall || !self.creator.backend().has_fixed_time_limit())
     }
 
-    /// Takes the first idle sandbox that is still alive from the queue.
+    /// Removes and returns the first idle sandbox of the queue that is still alive. Dead sandboxes before it are
+    /// removed too.
     fn take(&self) -> Option<Sandbox> {
         let mut lane = self.state();
         lane.used = Instant::now();

@@ -26,8 +26,8 @@ pub(crate) const WORKSPACE_FOLDER: &str = "/tmp/workspace";
 const LAYOUT: u32 = 1;
 
 /// Shell script that finishes a new root file system before it is packed. It compiles the Python files in a mode in
-/// which Python does not compare them with their sources, adds the user that programs run as, and removes
-/// documentation, package-manager files and most of Perl.
+/// which Python does not check whether a compiled file still matches its source file, adds the user that programs run
+/// as, and removes documentation, package-manager files and most of Perl.
 const FINISH: &str = include_str!("finish_rootfs.sh");
 
 /// Fixed Unix timestamp of the files in a root file system and on microVM disks, so that the same packages give

@@ -351,8 +351,8 @@ impl Sandbox {
         async move { drop(closed.await) }
     }
 
-    /// Gives the sandbox the time and output limits of a request, which must have the same shape (image, layers and all
-    /// other limits). Returns `None` if the sandbox has other clones.
+    /// Gives the sandbox the time and output limits of a request. The request must have the shape of the sandbox
+    /// (image, layers and all other limits). Returns `None` if the sandbox has other clones.
     pub(crate) fn adapted(mut self, spec: &SandboxSpec) -> Option<Sandbox> {
         debug_assert_eq!(self.inner.spec.shape(), spec.shape());
         Arc::get_mut(&mut self.inner)?.spec = spec.clone();
@@ -562,7 +562,8 @@ impl ProgramHandle {
             .map(drop)
     }
 
-    /// Kills the program and all processes that it started. [`ProgramHandle::next`] still reports its end.
+    /// Kills the program and all processes that it started. After that, [`ProgramHandle::next`] reports that the
+    /// program ended.
     pub fn kill(&self) {
         self.stream.cancel();
     }

@@ -34,7 +34,7 @@ impl SandboxLayer {
     }
 }
 
-/// Adds the names, kinds and contents of all entries below a folder to a hash, sorted by name.
+/// Adds all entries below a folder to a hash, in the order of their names: the name, kind and contents of each entry.
 fn digest(root: &Path, below: &Path, hash: &mut Sha256) -> std::io::Result<()> {
     let mut entries: Vec<_> =
         std::fs::read_dir(root.join(below))?.collect::<Result<Vec<_>, _>>()?;

@@ -77,7 +77,7 @@ impl VirtualEnvironment {
     }
 
     /// Whether the interpreter is named `python…` and has its standard library in the folder `lib` of its installation.
-    /// If not, it may be another program.
+    /// If not, it is possible that the interpreter is not Python.
     pub fn has_python_installation(&self) -> bool {
         let named = self
             .base

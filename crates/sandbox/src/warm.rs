@@ -18,12 +18,12 @@ use crate::pool::{PoolCounters, PoolMetrics, PoolOptions, SandboxPool};
 use crate::sandbox::Sandbox;
 use crate::spec::SandboxSpec;
 
-/// Maximum number of open pools whose sandboxes have another shape (image, layers and limits) than the default. If
-/// there are more, the least recently used pool is closed.
+/// Maximum number of open pools whose sandboxes have a different shape (image, layers and limits) than the default
+/// sandboxes. Before one more such pool is opened, the least recently used one is closed.
 const MAX_OTHER_SHAPES: usize = 4;
 
-/// Maximum number of idle sandboxes in a pool whose sandboxes have another shape (image, layers and limits) than the
-/// default.
+/// Maximum number of idle sandboxes in a pool whose sandboxes have a different shape (image, layers and limits) than
+/// the default sandboxes.
 const OTHER_SHAPE_SIZE: usize = 2;
 
 /// All warm pools of this process.
@@ -102,7 +102,7 @@ impl WarmPools {
         pool
     }
 
-    /// Closes the least recently used pool of a non-default shape if there are [`MAX_OTHER_SHAPES`].
+    /// Closes the least recently used pool of a non-default shape if [`MAX_OTHER_SHAPES`] such pools are open.
     fn make_room(&self, state: &mut State) {
         let others = state.entries.iter().filter(|entry| !entry.is_default);
         if others.count() < MAX_OTHER_SHAPES {

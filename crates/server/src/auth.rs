@@ -100,7 +100,7 @@ pub(crate) struct AccessGuard {
     token: Option<Token>,
     /// Scoped tokens; `None` if authentication is disabled.
     tokens: Option<ScopedTokens>,
-    /// Whether the server accepts plain HTTP requests, from this machine only.
+    /// Whether clients use plain HTTP, and only from this machine. If false, clients use HTTPS.
     local: bool,
     /// Accepted values of the `Host` header: the names of this server, some with a port and some without.
     hosts: Vec<String>,

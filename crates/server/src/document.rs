@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn every_json_pointer_in_narrowed_points_to_an_openapi_schema() {
+    fn every_json_pointer_of_a_narrowing_leads_to_an_openapi_schema() {
         let document = document();
         for (place, _) in NARROWED {
             let there = document["components"]["schemas"].pointer(place);

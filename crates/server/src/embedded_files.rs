@@ -26,7 +26,7 @@ pub(crate) fn file(name: &str) -> Option<EmbeddedFile> {
     Some(EmbeddedFile { kind, bytes, packed })
 }
 
-/// Why the web page is not embedded in this binary; `None` if it is.
+/// Why the web page is not embedded in this binary; `None` if the page is embedded.
 pub fn page_missing() -> Option<&'static str> {
     MISSING
 }

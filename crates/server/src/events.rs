@@ -1,5 +1,5 @@
 //! Event streams in the format of server-sent events: the handlers that send the events of runs, and the stream type,
-//! which the events of workspaces also use.
+//! which the handler for the events of workspaces also uses.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -106,10 +106,11 @@ pub(crate) async fn of_run(
 
 /// Stream the events of several runs
 ///
-/// A stream of server-sent events as for one run; the stream ends only when the client disconnects. With `runs`, the
-/// stream starts with the first event of the named runs, and the snapshot lists unknown runs in `missing`. Without
-/// `runs`, the stream contains the events of all runs: the snapshot lists the runs that are being executed, and only
-/// new events follow. With `after` or `Last-Event-ID`, the stream starts after that event.
+/// A stream of server-sent events in the same format as the event stream of one run, but this stream ends only when
+/// the client disconnects. With `runs`, the stream starts with the first event of the listed runs, and the snapshot
+/// lists unknown runs in `missing`. Without `runs`, the stream contains the events of all runs: the snapshot lists the
+/// runs that are being executed, and only new events follow. With `after` or `Last-Event-ID`, the stream starts after
+/// the event with that id.
 #[utoipa::path(
     get, path = "/api/events", tag = "events",
     params(RunEventsQuery, ("Last-Event-ID" = Option<u64>, Header, description = "Id of the last event that the client received")),
@@ -193,8 +194,8 @@ impl EventStream {
         }
     }
 
-    /// Next piece of the response body; `None` at the end of the stream. An error breaks the connection, so that the
-    /// client does not mistake the failure for the end of the run and reconnects with its last event id.
+    /// Next piece of the response body; `None` at the end of the stream. An error breaks the connection: the client
+    /// then reconnects with its last event id, instead of mistaking the failure for the end of the run.
     async fn next(&mut self) -> Option<Result<Bytes, StoreError>> {
         let next = match self.first.take() {
             Some(first) => Some(Ok(first)),
@@ -332,9 +333,10 @@ impl IntoResponse for EventStream {
 mod tests {
     use super::*;
 
-    /// A stream that ends tells the client that the run has ended, so a failed read must not end it.
+    /// The end of an event stream tells the client that the run has ended. So if the run cannot be read from the store,
+    /// [`has_ended`] must return the error, and the stream must not end.
     #[test]
-    fn run_that_cannot_be_read_has_not_ended() {
+    fn run_that_cannot_be_read_does_not_count_as_ended() {
         let removed = StoreError::NoSuchRun("debate-k3v9x2ma".parse().unwrap());
         assert!(has_ended(Err(removed)).unwrap());
         let busy = StoreError::Busy { path: "store.db".into() };

@@ -2,8 +2,8 @@
 //!
 //! If a proxy uses one of the two headers and a server uses the other, they see different requests on the same
 //! connection. hyper removes `Content-Length` before a handler sees the request, so this module parses the bytes before
-//! hyper does. It makes a request head with both headers invalid. hyper then responds with 400 and closes the
-//! connection.
+//! hyper does. If a request head has both headers, this module overwrites a byte of the head, which makes the head
+//! invalid. hyper then responds with 400 and closes the connection.
 
 /// Maximum number of bytes of a line that the parser stores: enough for the two header names and the value of
 /// `Content-Length`.

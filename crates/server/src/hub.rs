@@ -100,7 +100,7 @@ pub(crate) struct EventHub {
     /// Id of the last event that was read from the store. A change wakes waiting subscribers.
     last: watch::Sender<u64>,
     subscribers: AtomicUsize,
-    /// Notified when a subscriber is added.
+    /// Notified when a subscriber is added. Wakes the reader task, which waits while there are no subscribers.
     subscribed: Notify,
 }
 
@@ -277,7 +277,7 @@ impl Subscriber {
         (recent.after, Some((found, last)))
     }
 
-    /// Next batch of events, read from the store, which may already contain newer events than the buffer.
+    /// Next batch of events, read from the store and not from the buffer, because the store can contain newer events.
     pub(crate) async fn next_stored(&mut self) -> Result<Vec<EncodedEvent>, StoreError> {
         let found = self.hub.after(self.subjects.as_ref(), self.after, MAX_BATCH).await?;
         self.after = found.last().map_or(self.after, |event| event.id);

@@ -93,12 +93,14 @@ pub(crate) struct AppState {
     start_limit: StartLimit,
     max_request_size: usize,
     closing: CancellationToken,
-    /// Lock that `GET /api/doctor` holds, so that only one check, which starts sandboxes, runs at a time.
+    /// Lock that a request `GET /api/doctor` holds while its checks run: they start sandboxes, so only one such request
+    /// at a time may run them.
     doctor_lock: tokio::sync::Mutex<()>,
     /// Whether no other server process used this store when this server started. If so, the server processes that left
     /// unfinished runs in the store are dead.
     alone: bool,
-    /// Locked file. Every server process of a store holds a shared lock on this file while it runs.
+    /// Locked file beside the store. Every server process that uses the store holds a shared lock on this file while
+    /// the process runs.
     _lock: Option<std::fs::File>,
 }
 
@@ -120,7 +122,7 @@ impl AppState {
         self.workspaces.folder(name).ok_or_else(|| {
             let known: Vec<&str> = self.workspaces.names().collect();
             let problem =
-                Problem::not_found("this server allows no folder with the name in the request");
+                Problem::not_found("unknown folder: this server allows no folder with this name");
             match known.is_empty() {
                 true => problem.hint("allow a folder with `assize serve --root NAME=FOLDER`"),
                 false => problem.hint(format!("allowed folders: {}", known.join(", "))),
@@ -151,8 +153,9 @@ async fn warm_up(app: App) {
     }
 }
 
-/// Acquires a shared lock on a file beside the store, which every server process of the store holds while it runs.
-/// Returns the locked file, and whether no other server process held the lock; `None` if the lock cannot be acquired.
+/// Acquires a shared lock on a file beside the store. Every server process that uses the store holds this lock while
+/// the process runs. Returns the locked file, and whether no other server process held the lock; `None` if the lock
+/// cannot be acquired.
 fn lock_store(services: &Services) -> Option<(std::fs::File, bool)> {
     let open = |more: &str| {
         let mut name = services.store_path().into_os_string();
@@ -248,7 +251,8 @@ impl Server {
         let resumed = app.supervisor.resume_unfinished(&app.services, &roots, app.alone).await?;
         if resumed > 0 {
             let runs = if resumed == 1 { "run" } else { "runs" };
-            let note = format!("resumed {resumed} {runs} that an earlier server left unfinished");
+            let note =
+                format!("resumed {resumed} {runs} that an earlier server process left unfinished");
             app.services.reporter.note(&note);
         }
         mcp::clean_workspaces(&app).await;

@@ -52,8 +52,8 @@ const MAX_SESSIONS: usize = 64;
 /// Maximum size in bytes of an `initialize` request. The request stays in memory as long as its MCP session.
 const MAX_INITIALIZE: usize = 64 << 10;
 
-/// Middleware of the MCP endpoints: reads the whole message, then checks the limit on open sessions, that the session
-/// belongs to the caller, and that the request id is not in use.
+/// Middleware of the MCP endpoints. Reads the whole message. Then refuses a new session if the caller has too many open
+/// sessions, and refuses any other request if its session belongs to a different caller or its id is in use.
 async fn admit(
     State((open, max_message)): State<(Arc<McpSessions>, usize)>,
     request: Request,

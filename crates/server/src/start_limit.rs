@@ -44,7 +44,7 @@ impl StartLimit {
         let seconds = ((1.0 - left) * 60.0 / capacity).ceil().max(1.0);
         Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)
             .hint(
-                "retry after the seconds in the `Retry-After` header, or raise the setting \
+                "retry after the number of seconds in the `Retry-After` header, or raise the setting \
                  `serve.starts_per_minute`",
             )
             .retry_after(seconds as u64))

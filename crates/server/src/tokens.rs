@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn expired_scoped_tokens_and_those_of_another_owner_are_invalid() {
+    fn scoped_token_is_invalid_after_its_expiry_or_with_a_different_owner_token() {
         let folder = tempfile::tempdir().unwrap();
         let own = tokens(folder.path(), 'a');
         let (_, text) = own.create("code", DAY).unwrap();

@@ -19,11 +19,11 @@ pub struct Question {
     pub text: String,
     /// System prompt of the request.
     pub system: Option<String>,
-    /// Name and JSON schema that the answer must match; `None` for an answer in plain text.
+    /// JSON schema that the answer must match, after the name of the schema; `None` for an answer in plain text.
     pub schema: Option<(String, Value)>,
 }
 
-/// A question with the gateway to its model, ready to be sent.
+/// A question that is ready to be sent, with the gateway to the model that answers it.
 #[derive(Debug)]
 pub struct PreparedQuestion {
     gateway: Gateway,
@@ -156,9 +156,8 @@ impl AskAnswer {
         let attempts = ModelResponse::total_attempts(&responses);
         let milliseconds = ModelResponse::total_milliseconds(&responses);
         let calls = responses.len();
-        let missing = || {
-            Failure::new(FailureKind::Internal, "the model returned an answer without a response")
-        };
+        let missing =
+            || Failure::new(FailureKind::Internal, "the answer is not based on any model response");
         let last = responses.pop().ok_or_else(missing)?;
         Ok(AskAnswer { value, last, usage, cost, calls, attempts, milliseconds })
     }

@@ -20,7 +20,7 @@ pub struct Images {
     cache_folder: PathBuf,
 }
 
-/// Files that the microVM image is built from. A file that is not given is replaced by files from Debian packages.
+/// Files that the microVM image is built from. If a file is `None`, files from Debian packages are used instead.
 pub type MicrovmSources = microvm::VmImageSources;
 
 impl Services {
@@ -55,7 +55,8 @@ impl Images {
         Ok((image.name, image.bytes))
     }
 
-    /// Prepares an image that the user named for use as a sandbox; returns the name of the prepared image.
+    /// Prepares a container image for use in sandboxes. `image` is the image as named by the user. Returns the name of
+    /// the prepared image.
     pub async fn prepare(&self, image: &str) -> Result<String, Failure> {
         Ok(self.docker.make_ready(image).await?)
     }
@@ -69,7 +70,8 @@ impl Images {
         Ok(self.microvm.build_image(sources, progress).await?)
     }
 
-    /// Returns why microVMs cannot be started on this machine, apart from a missing image; `None` if they can.
+    /// Returns why microVMs cannot be started on this machine; `None` if they can be started. A missing microVM image
+    /// does not count as a reason.
     pub fn missing_for_microvm(&self) -> Option<Failure> {
         self.microvm.is_ready().err().map(Failure::from)
     }

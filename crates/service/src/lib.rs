@@ -90,14 +90,14 @@ impl Services {
         }
     }
 
-    /// Returns a copy of these services with other settings.
+    /// Returns a copy of these services with the given settings.
     #[must_use]
     pub fn with_settings(&self, settings: Settings) -> Services {
         Services { settings: Arc::new(settings), ..self.clone() }
     }
 
-    /// Makes this process use a cluster: the workers of the cluster execute its runs, and all processes of the cluster
-    /// share the rate limits of providers.
+    /// Makes this process use a cluster: the workers of the cluster execute the runs of this process, and each rate
+    /// limit of a provider applies to the model calls of all processes of the cluster together.
     pub fn join(&mut self, member: Arc<ClusterClient>) {
         let limited_by = member.clone();
         self.rate_limiters = RateLimiters::new(Arc::new(move |provider, limits| {
@@ -221,7 +221,8 @@ fn script() -> PreparedAnswers {
     })
 }
 
-/// Converts the rehearsal model's prepared answer for a job that edits files. The answer is text or a tool call.
+/// Converts a scripted answer for a job that edits files, which is text or a tool call, to a prepared answer of the
+/// rehearsal model.
 fn from_line(answer: Result<ScriptedAnswer, ModelError>) -> Result<PreparedAnswer, ModelError> {
     answer.map(|line| match line {
         ScriptedAnswer::Words(text) => text.into(),

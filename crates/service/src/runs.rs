@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use crate::Services;
 
 impl Services {
-    /// Resumes a run of any kind. `parallel` is the maximum number of problems that an evaluation solves at once.
+    /// Resumes a run of any kind. `parallel` is the maximum number of samples that an evaluation processes at once.
     pub async fn resume(
         &self,
         request: &ResumeRequest,

@@ -71,7 +71,7 @@ impl Services {
     }
 
     /// Checks whether a named sandbox can be created, before the process that creates it is started. Fails if a sandbox
-    /// with this name and other properties exists.
+    /// with this name but different properties exists.
     pub async fn preview_sandbox(&self, new: &NewSandbox) -> Result<SandboxPreview, Failure> {
         let key = SandboxKey::new(None, &new.name)?;
         let sandboxes = self.sandboxes();
@@ -121,7 +121,8 @@ impl NamedSandboxes {
         Ok(self.manager.list(labels)?)
     }
 
-    /// Removes a named sandbox. `run` is the id of the run that it belongs to; `None` if a user created it.
+    /// Removes a named sandbox. `run` is the id of the run that the sandbox belongs to; `None` if a user created the
+    /// sandbox.
     pub async fn remove(&self, run: Option<&str>, name: &str) -> Result<(), Failure> {
         match self.manager.delete(&SandboxKey::new(run, name)?).await? {
             true => Ok(()),

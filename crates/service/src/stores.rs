@@ -25,8 +25,8 @@ impl Services {
     }
 
     /// Opens the store for writing, and creates it if needed. If a cluster is configured, this process joins the
-    /// cluster, and the workers of the cluster execute its runs. With `safe`, writes survive a power failure even if
-    /// the settings only require that they survive a crash of the process.
+    /// cluster, and the workers of the cluster execute the runs of this process. With `safe`, writes survive a power
+    /// failure even if the settings only require that they survive a crash of the process.
     pub async fn open_store(&mut self, safe: bool) -> Result<Arc<dyn Store>, Failure> {
         self.settings.reject_untrusted_values()?;
         if self.settings.cluster.servers.is_some() {

@@ -53,14 +53,16 @@ pub enum HeadError {
     )]
     WrongSignature { entry: u64 },
     #[error(
-        "the audit log head of entry {entry} was signed with another key: {signed}; the local key is {known}"
+        "the audit log head of entry {entry} was signed with the key {signed}, but the local key is {known}"
     )]
     OtherKey { entry: u64, signed: String, known: String },
     #[error(
         "the audit log was rolled back: it ends at entry {last}, but the signed head is of entry {entry}"
     )]
     RolledBack { entry: u64, last: u64 },
-    #[error("the audit log was rewritten: the hash of entry {entry} differs from the signed head")]
+    #[error(
+        "the audit log was rewritten: the hash of entry {entry} differs from the hash in the signed head"
+    )]
     Rewritten { entry: u64 },
 }
 
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn audit_log_head_signed_with_another_key_is_rejected() {
+    fn audit_log_head_not_signed_with_the_local_key_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let (ours, theirs) = (key(&folder, "ours"), key(&folder, "theirs"));
         let head = theirs.sign(0, Fingerprint::NONE, Timestamp::UNIX_EPOCH);

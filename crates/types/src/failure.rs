@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// The operation was completed, but its verdict is negative, such as a program that fails its tests.
+    /// The operation was completed, but its verdict is negative: a program failed its tests, for example.
     Verdict,
     /// The command or its input is invalid.
     Usage,

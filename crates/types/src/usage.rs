@@ -5,11 +5,11 @@ use std::ops::{Add, AddAssign};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Token counts of one call, or the sum of many.
+/// Token counts of one call, or the totals of several calls.
 ///
-/// `input` counts every input token; `cached_input` and `cache_write` are parts of it. Providers
-/// disagree on this (some leave cached tokens out of their input count), so each provider adapter
-/// converts its counts to this convention.
+/// `input` counts every input token; `cached_input` and `cache_write` are parts of `input`. The APIs of
+/// some providers count differently (some leave cached tokens out of their input count), so each provider
+/// adapter converts the provider's counts to this convention.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// All input tokens, cached ones included.

@@ -26,7 +26,7 @@ pub(super) struct BackendCache {
 #[derive(Default)]
 struct State {
     choices: HashMap<ChoiceKey, Arc<DebateSandboxes>>,
-    /// One entry for each backend that was chosen, with its sandbox manager and package layer.
+    /// One entry for each backend that was chosen, with its sandbox manager and the layer with the negotiator.
     prepared: Vec<Arc<DebateSandboxes>>,
 }
 
@@ -87,8 +87,8 @@ mod tests {
 
     use super::*;
 
-    /// Only Docker supports container images. For a spec without an image, the jail is chosen, because this test has no
-    /// microVM image.
+    /// The cache chooses Docker for a spec with a container image, which no other backend supports. It chooses the jail
+    /// for a spec without an image, because this test has no microVM image.
     #[tokio::test(flavor = "multi_thread")]
     async fn backend_cache_chooses_separately_for_each_image_and_limit() {
         let folder = tempfile::tempdir().unwrap();

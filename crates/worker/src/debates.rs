@@ -46,7 +46,7 @@ pub(crate) struct QueuedDebate {
     limits: SandboxLimits,
 }
 
-/// RPC request from the worker that executes a debate to the run's lease holder.
+/// RPC request that the worker of a debate sends to the run's lease holder.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum DebateRequest {
@@ -72,7 +72,7 @@ enum DebateReport {
     Released { attempt: String },
 }
 
-/// Event that the RPC server of a debate sends to the task of the lease holder that waits for the debate's result.
+/// Event that the RPC server of a debate sends to the lease holder's task that waits for the debate's result.
 enum DebateEvent {
     Started { attempt: String },
     Report(DebateReport),

@@ -2,8 +2,8 @@
 //!
 //! One worker, called the coordinator of the rate limits, enforces the limits as a job from the queue. Every process
 //! requests a permission from the coordinator before it calls the provider. If the coordinator dies, another worker
-//! becomes the coordinator. A new coordinator has no record of the earlier calls. So it assumes that the limits of the
-//! last minute are used up, and waits until all processes have reported their calls in progress.
+//! becomes the coordinator. A new coordinator has no record of the earlier calls. So it assumes that the calls of
+//! the last minute have used up the limits, and waits until all processes have reported their calls in progress.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -64,7 +64,8 @@ struct CallState {
 #[serde(rename_all = "snake_case")]
 enum AdmitReply {
     Yes,
-    /// The call is not permitted within the requested time. It would be permitted after this number of milliseconds.
+    /// The call cannot be permitted within the time that the caller waits. It could be permitted after this number of
+    /// milliseconds.
     NotWithin(u64),
     /// The process that received the request no longer enforces the rate limits.
     NotHere,
@@ -83,11 +84,11 @@ fn millis(duration: Duration) -> u64 {
 #[derive(Debug)]
 pub struct ClusterRateLimiter {
     shared: Arc<Shared>,
-    /// Concurrency limit from the settings of this process. It is only an estimate: the worker that enforces the rate
-    /// limits may have another limit.
+    /// Concurrency limit from the settings of this process. It is only an estimate: the coordinator of the rate
+    /// limits may use a different limit.
     concurrency: usize,
     next: AtomicU64,
-    /// Task that regularly reports this process's model calls in progress to the worker that enforces the rate limits.
+    /// Task that regularly reports this process's model calls in progress to the coordinator of the rate limits.
     _reporting: AbortOnDropHandle<()>,
 }
 
@@ -96,7 +97,7 @@ struct Shared {
     member: Arc<ClusterClient>,
     provider: Provider,
     calls: Mutex<HashMap<String, CallState>>,
-    /// Whether the worker that enforces the rate limits replied to the last request.
+    /// Whether the coordinator of the rate limits replied to the last request.
     found: AtomicBool,
 }
 
@@ -105,7 +106,7 @@ impl Shared {
         self.member.cluster.call(&name(self.provider), &json!(request)).await
     }
 
-    /// Queues the job that enforces the rate limits, unless the job is waiting in the queue or a worker executes it.
+    /// Queues the job that enforces the rate limits, unless this job is already in the queue or a worker executes it.
     async fn ensure_coordinator(&self) -> Result<(), StoreError> {
         let about = self.provider.to_string();
         let queue = &self.member.queue;
@@ -151,7 +152,7 @@ impl ClusterRateLimiter {
         ClusterRateLimiter { shared, concurrency, next: AtomicU64::new(1), _reporting }
     }
 
-    /// Sends a report to the worker that enforces the rate limits, in the background, without waiting for the reply.
+    /// Sends a report to the coordinator of the rate limits, in the background, without waiting for the reply.
     fn send_report(&self, report: LimitRequest) {
         let shared = self.shared.clone();
         tokio::spawn(async move { shared.send(&report).await });
@@ -159,7 +160,7 @@ impl ClusterRateLimiter {
 }
 
 /// Model call that the rate limits permit, or that waits for permission. Dropping the value reports the end of the call
-/// to the worker that enforces the rate limits.
+/// to the coordinator of the rate limits.
 struct RemoteCall {
     shared: Arc<Shared>,
     id: String,
@@ -337,7 +338,7 @@ impl AdmittedCall {
         AdmittedCall { reply, permit, since: Instant::now(), _waiting }
     }
 
-    /// Registers a model call in progress that was permitted by the worker that enforced the rate limits before.
+    /// Registers a model call that the previous coordinator has permitted and that is still in progress.
     fn adopted(rate_limiter: &Arc<RateLimiter>, tokens: u64) -> AdmittedCall {
         let (_, reply) = watch::channel(Some(AdmitReply::Yes));
         let permit = Arc::new(Mutex::new(Some(rate_limiter.count_admitted(tokens))));

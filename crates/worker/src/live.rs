@@ -1,6 +1,6 @@
 //! Live output of programs across the cluster, by long polling. A subscriber sends a request to the worker that
-//! executes the run. The request names the last chunk that the subscriber has received. The worker replies once there
-//! is more output.
+//! executes the run. The request contains the number of the last chunk that the subscriber has received. The worker
+//! replies once there is more output.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -69,7 +69,7 @@ impl ClusterStatus {
                 let jobs = if count == 1 { "job" } else { "jobs" };
                 let subject = format!("{count} queued {jobs}");
                 let why = format!(
-                    "no worker meets the requirements: {}",
+                    "no worker meets the requirements of these jobs ({})",
                     format_requirements(&line.line.needs)
                 );
                 stuck.push(StuckWork { subject, why });

@@ -116,8 +116,8 @@ pub(super) enum JobOutcome {
 }
 
 impl WorkerContext {
-    /// Returns why this worker must not execute a job with these requirements; `None` if it may. The check is needed
-    /// because a message can be in the queue of other requirements than those of the run that it names.
+    /// Returns why this worker must not execute a job with these requirements; `None` if it is allowed to. The check
+    /// is needed because the requirements under which a message was queued can differ from those of the message's run.
     pub(super) fn check_requirements(&self, needs: &Requirements) -> Option<String> {
         (!self.capabilities.meet(needs)).then(|| {
             let needs = format_requirements(needs);
@@ -321,7 +321,7 @@ impl Worker {
     }
 
     /// Executes a run, unless another worker holds its lease. If `cannot` is set, does not execute the run, and records
-    /// that this worker cannot start it for that reason.
+    /// that this worker cannot start the run, with `cannot` as the reason.
     async fn execute_run(&self, id: &RunId, tries: u64, cannot: Option<Failure>) -> JobOutcome {
         match self.try_execute_run(id, tries, cannot).await {
             Ok(outcome) => outcome,
@@ -529,7 +529,7 @@ impl Worker {
         before: &HashMap<RunId, u64>,
     ) -> Result<HashMap<RunId, u64>, StoreError> {
         let WorkerContext { member, store, .. } = &*self.host;
-        // Check the protocol version, because the cluster may have been upgraded.
+        // Check the version of the data format, because the cluster may have been upgraded.
         member.queue.check_version().await?;
         member.store.finish_removals().await?;
         let filter = RunFilter { status: Some(RunStatus::Running), ..RunFilter::default() };
@@ -553,7 +553,8 @@ impl Worker {
     }
 }
 
-/// Whether workers may execute a run. The check is needed because a message in the queue can name any run of the store.
+/// Whether workers are allowed to execute a run. The check is needed because a message in the queue can contain the id
+/// of any run of the store.
 fn is_for_workers(run: &Run) -> bool {
     let of_cluster = LeaseHolder::last(run).is_some_and(|last| last.node.is_some());
     of_cluster && run.kind != RunKind::Work

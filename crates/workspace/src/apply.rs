@@ -27,7 +27,8 @@ use crate::workspace_path::WorkspacePath;
 
 /// Permissions that a new file is created with, before the umask is applied.
 const NEW_FILE: u32 = 0o644;
-/// Initial permissions of a staged file that replaces an existing file. It gets the permissions of that file later.
+/// Initial permissions of a staged file that replaces an existing file. Later, the staged file gets the permissions of
+/// the existing file.
 const PRIVATE_FILE: u32 = 0o600;
 
 /// Reason why a change could not be applied.
@@ -120,7 +121,7 @@ impl Applier<'_> {
         staged
     }
 
-    /// Copies owner, permissions and extended attributes of the file to be replaced to its staged file.
+    /// Gives a staged file the owner, permissions and extended attributes of the file that it will replace.
     fn copy_metadata(&self, staged: &File, path: &WorkspacePath) -> Result<(), FileError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let original = match self.workspace.root().open_beneath(path.parts(), flags) {
@@ -138,7 +139,8 @@ impl Applier<'_> {
         Ok(fchmod(staged, Mode::from(wanted.mode() & 0o7777))?)
     }
 
-    /// Exchanges the staged files with their originals. The caller must have recorded the intent before.
+    /// Exchanges the staged files with their originals. The caller must already have recorded the intent to apply the
+    /// change.
     ///
     /// # Errors
     /// If a file does not have the expected content or cannot be replaced. All files are then restored, except with
@@ -147,7 +149,7 @@ impl Applier<'_> {
         self.swap_all(items.iter().collect(), Vec::new())
     }
 
-    /// Finishes applying a change whose process died after it recorded the intent.
+    /// Finishes applying a change after the process that applied it died. That process had already recorded the intent.
     ///
     /// # Errors
     /// If the change cannot be finished. All files are then restored, except with [`ApplyError::PartiallyApplied`].
@@ -184,8 +186,8 @@ impl Applier<'_> {
         self.swap_all(open, done)
     }
 
-    /// Exchanges the files in `open` with their staged files. If one exchange fails, restores all files that were
-    /// exchanged before, including those in `done`.
+    /// Exchanges the files in `open` with their staged files. If one exchange fails, restores all files that are
+    /// already exchanged, including those in `done`.
     fn swap_all<'i>(
         &self,
         open: Vec<&'i StagedFile<'i>>,
@@ -336,7 +338,7 @@ impl Applier<'_> {
     }
 
     /// Restores one file that was exchanged, if the file still has the applied content. A later edit is not
-    /// overwritten. The original is still in the staging folder, so that restoring it needs no additional disk space.
+    /// overwritten. The original is normally still in the staging folder; restoring it then needs no more disk space.
     fn restore_original(&self, item: &StagedFile<'_>) -> Result<(), ApplyError> {
         let FileReplacement { path, before, after } = item.change.clone();
         let back = || -> Result<bool, FileError> {

@@ -154,8 +154,8 @@ impl FolderHandle {
         Ok(fsync(&self.handle)?)
     }
 
-    /// Returns the size of a file in bytes and its modification time in milliseconds since 1970; `None` if the file
-    /// does not exist.
+    /// Returns the size of a file in bytes and its modification time in milliseconds since 1970, rounded down to whole
+    /// seconds; `None` if the file does not exist.
     pub fn stat(&self, name: &str) -> Result<Option<(u64, u64)>, FileError> {
         let stat = match statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
@@ -194,9 +194,9 @@ impl FolderHandle {
         names.iter().try_fold(self.try_clone()?, |at, name| at.open_folder(name))
     }
 
-    /// Opens a path below this folder without following symbolic links. The system call `openat2` does so in one step.
-    /// If `openat2` is not available, each component is opened relative to the descriptor of its parent folder, so that
-    /// the parent cannot be exchanged for a link meanwhile.
+    /// Opens a path below this folder without following symbolic links. The system call `openat2` opens the whole path
+    /// in one step. If `openat2` is not available, each component is opened relative to the descriptor of its parent
+    /// folder: a process that replaces the parent by a symbolic link then has no effect on the path that is opened.
     pub(crate) fn open_beneath(
         &self,
         parts: &[String],
@@ -326,7 +326,8 @@ mod tests {
 
     use super::*;
 
-    /// Compares the results of `openat2` with those of the fallback that opens a path component by component.
+    /// Opens the same paths with `openat2` and with the fallback that opens a path component by component: the results
+    /// must be equal.
     #[test]
     fn stepwise_open_rejects_the_same_paths_as_openat2() {
         let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,8 @@ use crate::workspace_path::WorkspacePath;
 /// agents must not see this path.
 const USER_LIST: &str = "core.excludesFile";
 
-/// Error for an ignore list that git may read but this crate cannot. It may have a pattern that matches the file.
+/// Error for an ignore list that git may be able to read but this crate cannot. So it is unknown whether a pattern of
+/// the list matches the path that is checked.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the ignore list `{list}`: {reason}")]
 pub struct UnreadableIgnoreList {

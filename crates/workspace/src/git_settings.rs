@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 pub(crate) const LARGEST: u64 = 1 << 20;
 
 /// Maximum number of git config files that are read, counting the files that other config files include. Also the
-/// maximum number of ignore lists that these files may name.
+/// maximum number of ignore lists that are read because these files set `core.excludesFile`.
 const MAX_FILES: usize = 32;
 
 /// Locations of the git config files of the user and the system.
@@ -20,7 +20,7 @@ pub struct GitSettings {
     home: PathBuf,
     /// Git config files of the system and the user.
     files: Vec<PathBuf>,
-    /// Ignore list that git uses if no setting names an ignore list.
+    /// Ignore list that git uses if the setting `core.excludesFile` is not set.
     default_list: Option<PathBuf>,
 }
 
@@ -40,10 +40,10 @@ impl GitSettings {
         GitSettings { home: home.to_owned(), files, default_list }
     }
 
-    /// Paths of all ignore lists that the setting `core.excludesFile` names, in the config files of the user and of the
-    /// repository. If the user's config files name none, git's default ignore list is included instead. Git uses only
-    /// the last of these lists. This function returns all, so that a repository cannot override the user's ignore list,
-    /// and the conditions of `includeIf` need not be evaluated.
+    /// Paths of all ignore lists that are set with `core.excludesFile` in the config files of the system, the user and
+    /// the repository. If the files of the system and the user set no list, git's default ignore list is included
+    /// instead. Git uses only the last of these lists. This function returns all of them, so that a repository cannot
+    /// override the user's ignore list, and the conditions of `includeIf` need not be evaluated.
     pub(crate) fn lists(&self, repository: &GitRepository) -> Vec<PathBuf> {
         let mut all = self.named_in(&self.files, &repository.root);
         if all.is_empty() {

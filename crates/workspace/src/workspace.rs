@@ -17,7 +17,7 @@ use crate::workspace_path::{InvalidPath, WorkspacePath};
 #[derive(Debug)]
 pub struct Workspace {
     path: PathBuf,
-    /// Absolute path of the workspace before symbolic links in it were resolved.
+    /// Absolute path of the workspace. Unlike in `path`, the symbolic links in this path are not resolved.
     unresolved_path: PathBuf,
     root: FolderHandle,
 }

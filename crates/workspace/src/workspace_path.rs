@@ -42,7 +42,8 @@ pub enum InvalidPath {
 }
 
 impl WorkspacePath {
-    /// Parses a path. An absolute path must be below `root`, the absolute path of the workspace, which has no `..`.
+    /// Parses a path. An absolute path must be below `root`. `root` is the absolute path of the workspace and contains
+    /// no `..`.
     pub fn parse(text: &str, root: &Path) -> Result<WorkspacePath, InvalidPath> {
         if text.len() > MAX_PATH {
             return Err(InvalidPath::TooLong);
@@ -108,8 +109,8 @@ impl WorkspacePath {
         &self.0
     }
 
-    /// The path that Windows file systems would open: they ignore dots and spaces at the end of a name and a stream
-    /// name after a colon, and they know `.git` by a short name (`GIT~1`). Use the result only to match paths against
+    /// The path that Windows file systems would open: they ignore dots and spaces at the end of a name, ignore a stream
+    /// name after a colon, and open `.git` also by its short name (`GIT~1`). Use the result only to match paths against
     /// rules.
     pub fn normalized_for_rules(&self) -> String {
         let parts: Vec<&str> = self

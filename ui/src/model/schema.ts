@@ -854,7 +854,7 @@ export interface components {
             isolation: components["schemas"]["Isolation"];
             /**
              * @description How the backend runs sandboxes, such as microVMs with KVM or with emulation; null if the backend has only one
-             *     way.
+             *     way to run sandboxes.
              */
             method: string | null;
             /**
@@ -925,8 +925,8 @@ export interface components {
             detail: string | null;
             servers: string;
             /**
-             * @description Number of sandboxes that the workers counted in `workers` can use at once, added together; null if the check was
-             *     skipped or failed.
+             * @description Total number of sandboxes that these workers (see `workers`) can use at once; null if the check was skipped
+             *     or failed.
              */
             slots: number | null;
             state: components["schemas"]["ClusterReportState"];
@@ -1047,11 +1047,14 @@ export interface components {
             names: string;
             reason: string;
         };
-        /** @description Stored input of a code run, from which it can be resumed. Task, tests and input files are artifacts of the run. */
+        /**
+         * @description Stored input of a code run; the run can be resumed from this input. Task, tests and input files are artifacts of the
+         *     run.
+         */
         CodeInput: {
             /** @description Number of programs that are written in parallel in each attempt. */
             candidates: number;
-            /** @description Text that the output must contain; between slashes, a regular expression. */
+            /** @description Text that the output must contain. A text between slashes is a regular expression. */
             expect: string | null;
             image: string | null;
             /** @description The requested isolation; a resumed run uses it unless the resume request overrides it. */
@@ -1270,13 +1273,13 @@ export interface components {
         };
         /** @description Input of a debate, stored with its run to resume or fork the run. The move is stored as an artifact. */
         DebateInput: {
-            /** @description Round from which a fork repeats the calls. */
+            /** @description Round from which a fork repeats the calls; `None` for other runs and for a fork without a fork point. */
             at: number | null;
             /** @description Persona changes; each change applies from a given round on. */
             changes?: components["schemas"]["PersonaChange"][];
             context_window: number | null;
             image?: string | null;
-            /** @description Requested isolation. A resumed run uses the same isolation, unless the user requests another isolation. */
+            /** @description Requested isolation. A resumed run uses the same isolation, unless the user requests a different isolation. */
             isolation?: string | null;
             /**
              * @description Resource limits of the sandbox in which the debate runs.
@@ -1313,7 +1316,7 @@ export interface components {
             agents: {
                 [key: string]: string;
             };
-            /** @description Scores given before the debate, if requested. */
+            /** @description Scores that the decision makers gave before the debate; empty if they were not requested. */
             blind_scores?: {
                 [key: string]: components["schemas"]["JudgeScore"];
             };
@@ -1365,7 +1368,7 @@ export interface components {
             agents: {
                 [key: string]: string;
             };
-            /** @description Scores given before the debate, if requested. */
+            /** @description Scores that the decision makers gave before the debate; empty if they were not requested. */
             blind_scores?: {
                 [key: string]: components["schemas"]["JudgeScore"];
             };
@@ -1411,7 +1414,7 @@ export interface components {
         };
         DraftView: {
             content: string;
-            /** @description Unified diff between the file at the time the draft was created and the draft */
+            /** @description Unified diff from the file, as it was when the draft was created, to the content of the draft */
             diff: string;
             draft: components["schemas"]["OpenDraft"];
         };
@@ -1458,7 +1461,7 @@ export interface components {
             output_tokens: number;
             rehearsal: boolean;
         };
-        /** @description Stored input of an evaluation, from which it can be resumed. The problems are an artifact of the run. */
+        /** @description Stored input of an evaluation; the run can be resumed from this input. The problems are an artifact of the run. */
         EvalInput: {
             image: string | null;
             /** @description The requested isolation; a resumed run uses it unless the resume request overrides it. */
@@ -1629,7 +1632,10 @@ export interface components {
         } | "percent" | "times";
         /** @description Diff of one file of a submission. */
         FileDiff: {
-            /** @description Unified diff of the changes to the file since the draft was created; null if there are none. */
+            /**
+             * @description Unified diff of the changes to the file since the draft was created; null if there are none, or the submission
+             *     is not escalated.
+             */
             changed_meanwhile: string | null;
             /** @description Unified diff from the old to the proposed content; null after a cleanup deleted the stored contents. */
             diff: string | null;
@@ -2049,7 +2055,7 @@ export interface components {
                 [key: string]: string;
             };
         };
-        /** @description Policy of the gate: limits and rules that its decisions depend on. Each decision records the policy's fingerprint. */
+        /** @description Policy of the gate: limits and rules for the gate's decisions. Each decision records the policy's fingerprint. */
         Policy: {
             /** @description Patterns of files that the task may change; all files if absent. */
             allowed: string[] | null;
@@ -2154,7 +2160,7 @@ export interface components {
             message: string;
             /** @description Name of the rule that the draft violates, such as `secret/github-token` or `scope/lines`. */
             rule: string;
-            /** @description Advice to the agent: how to fix the finding. Empty if there is none. */
+            /** @description Advice to the agent: how to fix the finding. Empty if there is no advice. */
             what_to_do: string;
         };
         /** @description Effect that a reason of the gate has on a draft. */
@@ -2531,7 +2537,7 @@ export interface components {
             sessions: components["schemas"]["SessionInfo"][];
         };
         SignInLink: {
-            /** @description Path on this server; the browser that opens it is signed in */
+            /** @description Path of the link on this server; a browser that opens this path is signed in */
             path: string;
         };
         /** @enum {string} */
@@ -2841,11 +2847,11 @@ export interface components {
             text?: null;
         });
         /**
-         * @description Token counts of one call, or the sum of many.
+         * @description Token counts of one call, or the totals of several calls.
          *
-         *     `input` counts every input token; `cached_input` and `cache_write` are parts of it. Providers
-         *     disagree on this (some leave cached tokens out of their input count), so each provider adapter
-         *     converts its counts to this convention.
+         *     `input` counts every input token; `cached_input` and `cache_write` are parts of `input`. The APIs of
+         *     some providers count differently (some leave cached tokens out of their input count), so each provider
+         *     adapter converts the provider's counts to this convention.
          */
         Usage: {
             /** @description The part of `input` that the provider wrote to its prompt cache, and charges for separately. */
@@ -2943,7 +2949,7 @@ export interface components {
             name: string;
             version: string;
         };
-        /** @description Warm pools of one sandbox backend, added together */
+        /** @description Totals of the warm pools of one sandbox backend */
         WarmPoolInfo: {
             /** @description Number of sandbox requests that used an idle sandbox, since the server was started */
             hits: number;
@@ -2972,8 +2978,8 @@ export interface components {
         /** @description Stored input of a run in which a model edits files; the run can be resumed from this input. */
         WorkInput: {
             /**
-             * @description Isolation that was requested for the run. A resumed run uses it, too, unless another isolation is requested for
-             *     resuming.
+             * @description Isolation that was requested for the run. When the run is resumed, it uses the same isolation, unless the user
+             *     requests a different one.
              */
             isolation?: string | null;
             model: string;
@@ -2996,8 +3002,8 @@ export interface components {
             /** @description Memory that the sandbox needs, in megabytes. */
             memory: number;
             /**
-             * @description Kind of slot that the job occupies on the worker. Each kind has its own slots, so a job never waits for a job of
-             *     another kind of slot.
+             * @description Kind of slot that the job occupies on the worker. Each kind has its own slots, so a job never waits for a job
+             *     that occupies a different kind of slot.
              */
             place: components["schemas"]["WorkPlace"];
             region: string | null;

@@ -52,7 +52,7 @@ export function Fork({ run, rounds, moves }: Props) {
             Fork this run
           </h2>
           <p className="mt-1 mb-4 text-sm text-soft">
-            A fork is a new run that reuses the answers of this run before the chosen round. All model calls from that round on are repeated, and cost money again.
+            A fork is a new run that reuses this run’s answers from the rounds before the chosen round. All model calls from the chosen round on are repeated, and cost money again.
           </p>
           <form onSubmit={submit} className="grid gap-3 text-sm">
             <label className="grid gap-1" htmlFor={`${id}-round`}>

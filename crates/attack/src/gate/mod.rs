@@ -87,7 +87,7 @@ impl GateCase {
     }
 }
 
-/// Numbers of cases by kind and decision.
+/// How many cases of each kind the gate stopped and let pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct GateCount {
     /// Number of hostile cases.
@@ -126,7 +126,7 @@ pub struct GateScorecard {
 }
 
 impl GateScorecard {
-    /// Adds up the numbers of all classes.
+    /// Returns the sum of the counts of all classes.
     pub fn count(&self) -> GateCount {
         GateCount::of(self.classes.iter().flat_map(|class| &class.cases))
     }

@@ -17,7 +17,7 @@ pub(crate) struct WorkerArgs {
     #[arg(long = "label", value_name = "NAME=VALUE")]
     pub(crate) labels: Vec<String>,
 
-    /// Set the region of the worker, which then skips jobs that require another region
+    /// Set the worker's region; the worker skips jobs that require a different region
     #[arg(long, value_name = "REGION")]
     pub(crate) region: Option<String>,
 

@@ -147,7 +147,7 @@ pub(crate) enum GateCommand {
     },
     /// Show a submission: its changes and the gate's reasons
     Show {
-        /// Number of the submission
+        /// Number (see `assize gate ls`) or message id of the submission
         submission: String,
         #[command(flatten)]
         workspace: WorkspaceArgs,
@@ -157,7 +157,7 @@ pub(crate) enum GateCommand {
     },
     /// Accept submissions and apply their changes
     Accept {
-        /// Numbers of the submissions
+        /// Numbers (see `assize gate ls`) or message ids of the submissions
         #[arg(required = true)]
         submissions: Vec<String>,
         #[command(flatten)]
@@ -170,7 +170,7 @@ pub(crate) enum GateCommand {
     },
     /// Reject submissions
     Reject {
-        /// Numbers of the submissions
+        /// Numbers (see `assize gate ls`) or message ids of the submissions
         #[arg(required = true)]
         submissions: Vec<String>,
         #[command(flatten)]
@@ -181,7 +181,7 @@ pub(crate) enum GateCommand {
     },
     /// Undo applied submissions: restore the previous content of their files
     Undo {
-        /// Numbers of the submissions
+        /// Numbers (see `assize gate ls`) or message ids of the submissions
         #[arg(required = true)]
         submissions: Vec<String>,
         #[command(flatten)]
@@ -235,7 +235,7 @@ pub(crate) struct WorkArgs {
     #[command(flatten)]
     pub(crate) workspace: WorkspaceArgs,
 
-    /// Let the model edit files with tools, text (file blocks in its answers) or auto
+    /// Set how the model edits files: tools, text (file blocks in its answers) or auto
     ///
     /// `auto` offers tools to the model, and switches to text if the model calls no tool.
     #[arg(long, value_name = "MODE", value_parser = WorkMode::NAMES.to_vec(), default_value = "tools", hide_possible_values = true, conflicts_with = "resume")]

@@ -66,8 +66,8 @@ impl ModelArgs {
         self.models.iter().rfind(|name| role_and_model(name).is_none()).cloned()
     }
 
-    /// Returns the first invalid `--model ROLE=MODEL` value: its role is unknown or was given before, or its model is
-    /// empty.
+    /// Returns the first invalid `--model ROLE=MODEL` value: a value with an unknown role, with the role of an earlier
+    /// value, or without a model.
     pub(crate) fn first_invalid_role(&self) -> Option<&str> {
         let is_wrong = |(index, name): &(usize, &String)| match role_and_model(name) {
             Some((_, "")) => true,

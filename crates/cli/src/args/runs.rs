@@ -56,7 +56,7 @@ pub(crate) enum RunsCommand {
     Fork(Box<ForkRunArgs>),
     /// List or copy the files that a run has produced
     ///
-    /// For example, the files that a program created, or the documents of a consultation.
+    /// These are, for example, the files that a program created, or the documents of a consultation.
     Files {
         /// Id of the run, a prefix of it, or `latest`
         run: String,
@@ -75,7 +75,7 @@ pub(crate) enum RunsCommand {
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Cancel a run, also if another process executes it
+    /// Cancel a run, even if another process executes it
     ///
     /// The process that executes the run stops at its next step. The run can be resumed later.
     Cancel {
@@ -135,10 +135,10 @@ pub(crate) struct ForkRunArgs {
     /// Write `critic=TEXT` or `D1=TEXT`, or `critic=@FILE` to read the persona from a file.
     #[arg(long = "set", value_name = "ROLE=PROMPT", requires = "at")]
     pub(crate) set: Vec<String>,
-    /// Use another provider
+    /// Set the provider of the new run [default: the provider of the original run]
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,
-    /// Use another model; ROLE=MODEL sets it for one role of a consultation only
+    /// Set the model of the new run; in a consultation, ROLE=MODEL sets it for one role
     ///
     /// The option can be repeated for several roles.
     #[arg(long = "model", value_name = "MODEL")]

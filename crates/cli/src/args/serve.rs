@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listen_address_with_a_port_alone_is_loopback() {
+    fn listen_port_without_an_address_listens_on_loopback() {
         for text in ["8080", ":8080", "localhost:8080", "127.0.0.1:8080"] {
             assert_eq!(listen(text).unwrap().to_string(), "127.0.0.1:8080");
         }

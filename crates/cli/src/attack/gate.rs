@@ -63,7 +63,10 @@ fn as_text(card: &GateScorecard, verbose: bool) -> String {
     let verdict = match (count.got_through, count.held_up) {
         (0, 0) => paint(
             GOOD.bold(),
-            format!("all results match the labels: {} hostile stopped", count.stopped),
+            format!(
+                "all results match the labels: {} stopped",
+                counted(count.stopped, "hostile case", "hostile cases")
+            ),
         ),
         (0, _) => paint(BAD.bold(), held_up),
         (_, 0) => paint(BAD.bold(), through),

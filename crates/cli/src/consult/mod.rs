@@ -220,7 +220,7 @@ impl RunOutput<'_> {
             ));
             if self.args.out.is_none() {
                 let how = hints::runs(&format!("files {} --out FOLDER", self.trial.run.id));
-                note(&paint(DIM, format!("all documents and the report: {how}")));
+                note(&paint(DIM, format!("copy the report and all documents with {how}")));
             }
         }
         Ok(())

@@ -25,7 +25,7 @@ pub(super) struct Consultation {
     replayed: u64,
     /// Number of finished calls that were not planned: retries and summaries.
     extra: u64,
-    /// Progress in the last printed line: finished share of the planned calls, in tenths.
+    /// How many tenths of the planned calls had finished when the last progress line was printed.
     tenth: u64,
     /// Debates by the number of their business move: current round, and the score once the debate is scored.
     debates: BTreeMap<u32, (u32, Option<u64>)>,

@@ -84,11 +84,11 @@ fn reasons(report: &ConsultReport, placed: &RankedMove) -> Vec<String> {
         suggestion.map(|one| line("", &one.proposed.thesis)).into_iter().collect();
     let scores = verdict.into_iter().flat_map(|verdict| &verdict.scores_by_agent);
     if let Some((id, score)) = scores.clone().max_by_key(|(_, score)| score.card.total()) {
-        lines.push(line(&format!("reason, {id}: "), &score.card.reasoning));
+        lines.push(line(&format!("reason of {id}: "), &score.card.reasoning));
     }
     let objections = scores.filter(|(_, score)| !score.card.unanswered.trim().is_empty());
     if let Some((id, score)) = objections.min_by_key(|(_, score)| score.card.total()) {
-        lines.push(line(&format!("unanswered objection, {id}: "), &score.card.unanswered));
+        lines.push(line(&format!("unanswered objection of {id}: "), &score.card.unanswered));
     }
     lines
 }

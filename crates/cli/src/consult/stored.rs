@@ -37,7 +37,7 @@ pub(crate) fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Fail
     }
     note(&hints::transcripts("transcripts", &stored.run.id));
     let files = hints::runs(&format!("files {} --out FOLDER", stored.run.id));
-    note(&paint(DIM, format!("all documents and the report: {files}")));
+    note(&paint(DIM, format!("copy the report and all documents with {files}")));
     Ok(())
 }
 

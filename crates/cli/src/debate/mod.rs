@@ -97,7 +97,7 @@ fn reject_unused_flags(args: &DebateArgs) -> Result<(), Failure> {
     }
     if args.document.is_none() && args.resume.is_none() && args.fork.fork.is_none() && !args.graph {
         return Err(usage("there is no business move to debate".to_owned())
-            .hint("name a file, as in `assize debate MOVE.md`; `-` reads standard input"));
+            .hint("pass a file, as in `assize debate MOVE.md`; `-` reads standard input"));
     }
     let fixed = [
         ("--temperature", args.model.temperature.is_some()),

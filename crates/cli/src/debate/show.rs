@@ -57,9 +57,13 @@ pub(crate) fn verdict(title: &str, verdict: &DebateVerdict) -> String {
         ));
     }
     for (log, summary) in &verdict.summaries {
-        let how = if summary.extracted { " (only the first line of each message)" } else { "" };
+        let how = if summary.extracted {
+            " (the summary contains only the first line of each message)"
+        } else {
+            ""
+        };
         line(format!(
-            "In {log}, rounds 2 to {} were summarized for the model{how}.",
+            "In the conversation {log}, rounds 2 to {} were summarized for the model{how}.",
             summary.up_to_round
         ));
     }
@@ -75,7 +79,7 @@ pub(crate) fn transcripts(
     for (log, entries) in logs {
         let id = log.decision_maker_id();
         let name = agents.get(&id).map(|name| format!(" ({name})")).unwrap_or_default();
-        let _ = writeln!(text, "\n=== {log}: critic and {id}{name}");
+        let _ = writeln!(text, "\n=== {log}: conversation between the critic and {id}{name}");
         for entry in entries {
             let cut = if entry.cut_off { " (cut off)" } else { "" };
             let _ = writeln!(text, "\n[Round {}] {}{cut}", entry.round, entry.role);

@@ -174,8 +174,8 @@ impl Heads {
     }
 }
 
-/// Verifies the audit log if the store does not exist. Then the log is empty, so the check fails if the copy of the log
-/// in the workspace has entries, or if an earlier head was given.
+/// Verifies the audit log of a workspace whose store does not exist. Such a log is empty, so the check fails if the
+/// copy of the log in the workspace has entries, or if the user gave an earlier head.
 fn without_store(workspace: &Path, heads: &Heads, json: bool) -> Result<(), Failure> {
     let log = workspace.join(HANDOFF).join(TRANSITIONS);
     let mut wrong = heads.errors.clone();
@@ -221,8 +221,8 @@ fn print_report(report: &LogCheck, json: bool) -> Result<(), Failure> {
         return Err(match report.mirror {
             LogComparison::Same => failure,
             _ => failure.hint(format!(
-                "the store is authoritative; remove `{HANDOFF}/{TRANSITIONS}` to have it rewritten from the store, \
-                 which is logged"
+                "the store is authoritative; if you remove `{HANDOFF}/{TRANSITIONS}`, assize writes the file again \
+                 from the store, and logs this"
             )),
         });
     }

@@ -89,7 +89,7 @@ pub(crate) async fn run(command: DraftsCommand, mut services: Services) -> Resul
     }
 }
 
-/// Deletes all drafts and rejects all waiting submissions, after the user has confirmed it.
+/// Deletes all drafts and rejects all waiting submissions, after the user has confirmed the deletion.
 async fn empty(
     service: &Arc<DraftService>,
     by: &str,
@@ -138,7 +138,7 @@ async fn switch(service: &Arc<DraftService>, by: &str, on: bool) -> Result<(), F
     let folder = service.workspace().display();
     print_path(&match changed {
         true => format!("the draft tools are {state} in `{folder}`"),
-        false => format!("the draft tools were {state} already in `{folder}`"),
+        false => format!("the draft tools were already {state} in `{folder}`"),
     })?;
     if !on {
         note(

@@ -39,8 +39,9 @@ pub(crate) async fn run(command: GateCommand, mut services: Services) -> Result<
                 service.accept(&current_user(&services.environment), id, force).await.map_err(|error| {
                     let hint = matches!(error, DraftError::Conflict(_)).then(|| {
                         format!(
-                            "`assize gate show {id}` shows both versions; `--force` overwrites the newer file; \
-                             `assize gate reject {id}` rejects the submission, so that the agent can start again"
+                            "`assize gate show {id}` shows the changes of the draft and the newer changes to the file; \
+                             `--force` overwrites the newer file; `assize gate reject {id}` rejects the submission, \
+                             so that the agent can start again"
                         )
                     });
                     with_hint(error, hint)
@@ -78,8 +79,8 @@ pub(crate) async fn run(command: GateCommand, mut services: Services) -> Result<
     }
 }
 
-/// Returns the numbers of the submissions that the user has given. Fails if one of the submissions does not exist, so
-/// that the command decides either on all submissions or on none.
+/// Returns the ids of the submissions that the user named on the command line. Fails if one of the submissions does not
+/// exist, so that the command decides on no submission if the user has mistyped an id.
 async fn numbers(service: &DraftService, names: &[String]) -> Result<Vec<u64>, Failure> {
     let state = service.state().await?;
     let number = |name: &String| state.submission_named(name).map(|submission| submission.id);
@@ -159,7 +160,7 @@ fn list(state: &DraftState, all: bool, json: bool) -> Result<(), Failure> {
     if state.refused_calls > 0 {
         let calls = counted(state.refused_calls, "tool call was", "tool calls were");
         note(&format!(
-            "{calls} refused because of the path; `assize audit show --refused` lists the paths"
+            "{calls} refused because of the requested path; `assize audit show --refused` lists the paths"
         ));
     }
     Ok(())

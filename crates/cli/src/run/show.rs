@@ -87,7 +87,7 @@ pub(crate) fn stderr_lines(stderr: &str) -> Vec<String> {
     let left = all.len().saturating_sub(MAX_LINES);
     let more = (left > 0).then(|| {
         let lines = counted(left, "earlier line", "earlier lines");
-        format!("… {lines} of the program's standard error")
+        format!("… {lines} of the program's standard error not shown")
     });
     let shown =
         all.into_iter().skip(left).map(|line| replace_control_chars(&shorten(line, MAX_LINE)));

@@ -89,7 +89,7 @@ pub(crate) async fn files(
         in_the_way => {
             let files = counted(count, "file", "files");
             let message =
-                format!("{in_the_way} of {files} not copied: files of the same name exist");
+                format!("cannot copy {in_the_way} of {files}: files of the same name exist");
             Err(Failure::new(FailureKind::Environment, message)
                 .hint("name another folder with `--out FOLDER`"))
         }

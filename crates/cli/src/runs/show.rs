@@ -47,7 +47,7 @@ pub(super) async fn show(
         row("created", format!("{} UTC", when(run.created))),
         row(
             "updated",
-            format!("{} UTC, {} s after the creation", when(run.updated), took.as_secs()),
+            format!("{} UTC, {} s after the run was created", when(run.updated), took.as_secs()),
         ),
         row("journal", counted(records.len(), "record", "records")),
     ];
@@ -88,7 +88,7 @@ fn format_input_value(name: &str, value: &Value) -> Option<String> {
     let limits = serde_json::from_value::<SandboxLimits>(value.clone());
     if let Some(limits) = limits.ok().filter(|_| name == "limits") {
         return Some(format!(
-            "{} MB of memory, {} s, {} CPUs, {} processes, {} MB of files",
+            "{} MB of memory, {} s per execution, {} CPUs, {} processes, {} MB of files",
             limits.memory >> 20,
             limits.wall.as_secs_f64(),
             f64::from(limits.cpu_millis) / 1000.0,

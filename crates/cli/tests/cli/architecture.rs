@@ -166,14 +166,14 @@ fn wrong_or_malformed_crate_table_is_rejected() {
     }
 }
 
-/// Crates that may read the environment of the process, each with the reason.
+/// Crates that are allowed to read the environment of the process, each with the reason.
 const EXEMPT_CRATES: [(&str, &str); 3] = [
     ("cli", "the program reads the environment and passes the values to the libraries"),
     ("embed", "build scripts call this crate, and Cargo configures them with variables"),
     ("testkit", "only tests use this crate"),
 ];
 
-/// Files that may use one item of `std::env`: source file, name of the item, and reason.
+/// Files that are allowed to use one item of `std::env`: source file, name of the item, and reason.
 const EXCEPTIONS: [(&str, &str, &str); 3] = [
     ("guest/src/main.rs", "args", "the guest agent gets its role as a command-line argument"),
     (
@@ -188,13 +188,13 @@ const EXCEPTIONS: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// Items of `std::env` that do not read the state of the process, so every crate may use them.
+/// Items of `std::env` that every crate is allowed to use, because they do not read the state of the process.
 const HARMLESS: [&str; 3] = ["split_paths", "join_paths", "consts"];
 
 /// Functions and crates outside of `std::env` that read the environment, the current folder or the home folder.
 const OTHER_WAYS: [&str; 5] = ["home_dir", "etcetera::", "getenv(", "getcwd(", "dotenv"];
 
-/// Names of the functions in a line of code that read the environment, the arguments or a folder of the process.
+/// Names of the functions with which a line of code reads the environment, the arguments or a folder of the process.
 fn environment_reads(line: &str) -> Vec<String> {
     let code = if line.trim_start().starts_with("//") { "" } else { line };
     let is_name = |c: char| c.is_alphanumeric() || c == '_';

@@ -51,7 +51,7 @@ fn ask_works_with_every_provider_and_reports_token_usage() {
 }
 
 #[test]
-fn ask_supports_json_streaming_and_standard_input() {
+fn ask_supports_json_output_streaming_and_standard_input() {
     let fake =
         FakeProvider::scripted(FakeKind::Anthropic, ["one", "two", "three"].map(FakeReply::text));
     let home = Home::with_fake_provider(FakeKind::Anthropic, &fake);
@@ -174,7 +174,7 @@ fn ask_over_budget_exits_5_before_sending_a_request() {
 }
 
 #[test]
-fn ask_replay_prints_identical_bytes_and_sends_no_request() {
+fn ask_replay_prints_the_same_bytes_as_the_recorded_call_and_sends_no_request() {
     let fake = FakeProvider::scripted(FakeKind::Anthropic, [FakeReply::text("recorded ✓")]);
     let home = Home::with_fake_provider(FakeKind::Anthropic, &fake);
     let recorded = home.run(&["ask", "Why?", "--json", "--record", "cassette"]);
@@ -201,7 +201,7 @@ fn ask_replay_prints_identical_bytes_and_sends_no_request() {
 }
 
 #[test]
-fn ask_record_on_a_full_disk_exits_4_and_keeps_the_cassette() {
+fn ask_record_on_a_full_disk_exits_4_and_leaves_the_cassette_unchanged() {
     let fake = FakeProvider::always(FakeKind::Anthropic, FakeReply::text("x".repeat(3000)));
     let home = Home::with_fake_provider(FakeKind::Anthropic, &fake);
     assert_eq!(home.run(&["ask", "one", "--record", "cassette"]).code, 0);
@@ -303,7 +303,7 @@ fn ask_reports_retries_on_standard_error() {
 }
 
 #[test]
-fn ask_stream_exits_4_on_a_full_device_and_records_the_answer_on_a_closed_pipe() {
+fn ask_stream_exits_4_if_the_device_is_full_and_records_the_answer_even_if_the_pipe_is_closed() {
     let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text("line one\nline two\n"));
     let home = Home::with_fake_provider(FakeKind::Groq, &fake);
     let run = |script: &str| {

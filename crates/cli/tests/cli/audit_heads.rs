@@ -59,7 +59,7 @@ fn restore(home: &Home, backup: &[(std::path::PathBuf, Vec<u8>)]) {
 }
 
 #[test]
-fn audit_verify_against_a_later_signed_log_head_detects_a_rolled_back_log() {
+fn audit_verify_detects_that_the_log_was_rolled_back_after_its_head_was_signed() {
     let home = Home::new();
     let CommandOutput { code, err, .. } = home.run(&["audit", "head"]);
     assert!(code == 0 && err.contains("warning: the audit log is empty"), "{err}");
@@ -88,7 +88,8 @@ fn audit_verify_against_a_later_signed_log_head_detects_a_rolled_back_log() {
     add_entries(&home);
     let CommandOutput { code, err, .. } = verify(&home, &late);
     assert_eq!(code, 1, "{err}");
-    let rewritten = "log was rewritten: the hash of entry 4 differs from the signed head";
+    let rewritten =
+        "log was rewritten: the hash of entry 4 differs from the hash in the signed head";
     assert!(err.contains(rewritten), "{err}");
     // `audit verify` treats a missing store as an empty audit log.
     fs::remove_dir_all(home.work_folder().join("_handoff")).unwrap();
@@ -98,7 +99,7 @@ fn audit_verify_against_a_later_signed_log_head_detects_a_rolled_back_log() {
 }
 
 #[test]
-fn audit_verify_rejects_altered_log_heads_and_log_heads_signed_with_another_key() {
+fn audit_verify_rejects_altered_log_heads_and_log_heads_not_signed_with_the_local_key() {
     let home = Home::new();
     add_entries(&home);
     let good = head(&home);
@@ -142,11 +143,11 @@ fn audit_verify_rejects_altered_log_heads_and_log_heads_signed_with_another_key(
     );
     fs::remove_file(&key).unwrap();
     let CommandOutput { code, err, .. } = verify(&home, &good);
-    let other = format!("was signed with another key: {}; the local key is missing", words[4]);
+    let other = format!("was signed with the key {}, but the local key is missing", words[4]);
     assert!(code == 1 && err.contains(&other), "{err}");
     assert_eq!(verify(&home, &head(&home)).code, 0);
     let CommandOutput { code, err, .. } = verify(&home, &good);
-    assert!(code == 1 && err.contains("was signed with another key"), "{err}");
+    assert!(code == 1 && err.contains("was signed with the key"), "{err}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ pub(crate) fn with_docker() -> Option<Home> {
     home_if_available(home(), "docker")
 }
 
-/// Returns `home` if sandboxes with the backend `isolation` work there. Otherwise returns `None`, so that the test is
+/// Returns `home` if sandboxes with the backend `isolation` work in it. Otherwise returns `None`, so that the test is
 /// skipped, or panics if the environment variable `ASSIZE_TEST_REQUIRE` names the backend.
 pub(crate) fn home_if_available(home: Home, isolation: &str) -> Option<Home> {
     let CommandOutput { code, out, err } =
@@ -70,7 +70,7 @@ fn logged_sandbox_ids(home: &Home, isolation: &str) -> Vec<String> {
 }
 
 #[test]
-fn run_log_contains_the_sandbox_id_of_the_backend() {
+fn run_log_contains_the_id_that_the_backend_gave_the_sandbox() {
     let [id] = logged_sandbox_ids(&home(), "jail").try_into().unwrap();
     let (maker, number) = id.rsplit_once('-').unwrap();
     assert!(!maker.is_empty() && number.parse::<u64>().is_ok(), "{id}");
@@ -163,6 +163,11 @@ fn unreachable_docker_engine_is_an_error_that_names_its_socket() {
     let missed = floor("at-least=docker");
     assert_eq!((missed.code, missed.out.as_str()), (125, ""));
     assert!(missed.err.contains("no container engine listens at"), "{}", missed.err);
+    // `doctor` fails if the selected backend is unavailable.
+    assert_eq!(home.run(&["doctor", "--offline"]).code, 0);
+    let selected = home.set("ASSIZE_SANDBOX_ISOLATION", "docker").run(&["doctor", "--offline"]);
+    assert_eq!(selected.code, 125, "{}", selected.err);
+    assert!(selected.err.contains("no container engine listens at"), "{}", selected.err);
 }
 
 /// The commands run inside a chroot. There the kernel refuses user namespaces, so no jail can be created.

@@ -129,7 +129,7 @@ fn consult_with_a_region_but_without_a_cluster_exits_3() {
     3
     error: `consult.region` is `eu-north`, which needs a cluster
 
-    hint: name the cluster's NATS servers with `--cluster nats://a,b,c`, or remove the setting `consult.region`
+    hint: pass the addresses of the cluster's NATS servers with `--cluster nats://a,b,c`, or remove the setting `consult.region`
     ");
 }
 
@@ -177,7 +177,7 @@ fn consultation_taken_over_by_another_process_completes_and_the_first_process_ex
 }
 
 #[test]
-fn fork_repeats_one_debate_from_a_round_with_another_critic() {
+fn fork_repeats_one_debate_from_the_given_round_with_a_new_critic_persona() {
     let home = home();
     let args = ["consult", "CRST", "--rounds", "3", "--json", "--quiet"];
     let whole = json_output(&home, &args);
@@ -301,7 +301,7 @@ fn synthetic_data_has_the_same_label_in_all_report_files_and_in_the_output() {
             "{name} says that a model wrote the data, but no model was called"
         );
     }
-    assert!(out.contains("      reason, D") && !out.contains("for it, "), "{out}");
+    assert!(out.contains("      reason of D") && !out.contains("for it, "), "{out}");
 }
 
 #[test]
@@ -385,7 +385,7 @@ fn estimate_of_consult_and_debate_needs_no_api_key() {
 }
 
 #[test]
-fn consult_estimate_names_the_role_model_without_a_price() {
+fn consult_estimate_exits_3_and_names_the_model_whose_price_is_unknown() {
     let args = ["consult", "CRST", "--provider", "anthropic", "--estimate"];
     let args = [&args[..], &["--model", "critic=claude-unpriced"]].concat();
     let CommandOutput { code, out, err } = home().run(&args);
@@ -430,7 +430,7 @@ fn invalid_consult_arguments_fail_before_any_model_call() {
 
 /// Each consultation uses its own sandboxes, although the debates of both consultations have the same names.
 #[test]
-fn two_consultations_of_one_ticker_run_at_the_same_time() {
+fn two_consultations_about_the_same_ticker_can_run_concurrently() {
     let home = home();
     let args = ["consult", "CRST", "--rounds", "2", "--json", "--quiet"];
     let both = [(); 2].map(|()| home.command(&args).spawn().unwrap());

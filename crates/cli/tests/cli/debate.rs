@@ -44,7 +44,7 @@ fn fake() -> FakeProvider {
     FakeProvider::with_responder(FakeKind::Anthropic, debate_answer)
 }
 
-/// Creates a `Home` with the file `MOVE.md` that uses `fake` as its provider.
+/// Creates a `Home` that uses `fake` as its provider and contains the file `MOVE.md`.
 pub(crate) fn home(fake: &FakeProvider) -> Home {
     let home = Home::with_fake_provider(FakeKind::Anthropic, fake);
     home.write("MOVE.md", MOVE);
@@ -137,7 +137,8 @@ fn debate_with_transcripts_prints_scores_reasons_and_conversations() {
     assert!(out.contains("\nD1  It held. [["), "{out}");
     assert!(
         out.contains(
-            "=== i3: critic and D3 (Stakeholder Value Advocate)\n\n[Round 1] critic\nA point. [[0]]"
+            "=== i3: conversation between the critic and D3 (Stakeholder Value Advocate)\n\n\
+             [Round 1] critic\nA point. [[0]]"
         ),
         "{out}"
     );
@@ -145,7 +146,7 @@ fn debate_with_transcripts_prints_scores_reasons_and_conversations() {
 }
 
 #[test]
-fn debate_fork_repeats_calls_from_its_round_and_reuses_earlier_answers() {
+fn debate_fork_repeats_calls_from_the_given_round_and_reuses_earlier_answers() {
     let fake = fake();
     let home = home(&fake);
     assert_eq!(home.run(&["debate", "MOVE.md"]).code, 0);
@@ -415,7 +416,7 @@ fn debate_resume_is_refused_if_a_prompt_or_the_graph_has_changed() {
     let CommandOutput { code, err, .. } = home.run(&["debate", "--resume", &id]);
     assert_eq!(code, 2, "{err}");
     assert!(err.contains("request of effect `i1/round-1/D1` differs"), "{err}");
-    assert!(err.contains(&format!("assize debate --fork {id}")), "{err}");
+    assert!(err.contains(&format!("assize runs fork {id}")), "{err}");
     change("graph", 9);
     let CommandOutput { code, err, .. } = home.run(&["debate", "--resume", &id]);
     assert_eq!(code, 2, "{err}");
@@ -564,7 +565,7 @@ fn concurrent_debates_share_one_store() {
 
 /// `assize debate` selects and reports its isolation in the same way as the debates of `assize consult`.
 #[test]
-fn debate_in_a_jail_by_default_is_flagged_as_weaker_isolation() {
+fn debate_is_flagged_as_weakly_isolated_if_it_runs_in_a_jail_by_default() {
     let fake = fake();
     let home = home(&fake);
     let CommandOutput { code, out, err } =

@@ -35,7 +35,7 @@ else:
 ";
 
 /// Shell command that lists cgroups left over from earlier commands, then runs [`ATTACK`] with `assize exec`. The
-/// keyword `exec` replaces the shell, which would otherwise be another process in the cgroup.
+/// shell keyword `exec` replaces the shell by assize, because the shell would be a second process in the cgroup.
 const COMMAND: &str = "echo \"== $GROUP\"; \
     for left in /sys/fs/cgroup/*/assize-* /sys/fs/cgroup/*/*/assize-*; do [ -d \"$left\" ] && echo \"left $left\"; done; \
     exec /opt/layers/*/assize exec --isolation jail --memory 256M --cpus 1 --timeout 100 --json /opt/layers/*/attack.py";

@@ -92,7 +92,7 @@ fn check(page: &Path) -> Result<usize, String> {
     Ok(commands.len())
 }
 
-/// Every `console` block is run, and its output is compared. Commands without an output shown are in `sh` blocks.
+/// Every `console` block is run, and its output is compared. Commands whose output is not shown are in `sh` blocks.
 #[test]
 fn documented_commands_print_the_output_shown() {
     let pages = pages();

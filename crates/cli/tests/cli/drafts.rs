@@ -301,7 +301,7 @@ fn draft_tools_can_be_switched_off_while_the_server_runs() {
     assert_eq!(escalated["verdict"], "escalated");
     let off = home.run(&["drafts", "off"]);
     assert!(off.out.starts_with("the draft tools are off in"), "{}", off.out);
-    assert!(home.run(&["drafts", "off"]).out.contains("were off already"));
+    assert!(home.run(&["drafts", "off"]).out.contains("were already off"));
     assert_eq!(client.request_result("tools/list", json!({}))["tools"], json!([]));
     let request = json!({"source_path": "src/watchdog.py", "task_id": "t2"});
     let error = client.call("ollama_request_draft", request.clone()).unwrap_err();
@@ -381,7 +381,7 @@ fn drafts_init_excludes_the_handoff_folder_from_git() {
 }
 
 #[test]
-fn draft_of_a_file_in_the_users_global_gitignore_escalates() {
+fn draft_of_a_file_that_the_users_global_gitignore_excludes_escalates() {
     let home = home_with_project();
     fs::create_dir_all(home.work_folder().join(".git")).unwrap();
     let list = home.work_folder().join("../.config/git/ignore");

@@ -159,7 +159,7 @@ fn exec_checks_options_placed_before_the_file_and_passes_later_arguments_to_the_
 }
 
 #[test]
-fn exec_output_files_overwrite_no_existing_file() {
+fn exec_does_not_overwrite_existing_files_with_output_files() {
     let home = home();
     let config = home.write("repo/.git/config", "[core]\n");
     let kept = home.write("repo/kept.txt", "mine");
@@ -190,7 +190,7 @@ sys.exit(6)
 }
 
 #[test]
-fn exec_child_process_out_of_memory_does_not_stop_the_program() {
+fn exec_child_process_that_runs_out_of_memory_does_not_stop_the_program() {
     let code = r"
 import subprocess, sys
 child = subprocess.run([sys.executable, '-c', 'data = []\nwhile True: data.append(bytearray(1 << 20))'])
@@ -423,7 +423,7 @@ pub(crate) fn cgroups() -> Vec<String> {
     String::from_utf8_lossy(&found).lines().map(str::to_owned).collect()
 }
 
-/// Python program that starts `sleep` in a new session. Its argument is the number of seconds.
+/// Python program that starts `sleep` in a new session. The program's argument is the number of seconds to sleep.
 pub(crate) const DAEMON: &str = r"
 import os, subprocess, sys, time
 subprocess.Popen(['sleep', sys.argv[1]], start_new_session=True)
@@ -431,7 +431,8 @@ print('up')
 time.sleep(1000)
 ";
 
-/// Names of the folders in the sandbox registry of a `Home`. Each process that creates sandboxes (a *maker*) has one.
+/// Names of the folders in the sandbox registry of a `Home`. Each process that creates sandboxes (a *maker*) has one
+/// folder.
 pub(crate) fn registered_sandbox_owners(home: &Home) -> Vec<String> {
     let folder = home.folder.path().join(".local/state/assize/sandboxes");
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -454,7 +455,7 @@ pub(crate) fn start_daemon(home: &Home, flags: &[&str]) -> (Child, String) {
 }
 
 #[test]
-fn killed_exec_leaves_no_process_cgroup_or_mount() {
+fn killed_exec_leaves_no_processes_no_cgroups_and_no_mounts() {
     let home = home();
     let (mut child, seconds) = start_daemon(&home, &[]);
     let maker = registered_sandbox_owners(&home).pop().unwrap();

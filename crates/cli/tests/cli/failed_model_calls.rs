@@ -1,5 +1,5 @@
 //! Tests of model calls that fail after all retries, with the built binary. Each test covers one rule of
-//! `docs/explanation/durability.md` that users of the command line see.
+//! `docs/explanation/durability.md` whose effect users of the command line see.
 
 use std::fs;
 use std::sync::Arc;

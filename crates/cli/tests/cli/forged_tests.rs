@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::Home;
 use crate::drafts::{StdioMcpClient, home_with_project};
 
-/// Creates a project for a test runner: a small module, tests of the module, and a task contract that runs the tests to
-/// verify drafts.
+/// Creates a project for a test runner: a small module, tests of the module, and a task contract whose verification
+/// command runs the tests.
 fn project_with_tests(runner: &str) -> Home {
     let path = "/usr/local/bin:/usr/bin:/bin";
     let home = home_with_project().set("PATH", path).set("ASSIZE_DRAFT_MAX_DELETION", "1");
@@ -75,8 +75,9 @@ fn install_node_package(home: &Home, package: &str) -> bool {
     copied.unwrap().success()
 }
 
-/// Submits forged changes from the corpus for a test runner and checks the gate's decisions. If `ASSIZE_TEST_FULL` is
-/// set, it submits all of the changes; if not, every third change, or only the first if the runner is slow to start.
+/// Submits changes that forge the results of a test runner, and checks the gate's decisions. The changes are from the
+/// corpus. If `ASSIZE_TEST_FULL` is set, submits all of them; if not, every third change, or only the first if the
+/// runner is slow to start.
 fn submit_forgeries(runner: &str, home: &Home) {
     let all = std::env::var_os("ASSIZE_TEST_FULL").is_some();
     let slow = ["jest", "vitest", "cargo", "go"].contains(&runner);
@@ -112,7 +113,8 @@ fn submit_forgeries(runner: &str, home: &Home) {
 }
 
 impl StdioMcpClient {
-    /// Submits the same draft again, and waits for the decision that was still pending.
+    /// Submits a draft a second time, while the decision on its first submission is pending. Returns that decision, or
+    /// `pending` if there is still no decision.
     fn submit_again(&mut self, path: &str, task: &str) -> Value {
         let name = path.rsplit('/').next().unwrap();
         let draft = format!("_handoff/drafts/{name}.{task}.draft");
@@ -123,12 +125,12 @@ impl StdioMcpClient {
 }
 
 #[test]
-fn forged_unittest_results_escalate() {
+fn draft_that_forges_unittest_results_escalates() {
     submit_forgeries("unittest", &project_with_tests("unittest"));
 }
 
 #[test]
-fn forged_pytest_results_escalate() {
+fn draft_that_forges_pytest_results_escalates() {
     let home = project_with_tests("pytest");
     if install_pytest(&home) {
         submit_forgeries("pytest", &home);
@@ -136,12 +138,12 @@ fn forged_pytest_results_escalate() {
 }
 
 #[test]
-fn forged_node_test_results_escalate() {
+fn draft_that_forges_node_test_results_escalates() {
     submit_forgeries("node", &project_with_tests("node"));
 }
 
 #[test]
-fn forged_jest_results_escalate() {
+fn draft_that_forges_jest_results_escalates() {
     let home = project_with_tests("jest");
     if install_node_package(&home, "jest@30.0.5") {
         submit_forgeries("jest", &home);
@@ -149,7 +151,7 @@ fn forged_jest_results_escalate() {
 }
 
 #[test]
-fn forged_vitest_results_escalate() {
+fn draft_that_forges_vitest_results_escalates() {
     let home = project_with_tests("vitest");
     if install_node_package(&home, "vitest@3.2.4") {
         submit_forgeries("vitest", &home);
@@ -157,12 +159,12 @@ fn forged_vitest_results_escalate() {
 }
 
 #[test]
-fn forged_cargo_test_results_escalate() {
+fn draft_that_forges_cargo_test_results_escalates() {
     submit_forgeries("cargo", &project_with_tests("cargo"));
 }
 
 #[test]
-fn forged_go_test_results_escalate() {
+fn draft_that_forges_go_test_results_escalates() {
     if installed_or_panic("go", Path::new("/usr/bin/go").exists()) {
         submit_forgeries("go", &project_with_tests("go"));
     }

@@ -77,7 +77,10 @@ fn runs_show_export_and_rm_work_on_a_finished_run() {
         "{out}"
     );
     assert!(out.contains("[rehearsal, no model was called]\nOpen a second bakery: "), "{out}");
-    assert!(out.contains("=== i1: critic and D1 (Growth Strategist)"), "{out}");
+    assert!(
+        out.contains("=== i1: conversation between the critic and D1 (Growth Strategist)"),
+        "{out}"
+    );
     assert!(out.contains("sandbox_scored  {\"move\":\"m1\",\"score\":"), "{out}");
 
     let CommandOutput { out, .. } = home.run(&["runs", "export", &id]);

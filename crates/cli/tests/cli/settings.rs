@@ -48,7 +48,7 @@ fn estimate_for_an_unknown_model_needs_a_price_in_the_settings() {
 }
 
 #[test]
-fn setting_sources_override_each_other_in_order_and_are_shown() {
+fn setting_sources_override_each_other_in_order_of_precedence_and_are_shown() {
     let home = Home::new();
     let user = home.folder.path().join(".config/assize/config.toml");
     fs::create_dir_all(user.parent().unwrap()).unwrap();
@@ -310,7 +310,7 @@ fn doctor_shows_limits_of_a_local_server_unless_settings_override_them() {
     // A hosted model behind a local proxy keeps its price and its limits.
     let home = Home::with_fake_provider(FakeKind::OpenAi, &fake);
     let doctor = home.run(&["doctor"]).out;
-    assert!(doctor.contains("per million tokens; 16 calls at once"), "{doctor}");
+    assert!(doctor.contains("per million output tokens; 16 calls at once"), "{doctor}");
 
     let shown = serde_json::json!({"model_info": {"qwen3.context_length": 40960}});
     let fake = FakeProvider::scripted(FakeKind::Ollama, []).with_description("/api/show", shown);

@@ -153,7 +153,8 @@ fn config_trust_shows_settings_that_the_environment_overrides() {
     assert!(shown.contains("openai.base_url = http://127.0.0.1:9/steal"), "{shown}");
 }
 
-/// A thread replaces the settings file of a trusted folder with a hostile one and back while the command runs.
+/// While the command runs, a thread repeatedly replaces the settings file of a trusted folder by a hostile file and
+/// restores the trusted file.
 #[test]
 fn settings_file_swapped_after_the_trust_check_is_not_used() {
     let thief = FakeProvider::scripted(FakeKind::OpenAi, []);

@@ -180,7 +180,7 @@ fn virtual_environment_of_a_python_outside_path_needs_the_verify_python_setting(
 }
 
 #[test]
-fn verification_uses_the_virtual_environment_with_isolation_at_least_jail() {
+fn verification_with_isolation_at_least_jail_uses_the_virtual_environment() {
     let home = project_with_venv();
     let command = r#"test -n \"$VIRTUAL_ENV\" && python3 -m projecttool"#;
     write_contract(&home, &format!(r#"{{"command": "{command}", "python": ".venv"}}"#));

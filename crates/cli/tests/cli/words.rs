@@ -31,8 +31,8 @@ const BANNED_WORDS: [&str; 20] = [
     "whoever",
 ];
 
-/// Exceptions: lines that may contain a banned word. Each entry has the end of the file's path, a part of the line, and
-/// the reason.
+/// Exceptions: lines that are allowed to contain a banned word. Each entry has the end of the file's path, a part of
+/// the line, and the reason.
 const ALLOWED: [(&str, &str, &str); 8] = [
     ("consult/src/prompt.rs", "", PROMPT),
     ("consult/src/answer.rs", "///", PROMPT),

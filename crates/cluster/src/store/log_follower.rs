@@ -1,5 +1,5 @@
 //! Waits for new messages in a log. A log consists of the messages of a stream whose subjects match a filter. Any
-//! process of the cluster may write such messages.
+//! process of the cluster can write such messages.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -69,7 +69,8 @@ impl NatsConnection {
         self.parse(&bytes)
     }
 
-    /// Decodes the payload of a message: the whole value, or its light form if the value is stored in pieces.
+    /// Decodes the payload of a message. If the whole value is stored in pieces, the payload contains only the value
+    /// without its large parts.
     pub(super) fn parse<T: DeserializeOwned>(&self, payload: &[u8]) -> Result<T, StoreError> {
         serde_json::from_slice(payload)
             .map_err(|error| self.failed(format!("cannot decode a stored message: {error}")))

@@ -17,15 +17,15 @@ pub(super) struct RunsView {
     timelines: HashMap<RunId, Known>,
     /// Sequence number up to which all messages have been applied to the view.
     read: u64,
-    /// Removed runs of which messages may still exist, each with the NATS subject of its idempotency key.
+    /// Removed runs of which messages may still exist, each with the NATS subject of its idempotency key, if any.
     removed: Vec<(RunId, Option<String>)>,
 }
 
 #[derive(Debug)]
 struct Known {
     timeline: RunTimeline,
-    /// Whether the view has the whole run. It does not if some content of the run is stored in pieces, because the view
-    /// does not read pieces.
+    /// Whether the view has all content of the run. False if some content of the run is stored in pieces, because the
+    /// view does not read pieces.
     whole: bool,
 }
 
@@ -107,8 +107,8 @@ impl RunsView {
         std::mem::take(&mut self.removed)
     }
 
-    /// Returns the runs that match the filter, newest first. The flag of a run is false if some content of the run is
-    /// stored in pieces, which the view does not read.
+    /// Returns the runs that match the filter, newest first. The flag of each run says whether the view has all content
+    /// of the run. It is false if some content is stored in pieces, which the view does not read.
     pub(super) fn runs(&self, filter: &RunFilter) -> Vec<(Run, bool)> {
         let title = filter.title.as_ref().map(|title| title.to_lowercase());
         let fits = |run: &Run| {

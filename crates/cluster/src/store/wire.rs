@@ -21,7 +21,7 @@ pub(super) const CALLS: &str = "calls";
 /// Header with the number of events in a message. A message without events does not have this header.
 pub(super) const EVENTS: &str = "Assize-Events";
 
-/// Maximum number of events in a message. The first event of a message has the id: sequence number of the message,
+/// Maximum number of events in a message. The id of a message's first event is the sequence number of the message,
 /// times this constant.
 pub(super) const EVENTS_OF_A_MESSAGE: u64 = 1 << 16;
 
@@ -108,7 +108,7 @@ impl RecordMessage {
     }
 }
 
-/// Message that stores under which name a run uses an artifact.
+/// Message that stores the name, id and size of an artifact that a run uses.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct ArtifactMessage {
     pub(super) name: String,

@@ -107,10 +107,10 @@ async fn queue_redelivers_a_dropped_job_but_no_job_whose_lease_is_renewed() {
     assert!(gone.is_err(), "{gone:?}");
 }
 
-/// A node that is configured with a different lease duration than the cluster is rejected: it would renew its leases
-/// too late, or would receive jobs of other nodes too early.
+/// A node is rejected if its configured lease duration differs from that of the cluster. Otherwise the node would renew
+/// its leases too late, or would receive jobs of other nodes too early.
 #[tokio::test(flavor = "multi_thread")]
-async fn node_with_a_different_lease_duration_than_the_cluster_is_rejected() {
+async fn queue_rejects_a_node_whose_lease_duration_differs_from_the_cluster() {
     let servers = Servers::start(1);
     for (name, lease) in [("short", LEASE), ("default", DEFAULT_LEASE)] {
         let open = async |lease| {

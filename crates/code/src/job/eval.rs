@@ -37,7 +37,7 @@ pub struct EvalRequest {
     pub image: Option<String>,
 }
 
-/// Stored input of an evaluation, from which it can be resumed. The problems are an artifact of the run.
+/// Stored input of an evaluation; the run can be resumed from this input. The problems are an artifact of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EvalInput {
     /// Number of samples per problem: how many times the model tries to solve each problem.

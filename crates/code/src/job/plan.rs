@@ -29,7 +29,8 @@ const TESTS: &str = "tests";
 /// Name prefix of the run artifacts that contain the input files.
 pub const INPUTS: &str = "input/";
 
-/// Stored input of a code run, from which it can be resumed. Task, tests and input files are artifacts of the run.
+/// Stored input of a code run; the run can be resumed from this input. Task, tests and input files are artifacts of the
+/// run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CodeInput {
     pub language: Language,
@@ -37,7 +38,7 @@ pub struct CodeInput {
     pub max_attempts: u32,
     /// Number of programs that are written in parallel in each attempt.
     pub candidates: u32,
-    /// Text that the output must contain; between slashes, a regular expression.
+    /// Text that the output must contain. A text between slashes is a regular expression.
     pub expect: Option<String>,
     /// Folder to which the files that the program created are copied.
     pub out: Option<PathBuf>,
@@ -62,7 +63,7 @@ pub struct CodeRequest {
     pub candidates: u32,
     /// Source of the user's tests.
     pub tests: Option<String>,
-    /// Text that the output must contain; between slashes, a regular expression.
+    /// Text that the output must contain. A text between slashes is a regular expression.
     pub expect: Option<String>,
     pub inputs: Vec<InputFile>,
     /// Name of the session whose files the programs use.

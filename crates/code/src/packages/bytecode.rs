@@ -17,7 +17,7 @@ use zip::ZipArchive;
 
 use super::wheel;
 
-/// Name of the archive with the bytecode, which the compiling program writes.
+/// Name of the archive with the bytecode, which [`PROGRAM`] writes.
 const ARCHIVE: &str = "bytecode.zip";
 
 /// Maximum size of the bytecode archive in bytes.
@@ -75,7 +75,7 @@ async fn compile(
         if !finished.outcome.success() {
             let status = finished.outcome.status();
             return Err(SandboxError::SandboxFailed(format!(
-                "compiling packages ended with {status}"
+                "the compilation of packages ended with {status}"
             )));
         }
         sandbox.read(&target, MAX_ARCHIVE).await

@@ -106,7 +106,7 @@ impl PackageError {
 }
 
 impl PackageSource {
-    /// Parses the names of requested packages, and checks their number and that all these packages are allowed.
+    /// Parses the names of requested packages. Fails if there are too many names, or if a package is not allowed.
     pub(crate) fn allow(
         &self,
         names: &[String],
@@ -191,7 +191,7 @@ impl PackageSource {
         // Write this file last, so that processes that read it find the complete layer.
         wheel::write_whole(resolution, &key.to_string()).map_err(failed)?;
         self.cached(resolution).map(|cached| cached.record.layer).ok_or_else(|| {
-            PackageError::Infrastructure("another process removed the layer".to_owned())
+            PackageError::Infrastructure("another process removed the cached packages".to_owned())
         })
     }
 
@@ -214,7 +214,7 @@ impl PackageSource {
                 let failed_compilations = record.failed_compilations + 1;
                 let failed = wheel::LayerRecord { failed_compilations, ..record };
                 if let Err(error) = wheel::write(&self.folder, key, &failed) {
-                    tracing::warn!(%error, "cannot record that compiling packages failed");
+                    tracing::warn!(%error, "cannot record that the compilation of packages failed");
                 }
                 failed.layer
             }
@@ -238,7 +238,7 @@ impl PackageSource {
         let published = tokio::task::spawn_blocking(publish).await;
         published.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
         let record = wheel::read(&self.folder, key);
-        let removed = || "another process removed the layer".to_owned();
+        let removed = || "another process removed the cached packages".to_owned();
         record.map(|record| record.layer).ok_or_else(removed)
     }
 

@@ -23,7 +23,8 @@ pub(crate) struct Requirement {
 #[error("invalid package name `{0}`")]
 pub(crate) struct InvalidRequirement(String);
 
-/// Module names that differ from the name of their package, and the package names. Models often confuse the two.
+/// Names of modules that differ from the names of their packages, each with the name of its package. Models often
+/// write the module name where the package name is needed.
 const IMPORTED_AS: [(&str, &str); 9] = [
     ("sklearn", "scikit-learn"),
     ("pil", "pillow"),
@@ -36,7 +37,7 @@ const IMPORTED_AS: [(&str, &str); 9] = [
     ("pylab", "matplotlib"),
 ];
 
-/// Normalizes a package name (PEP 503), so that equal names compare equal.
+/// Normalizes a package name (PEP 503), so that different spellings of the same name compare equal.
 pub fn normalize_name(name: &str) -> String {
     let mut normal = String::new();
     for c in name.chars() {

@@ -306,8 +306,8 @@ fn key_of(wheels: &[PathBuf], python: &str) -> io::Result<Fingerprint> {
     Ok(Fingerprint::from_bytes(hasher.finalize().into()))
 }
 
-/// Unpacks one wheel. `room` is the number of bytes and of files that may still be written. An error with an OS error
-/// code comes from the system; all other errors are caused by an invalid wheel.
+/// Unpacks one wheel. `room` is the number of bytes and the number of files that may still be written. An error without
+/// an OS error code is caused by an invalid wheel.
 fn unpack(wheel: &Path, into: &Path, room: &mut (u64, usize)) -> io::Result<()> {
     let invalid = |why: &str| io::Error::other(why.to_owned());
     let mut archive = ZipArchive::new(io::BufReader::new(File::open(wheel)?))?;

@@ -100,7 +100,7 @@ async fn answer_without_code_counts_as_an_attempt_and_fenced_code_is_extracted()
     assert!(model.prompt(2).contains("the answer had no program in it"));
 }
 
-/// In-memory storage of the files that programs create. If the flag is true, reads fail.
+/// In-memory storage of the files that programs create. Reads fail while the flag (the second field) is true.
 #[derive(Default)]
 struct MemoryStorage(Mutex<Vec<(String, Vec<u8>)>>, AtomicBool);
 
@@ -122,7 +122,8 @@ impl FileStorage for MemoryStorage {
     }
 }
 
-/// The run stops after the program has ended and before the program's files are saved to the session.
+/// Each resumed run was stopped after its program had ended, but before the program's files were saved to the session.
+/// If another run has changed the session since then, the resumed run fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn resumed_run_does_not_overwrite_session_files_of_another_run() {
     let fixture = Fixture::new().await;

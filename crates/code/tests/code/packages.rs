@@ -347,7 +347,7 @@ print(all(one.__file__.startswith('/opt/layers/') for one in (six, markupsafe)))
     assert_eq!(verdict.answer.as_deref(), Some("1.15.0 &lt; True\nTrue\n"), "{verdict:?}");
 }
 
-/// The tests use fixtures, parameters and expected errors.
+/// The user's tests use three features of pytest: fixtures, parameters and expected errors.
 #[tokio::test(flavor = "multi_thread")]
 async fn harness_runs_pytest_tests() {
     let fixture = Fixture::new().await;

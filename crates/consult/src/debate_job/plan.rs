@@ -39,12 +39,12 @@ pub struct DebateInput {
     pub limits: SandboxLimits,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Requested isolation. A resumed run uses the same isolation, unless the user requests another isolation.
+    /// Requested isolation. A resumed run uses the same isolation, unless the user requests a different isolation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<String>,
     pub provider: String,
     pub model: String,
-    /// Round from which a fork repeats the calls.
+    /// Round from which a fork repeats the calls; `None` for other runs and for a fork without a fork point.
     pub at: Option<u32>,
     /// Persona changes; each change applies from a given round on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -87,7 +87,7 @@ pub struct DebatePlan {
     new_personas: BTreeMap<String, String>,
     /// Stored input of the run that is resumed or forked.
     stored_input: Option<DebateInput>,
-    /// Whether the debate may run without a sandbox.
+    /// Whether the debate is allowed to run without a sandbox.
     pub allow_in_process: bool,
 }
 

@@ -67,7 +67,7 @@ pub struct ConsultRequest {
     /// Text of the personas file; `None` for the default personas.
     pub personas: Option<String>,
     pub rounds: u32,
-    /// Number of moves each analyst proposes.
+    /// Number of moves that each analyst proposes.
     pub moves: u32,
     pub blind_scores: bool,
     pub image: Option<String>,
@@ -302,7 +302,7 @@ impl DocumentStore {
 fn refuse_region(is_member: bool, input: &ConsultInput) -> Result<(), Failure> {
     let Some(region) = input.region.as_ref().filter(|_| !is_member) else { return Ok(()) };
     let message = format!("`consult.region` is `{region}`, which needs a cluster");
-    let hint = "name the cluster's NATS servers with `--cluster nats://a,b,c`, or remove the setting `consult.region`";
+    let hint = "pass the addresses of the cluster's NATS servers with `--cluster nats://a,b,c`, or remove the setting `consult.region`";
     Err(Failure::new(FailureKind::Settings, message).hint(hint))
 }
 

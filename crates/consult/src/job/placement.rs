@@ -161,7 +161,7 @@ pub struct DebateSandboxes {
     pub layer: SandboxLayer,
     /// Isolation of the sandboxes, and why it was chosen.
     pub isolation: String,
-    /// Warning for the report if the isolation is weaker than intended.
+    /// Warning for the report if no microVM is available and debates run with weaker isolation than a microVM.
     pub weaker: Option<String>,
 }
 

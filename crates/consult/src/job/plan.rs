@@ -77,7 +77,7 @@ pub struct ConsultPlan {
     fork: Option<ConsultFork>,
     /// Maximum number of concurrent debates, if set by the user.
     pub parallel_moves: Option<u32>,
-    /// Whether debates may run without a sandbox.
+    /// Whether debates are allowed to run without a sandbox.
     pub allow_in_process: bool,
 }
 
@@ -210,7 +210,7 @@ impl ConsultPlan {
         })
     }
 
-    /// How the fork differs from its parent run, also if this plan resumes the fork; `None` if there is no fork point.
+    /// How the fork that this plan starts or resumes differs from its parent run; `None` if there is no fork point.
     pub(super) fn fork_change(&self, origin: &RunOrigin) -> Option<&ConsultFork> {
         let of_resumed = || {
             // The last change belongs to the resumed run if it names the same parent. A fork that only retries failed
@@ -321,8 +321,8 @@ impl ConsultPlan {
                 Ok(models)
             }
             Some(before) if !asked.is_empty() && before.models != asked => {
-                let message =
-                    "other models were requested, but a resumed run cannot change its models";
+                let message = "the requested models are not the models of the run, and a resumed run cannot change its \
+                     models";
                 Err(Failure::new(FailureKind::Usage, message))
             }
             Some(before) => Ok(before.models.clone()),

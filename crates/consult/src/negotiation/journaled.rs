@@ -33,7 +33,7 @@ pub(crate) struct JournaledSource<S: State> {
     opening_error: Mutex<Option<ModelError>>,
 }
 
-/// Limit on the number of moves that may be affected by failed calls before the run ends.
+/// Limit on the number of moves that failed calls can affect before the run ends.
 #[derive(Debug, Clone)]
 pub(crate) struct AffectedLimit {
     /// Moves that are affected by failed calls so far.

@@ -63,7 +63,7 @@ async fn emit<S: State>(
     let warning = |message: String| RunEvent::Warning { move_id: move_id.clone(), message }.into();
     let mut events: Vec<GraphEvent> = (remade.iter())
         .map(|why| {
-            warning(format!("the sandbox failed and was replaced, no answer was lost: {why}"))
+            warning(format!("the sandbox failed ({why}) and was replaced; no answer was lost"))
         })
         .chain(not_isolated.clone().map(warning))
         .collect();

@@ -1,7 +1,7 @@
 //! Proxy that answers the model calls of one debate. Each call is identified by its key within the debate.
 //!
-//! The proxy caches every answer and every failure: a debate restarted because its sandbox failed repeats all its
-//! calls and gets the same answers. The [`ModelSource`] provides the answers.
+//! The proxy caches every answer and every failure. If a sandbox fails, its debate is restarted, repeats all its calls
+//! and gets the same answers. The [`ModelSource`] provides the answers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -31,7 +31,8 @@ const MAX_ATTEMPTS: u32 = 3;
 /// Time limit of one debate. It is long, because models are slow and calls wait for each other.
 pub(crate) const DEBATE_TIME_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Maximum time that a debate may run without a model call. Between two calls, a debate computes almost nothing.
+/// Time without a model call after which a debate in a sandbox is ended. A debate computes almost nothing between two
+/// calls.
 const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Maximum size of a model request from a sandbox, in bytes.
@@ -73,12 +74,12 @@ pub struct SandboxedDebates {
     pub spec: SandboxSpec,
     /// Layer with the negotiator.
     pub layer: SandboxLayer,
-    /// Name of the run in the keys of its sandboxes. The name differs for each lease of a run: two processes may
-    /// execute the same run for a moment and must not share sandboxes.
+    /// Name of the run in the keys of its sandboxes. The name differs for each lease of a run: two processes can
+    /// execute the same run for a moment, and must not share sandboxes.
     pub run: String,
-    /// Whether a debate may run in this process if no sandbox can be created.
+    /// Whether a debate is allowed to run in this process if no sandbox can be created.
     pub allow_in_process: bool,
-    /// Warning for the report if the isolation is weaker than intended.
+    /// Warning for the report if no microVM is available and debates run with weaker isolation than a microVM.
     pub weaker: Option<String>,
     /// Isolation of the sandboxes, and why it was chosen.
     pub isolation: String,
@@ -98,7 +99,7 @@ pub enum DebateError {
 }
 
 impl DebateError {
-    /// Whether the debate may succeed in another sandbox.
+    /// Whether the cause of this error is the sandbox, so that the debate may succeed in a new sandbox.
     pub fn is_infrastructure(&self) -> bool {
         match self {
             DebateError::Sandbox(error) => error.is_infrastructure(),

@@ -315,7 +315,8 @@ async fn edgar_client_uses_cached_responses_without_network() {
     // A year later a note says that the figures are old.
     let later = Edgar { today: "2024-01-01".parse().unwrap(), ..offline.clone() };
     let stale = later.gather(&company).await.unwrap();
-    let note = "the latest filed figures are for the period to 2022-12-31, 366 days ago";
+    let note =
+        "the latest filed figures are for the period to 2022-12-31, which ended 366 days ago";
     assert!(stale.notes.contains(&note.to_owned()), "{:?}", stale.notes);
     let wrong: Ticker = "CRSR".parse().unwrap();
     let error = offline.resolve(&wrong).await.unwrap_err();
@@ -356,7 +357,7 @@ async fn invalid_sec_responses_have_distinct_errors_and_are_not_cached() {
         (200, String::new(), "is empty"),
         (200, half, "is invalid or truncated"),
         (200, empty, "is empty"),
-        (200, other, "another company, with the CIK 7"),
+        (200, other, "a different company, whose CIK is 7"),
         (403, "no".to_owned(), "the SEC returned HTTP 403"),
         (404, "no".to_owned(), "the SEC returned HTTP 404"),
     ] {
@@ -365,6 +366,7 @@ async fn invalid_sec_responses_have_distinct_errors_and_are_not_cached() {
         let error =
             edgar(Some(&server), folder.path()).gather(&crust()).await.unwrap_err().to_string();
         assert!(error.contains(message), "{message}: {error}");
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0, "{message}");
     }
     // A missing list of filings only adds a note.
     let server = serve(BTreeMap::from([(FACTS, (200, facts().to_string()))])).await;

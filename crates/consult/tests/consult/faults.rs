@@ -32,7 +32,7 @@ fn call_is_of_first(asked: &crate::script::Asked, count: usize) -> bool {
     is_of_first(&asked.key, count)
 }
 
-/// Calls for entries of 7 of 15 moves fail permanently: these moves are scored as partial and marked.
+/// In the debates of 7 of 15 moves, calls for entries fail permanently: these moves are scored, and marked as partial.
 #[tokio::test]
 async fn moves_whose_debate_has_failed_calls_are_partial_and_still_ranked() {
     let model = Script::saying(|asked| {
@@ -126,7 +126,7 @@ async fn run_with_under_half_of_its_moves_affected_by_failed_calls_has_a_report(
 
 /// The calls of three of five analysts fail, so 9 of 15 moves are never proposed: the run fails.
 #[tokio::test]
-async fn moves_never_proposed_count_as_affected_by_failed_calls() {
+async fn unproposed_moves_count_as_affected_by_failed_calls() {
     let journal = Arc::new(MemoryJournal::new());
     let failing = Script::saying(|asked| match &asked.part {
         Part::Proposal(..3, _) => Some(Err(ModelError::new(ErrorKind::Unreachable, "refused"))),

@@ -9,7 +9,8 @@ use assize_graph::{ForkJournal, Journal, MemoryJournal, RunOptions};
 use crate::pipeline::{crust, flags};
 use crate::script::{Asked, Script, consult_context};
 
-/// Runs a consultation as the result of these forks. Returns its state and the calls that the model received.
+/// Runs a forked consultation; `forks` lists the forks that led to it. Returns its state and the calls that the model
+/// received.
 async fn run(forks: &[ConsultFork], journal: Arc<dyn Journal>) -> (ConsultState, Vec<Asked>) {
     let model = Script::usual();
     let mut context = consult_context(&model, 5, 15);

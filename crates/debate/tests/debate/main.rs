@@ -45,7 +45,7 @@ type Script = dyn Fn(&Asked) -> Result<ModelResponse, ModelError> + Send + Sync;
 pub(crate) struct Scripted {
     script: Box<Script>,
     asked: Mutex<Vec<Asked>>,
-    /// Delay of each answer, by the number of the call.
+    /// Returns the delay of an answer. The argument is the number of the call, counted from 1.
     delay: fn(usize) -> Duration,
 }
 

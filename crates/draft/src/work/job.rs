@@ -54,8 +54,8 @@ pub struct WorkInput {
     pub work: WorkTask,
     /// Policy of the gate when the run started.
     policy: Policy,
-    /// Isolation that was requested for the run. A resumed run uses it, too, unless another isolation is requested for
-    /// resuming.
+    /// Isolation that was requested for the run. When the run is resumed, it uses the same isolation, unless the user
+    /// requests a different one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<String>,
     pub provider: String,
@@ -306,7 +306,7 @@ async fn fresh(
         }
         if files.is_empty() && mode == WorkMode::Text {
             let message =
-                "the task names no file of the workspace, so a model without tools sees no file";
+                "the task mentions no file of the workspace, so a model without tools sees no file";
             return Err(usage(message).hint("name a file with `--file PATH`"));
         }
     }

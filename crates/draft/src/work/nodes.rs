@@ -289,7 +289,8 @@ impl Agent {
         Ok(updates)
     }
 
-    /// Submits a proposal with the files of an answer as an effect, so that a resumed run does not repeat it.
+    /// Submits a proposal with the files of an answer as an effect, so that a resumed run does not submit the proposal
+    /// again.
     async fn propose(
         &self,
         context: &Context<WorkState>,

@@ -21,7 +21,8 @@ const MAX_FILES: usize = 1000;
 /// Names of folders with generated or installed files, which are not listed.
 const GENERATED: [&str; 6] = ["node_modules", "target", "__pycache__", ".venv", "dist", "build"];
 
-/// Whether a path is listed: a file, or a folder whose files are listed. Links and folders of generated files are not.
+/// Whether a path is listed: a file, or a folder whose files are listed. Links are not listed, nor are the folders in
+/// [`GENERATED`].
 fn is_listed(path: &WorkspacePath, kind: PathKind) -> bool {
     match kind {
         PathKind::File => true,

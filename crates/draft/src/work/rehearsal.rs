@@ -126,7 +126,7 @@ fn in_text_mode(files: &str, rejected: bool) -> ScriptedAnswer {
     ))
 }
 
-/// Adds the `--version` flag to the content of the file. Unless `careful`, the new code reads the version from a
+/// Adds the `--version` flag to the content of the file. If `careful` is false, the new code reads the version from a
 /// machine-specific path, which the gate rejects.
 fn changed(content: &str, careful: bool) -> String {
     let version = match careful {

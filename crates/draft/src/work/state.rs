@@ -62,11 +62,11 @@ pub struct ModelAnswer {
 /// The node of the agent's graph that runs next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NextNode {
-    /// Request the next step from the model.
+    /// The node that requests the next step from the model.
     CallModel,
-    /// Read the files to show to the model, which continues without tools.
+    /// The node that reads the files for a model that continues without tools.
     ReadFiles,
-    /// End the run.
+    /// The node that ends the run.
     Finish,
 }
 

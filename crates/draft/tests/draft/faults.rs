@@ -23,7 +23,8 @@ const CHILD: &str = "ASSIZE_TEST_DRAFT_CHILD";
 /// Line that the child process prints once it is ready.
 const READY: &str = "child is working";
 
-/// Not a test: code of the child process that another test kills. It changes two files again and again.
+/// Not a test: the code of a child process, which the next test starts and kills. The code changes two files again and
+/// again.
 #[tokio::test(flavor = "multi_thread")]
 async fn child_process_to_kill() {
     let Ok(folder) = std::env::var(CHILD) else { return };

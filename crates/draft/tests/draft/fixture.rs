@@ -107,7 +107,7 @@ impl Fixture {
     }
 }
 
-/// Returns the default policy, but a draft may delete or replace all lines of a file.
+/// Returns the default policy, changed so that a draft may delete or replace all lines of a file.
 pub(crate) fn small_files() -> Policy {
     Policy { max_deletion: 1.0, ..Policy::default() }
 }

@@ -43,7 +43,7 @@ async fn secret_in_a_file_name_or_task_id_is_rejected_without_repeating_it() {
     fixture.service.request(AGENT, &path, TASK).await.unwrap();
 }
 
-/// The line with the name `DB_PASSWORD` existed before; only the line with its value is new.
+/// The file already contains the line with the name `DB_PASSWORD`; the draft adds only the line with its value.
 #[tokio::test]
 async fn password_value_added_under_an_existing_yaml_name_is_rejected() {
     let fixture = Fixture::new();
@@ -173,7 +173,7 @@ async fn draft_request_for_a_file_with_a_secret_is_refused() {
     for (path, why) in [
         ("late.txt", "rule `secret/private-key`"),
         ("account.json", "rule `secret/private-key`"),
-        ("config.py", "line 3 of `config.py` contains a secret (rule `secret/github-token`)"),
+        ("config.py", "`config.py` contains a secret in line 3 (rule `secret/github-token`)"),
     ] {
         let message = fixture.request(path).await.unwrap_err().to_string();
         assert!(message.contains(why) && message.contains("`draft.readable`"), "{path}: {message}");
@@ -185,7 +185,7 @@ async fn draft_request_for_a_file_with_a_secret_is_refused() {
 }
 
 #[tokio::test]
-async fn changes_to_git_ignored_executable_and_build_files_escalate() {
+async fn change_escalates_if_the_file_is_ignored_by_git_executable_or_run_by_a_build() {
     let fixture = Fixture::new();
     fixture.put(".gitignore", "build/\n*.log\n!keep.log\n");
     fixture.put("sub/.gitignore", "/generated\n");
@@ -230,7 +230,8 @@ async fn ignore_patterns_of_the_outer_repository_apply() {
     );
 }
 
-/// The patterns of an ignore list that cannot be read are unknown, so every change of a file escalates.
+/// If an ignore list cannot be read, its patterns are unknown, so every change of a file to which the list applies
+/// escalates.
 #[tokio::test]
 async fn unreadable_git_ignore_lists_escalate() {
     let fixture = Fixture::new();
@@ -246,8 +247,8 @@ async fn unreadable_git_ignore_lists_escalate() {
     };
     assert_eq!(
         reason("large/a.log").await,
-        "git may ignore this file: cannot read the ignore list `large/.gitignore`: the file is \
-         larger than 1048576 bytes"
+        "cannot determine whether git ignores this file: cannot read the ignore list \
+         `large/.gitignore`: the file is larger than 1048576 bytes"
     );
     assert!(
         reason("linked/a.txt").await.contains("`linked/.gitignore`: the file has 2 hard links")
@@ -442,7 +443,7 @@ async fn drafts_of_protected_files_or_with_look_alike_file_names_escalate() {
 }
 
 #[tokio::test]
-async fn drafts_with_deletions_rewrites_or_large_changes_escalate() {
+async fn drafts_that_delete_rewrite_or_add_many_lines_escalate() {
     let fixture = Fixture::under(Policy::default());
     let lines: String = (0..10).map(|number| format!("line {number}\n")).collect();
     fixture.put("ten.txt", &lines);

@@ -11,7 +11,7 @@ use assize_types::Fingerprint;
 
 use crate::fixture::{AGENT, Fixture, TASK, WATCHDOG, number, rules, small_files, submit};
 
-/// Follows the example in the documentation.
+/// An agent requests, writes, reads and submits a draft of an existing file.
 #[tokio::test]
 async fn accepted_draft_changes_the_file_and_is_deleted() {
     let fixture = Fixture::new();

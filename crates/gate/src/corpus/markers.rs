@@ -47,7 +47,7 @@ fn replace(text: &str, mut by: impl FnMut(&str) -> Option<(String, usize)>) -> S
     done + rest
 }
 
-/// Encodes a text in the encoding that a marker names; `None` for an unknown encoding.
+/// Encodes a text. `encoding` is the name of the encoding in a marker; returns `None` for an unknown name.
 fn encoded(encoding: &str, text: &str) -> Option<String> {
     let each = |form: fn(u8) -> String| text.bytes().map(form).collect::<String>();
     Some(match encoding {
@@ -74,8 +74,8 @@ fn base32(text: &str) -> String {
     bits.chunks(5).map(digit).collect()
 }
 
-/// Returns `count` random characters of the kind that a marker names; `None` for an unknown kind. Text in braces with
-/// an unknown kind, such as a format field, is not a marker.
+/// Returns `count` random characters of one kind. `kind` is the word before the colon in a marker. Returns `None` for
+/// an unknown word, because text in braces with an unknown word, such as a format field, is not a marker.
 fn random_chars(rng: &mut fastrand::Rng, kind: &str, count: usize) -> Option<String> {
     const LOWER: &str = "abcdefghijklmnopqrstuvwxyz";
     let upper = LOWER.to_uppercase();

@@ -52,7 +52,8 @@ pub struct CorpusCase {
     pub known_error: bool,
 }
 
-/// A change to a project that forges the test results of the project, or a harmless change as a control.
+/// A change that an agent could make to a project: a change with code that forges the test results of the project, or a
+/// harmless change as a control.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forgery {
     /// Number of the change in `forged.txt`, counted from 1.
@@ -160,7 +161,8 @@ pub fn forgeries() -> Result<Vec<Forgery>, InvalidCorpusLine> {
     sections(FORGED).enumerate().map(read).collect()
 }
 
-/// Returns the files of the project that `forged.txt` changes, as far as a test runner needs them.
+/// Returns the path and the content of each project file that a test runner needs. The changes of `forged.txt` are
+/// changes to this project.
 pub fn project(runner: &str) -> Result<Vec<(&'static str, String)>, InvalidCorpusLine> {
     let mut files = Vec::new();
     for (index, section) in sections(PROJECT).enumerate() {

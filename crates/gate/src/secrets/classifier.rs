@@ -43,9 +43,9 @@ const MIN_WORD_PASSWORD: usize = 4;
 /// Minimum number of consecutive consonants that shows that a text is random, because no word has so many.
 const MIN_CONSONANTS: usize = 6;
 
-/// Matches words that occur in a value that is assigned to a password but is not one: words of placeholders, names of
-/// other fields, and words of form settings. If letters or digits remain when these words are removed, the value is a
-/// password.
+/// Matches words of literals that are assigned to a variable for a password but are not passwords: words of
+/// placeholders, names of other fields, and words of form settings. A literal is a password only if letters or digits
+/// remain when these words are removed.
 const NOT_PASSWORD: &str = r"(?ix) examples? | sample | dummy | placeholders? | change(?:d|me)? | redacted | filtered | hidden | masked
     | fake | visible | todo | fixme | x{3,} | testing | tests? | mock | stub | invalid | incorrect | wrong | valid | insert | replace
     | enter | secret | passwords? | passwort | passwd | passphrase | passcode | pass | pwd | tokens? | keys? | value | usernames?
@@ -208,9 +208,9 @@ impl SecretClassifier {
     }
 }
 
-/// Share of neighbouring characters that are equal or consecutive, as in `aaaa` and `abcd`, from 0 to 1. For texts of
-/// at least 12 bytes, also compares each character with the second next one, as in `a1b2c3d4e5f6`, and returns the
-/// larger share.
+/// Proportion of the pairs of neighbouring characters in a text that are equal or consecutive, as in `aaaa` and `abcd`,
+/// from 0 to 1. For texts of at least 12 bytes, also computes the proportion of equal or consecutive characters among
+/// the pairs of characters with one character between them, as in `a1b2c3d4e5f6`, and returns the larger value.
 fn order(text: &str) -> f64 {
     let bytes = text.as_bytes();
     let share = |step: usize| {
@@ -249,7 +249,8 @@ fn class_changes(text: &str) -> usize {
     text.as_bytes().windows(2).filter(follow).count()
 }
 
-/// Whether a text mixes upper and lower case in another way than `camelCase`.
+/// Whether a text mixes upper and lower case in a different way than `camelCase`: at least two capital letters have no
+/// lower-case letter after them.
 fn mixed(text: &str) -> bool {
     let is = |is: fn(&u8) -> bool| text.bytes().filter(is).count();
     let (capitals, small) = (is(u8::is_ascii_uppercase), is(u8::is_ascii_lowercase));

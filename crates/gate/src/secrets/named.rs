@@ -1,8 +1,11 @@
 //! Finds secrets without a known format by the name before the value: `db_password = "…"`, `--token …`.
 //!
-//! A value directly after a name may be a password chosen by a person; a value further along the line must be random. A
-//! literal assigned to a password counts if it has at least four characters, or three if one is a digit. It does not
-//! count if it is a placeholder or a reference, or if the file is a test or a translation.
+//! A value directly after a name counts if it is random or, for some names, could be a password chosen by a person. A
+//! value further along the line counts only if it is random.
+//!
+//! A literal assigned to a variable for a password counts if it has at least four characters, or three characters with
+//! at least one digit. The literal does not count if it is a placeholder or a reference, or if the file is a test or a
+//! translation.
 
 use regex::Regex;
 
@@ -33,7 +36,7 @@ struct Name {
     kind: SecretKind,
     /// Whether the name unambiguously denotes a secret.
     is_unambiguous: bool,
-    /// Whether the value may follow after a space, as in `--password hunter3`.
+    /// Whether a space alone can separate the name from its value, as in `--password hunter3`.
     spaced: bool,
 }
 
@@ -299,7 +302,8 @@ impl NamePatterns {
     }
 }
 
-/// Returns the part of a line after a name that may contain the value of the name: at most [`MAX_END`] bytes.
+/// Returns the text after a name in a line, at most [`MAX_END`] bytes. The scanner searches this text for the value of
+/// the name.
 fn after_name(line: &str, from: usize) -> &str {
     &line[from..line.floor_char_boundary(from + MAX_END)]
 }

@@ -45,9 +45,10 @@ pub(super) fn names_a_password(name: &str, before: &str) -> bool {
     !pass && !own.iter().chain(&words(qualifier(before))).any(|word| among(word, OTHER))
 }
 
-/// Returns the word before a name that qualifies the name: the object that contains it (`errors["password"]`,
-/// `errors->password`), the attribute that has it as a value (`type="password"`), or the keyword `type` (`type Password
-/// =`). Returns an empty text if there is none.
+/// Returns the qualifier of a name, which is the word before the name: an object with a field of this name
+/// (`errors["password"]`, `errors->password`), an attribute with the name as its value (`type="password"`), or the
+/// keyword `type` (`type Password =`). Returns an empty text if the name has no qualifier. `before` is the text before
+/// the name.
 fn qualifier(before: &str) -> &str {
     const QUOTES: [char; 3] = ['"', '\'', '`'];
     let unquoted = before.trim_end_matches(QUOTES);
@@ -92,16 +93,17 @@ pub(super) fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// Words that exclude a secret: if a name contains one of them, as in `public_key`, its value is not a secret.
+/// Words that exclude a secret: if a name contains one of them, as in `public_key`, the value of the name is not a
+/// secret.
 pub(super) const NON_SECRET_WORDS: &str = "public pub hash hashed digest checksum sha md integrity site fingerprint cache \
     primary foreign partition etag commit arn";
 
-/// Words such as `url`: after a word such as `token`, they make the name denote an attribute of the secret and not the
-/// secret itself, as in `token_url`.
+/// Words such as `url`: a name in which one of them follows a word such as `token` denotes an attribute of the secret
+/// and not the secret itself, as in `token_url`.
 pub(super) const ATTRIBUTE_WORDS: &str = "id ids url uri endpoint path file arn regex pattern type name header field label \
     version selector policy";
 
-/// Words such as `prod`: after a word such as `password`, the name still denotes the secret itself, as in
+/// Words such as `prod`: a name in which one of them follows a word such as `password` denotes the secret itself, as in
 /// `password_prod`.
 const SUFFIXES: &str =
     "key base value b prod production dev staging live default old new str bytes plain string";

@@ -12,7 +12,8 @@ pub(super) enum Proof {
     MatchOnly,
     /// The matched value must be random, and not contain a placeholder.
     RandomValue,
-    /// The value is where a password is expected. It may be chosen by a person and need not be random.
+    /// The match shows that the value is at a position where a password is expected. The value must not be a
+    /// placeholder, but need not be random, because a person can have chosen the password.
     Position,
 }
 

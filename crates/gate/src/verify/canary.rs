@@ -1,6 +1,6 @@
 //! Canary tests: tests that must fail. The gate adds them to the test files that a test runner executed, with names
-//! built from words of the real tests. Code that forges the results of its tests makes the canary tests pass too, or
-//! removes them from the report.
+//! built from words of the real tests. If code forges the results of its tests, the canary tests pass too or are
+//! missing from the report.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::report::{ReportedTest, RunnerReport, TestOutcome};
 use super::runner::TestRunner;
 
-/// Maximum number of test files that get a canary test. Many files get one, because runners may execute each file in a
-/// separate process or module, and code may forge the results of a single file.
+/// Maximum number of test files that get a canary test. Many files get a canary test, because a runner can execute each
+/// file in a separate process or module, and code can forge the results of a single file.
 const MAX_CANARIES: usize = 300;
 
 /// Words for the names of canary tests, in addition to the words in the names of the real tests.
@@ -76,8 +76,8 @@ impl<'a> TestSources<'a> {
     }
 
     /// Returns the workspace file that contains a test. Most runners report the absolute path of this file in the
-    /// sandbox. Cargo reports the root file of a target; its modules are next to this file. Go reports the package; its
-    /// files have to be searched.
+    /// sandbox. Cargo reports the root file of a target, so this function looks for the module file next to the root
+    /// file. Go reports the package, so this function searches the files of the package for the test.
     fn file(&self, named: &str, location: &str) -> Option<String> {
         if self.runner == TestRunner::Go {
             return self.file_of_package(named, location);
@@ -119,7 +119,7 @@ impl<'a> TestSources<'a> {
 /// Path of the workspace copy inside the sandbox.
 const WORKSPACE: &str = "/tmp/workspace/";
 
-/// Creates canary tests for the test files that a report names.
+/// Creates canary tests for the files of the passed tests in a report.
 pub(crate) fn canaries(
     report: &RunnerReport,
     sources: &TestSources<'_>,
@@ -269,8 +269,8 @@ fn code(runner: TestRunner, name: &str, text: &str, rng: &mut fastrand::Rng) -> 
 }
 
 /// Checks the report of a test run with canary tests. Returns the reason why the test results are not reliable, or
-/// `None` if they are. `before` is the report of the unchanged workspace. `is_unchanged` returns whether the file of a
-/// test is known and unchanged.
+/// `None` if the test results are reliable. `before` is the report of the unchanged workspace. `is_unchanged` returns
+/// whether the file of a test is known and unchanged.
 pub(crate) fn unreliable_reason(
     canaries: &[Canary],
     report: Option<&RunnerReport>,
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn forged_test_reports_are_detected_with_the_reason() {
+    fn forged_test_reports_are_detected_and_the_reason_is_returned() {
         let (canary, add) = ("t.py::test_order_total", "t.py::test_add");
         let name = "test_order_total".to_owned();
         let canaries = [Canary { file: "t.py".into(), name, code: String::new(), count: 1 }];

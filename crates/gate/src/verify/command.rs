@@ -79,8 +79,9 @@ impl TestCommand {
     }
 
     /// Recognises `npm test` and similar commands by the script that they run. If the test runner accepts the report
-    /// arguments at the end of its command, `npm` passes these arguments on. If it does not, the test runner is started
-    /// directly instead of `npm`; a script with a `pre` or `post` script is then not recognised.
+    /// arguments at the end of its command, the returned command runs `npm`, which passes these arguments to the test
+    /// runner. If the test runner needs the arguments at a different position, the returned command runs the test
+    /// runner without `npm`; returns `None` if the script then has a `pre` or `post` script.
     fn of_script(command: &str, package: &str) -> Option<TestCommand> {
         let (before, mut all) = split(command)?;
         let words: Vec<&str> = all.iter().map(String::as_str).collect();
@@ -129,8 +130,8 @@ impl TestCommand {
         Some(found)
     }
 
-    /// Returns the command with additional arguments, so that it reports all tests. `folder` is the folder in the
-    /// sandbox for the report and the helper file that writes it.
+    /// Returns the command with additional arguments, so that the test runner reports all tests. `folder` is the folder
+    /// in the sandbox for the report and for the helper file that writes the report.
     pub(crate) fn with_report(&self, folder: &str) -> String {
         let mut words: Vec<String> = Vec::new();
         let mut dropped = false;

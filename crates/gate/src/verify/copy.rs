@@ -22,7 +22,7 @@ pub(super) struct CopyOptions {
     pub beside: PathBuf,
     /// Prefix of the name of the temporary folder that contains the copy.
     pub name: String,
-    /// Contents that replace those of the workspace files in the copy, by path.
+    /// New contents of workspace files in the copy, by path.
     pub drafts: BTreeMap<String, Vec<u8>>,
     pub exclude: Globs,
     pub places: PathRules,
@@ -56,7 +56,7 @@ impl CopyOptions {
         self.visit_files(None)
     }
 
-    /// Visits all files of the workspace that belong to a copy. Writes them to the folder `into`, if there is one.
+    /// Visits all files of the workspace that belong to a copy. If the folder `into` is given, writes the files to it.
     /// Returns a fingerprint of all files of the copy.
     fn visit_files(&self, into: Option<&FolderHandle>) -> Result<Fingerprint, VerifyError> {
         let not_read =

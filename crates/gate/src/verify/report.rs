@@ -144,8 +144,8 @@ fn jest(text: &str) -> Option<RunnerReport> {
 /// Beginning of the JSON lines that `cargo` prints.
 const CARGO_JSON: &str = "{\"reason\":";
 
-/// Parses the output of `cargo test`: JSON lines that name the test executables, then for each executable
-/// `Running tests/a.rs (PROGRAM)` and one line `test name ... ok` per test.
+/// Parses the output of `cargo test`: JSON lines with the paths of the test executables, then for each executable the
+/// line `Running tests/a.rs (PROGRAM)` and one line such as `test NAME ... ok` per test.
 fn cargo(text: &str) -> Option<RunnerReport> {
     let mut tests = Vec::new();
     let mut sources = BTreeMap::new();

@@ -160,9 +160,9 @@ impl Verification {
         run.judge().await
     }
 
-    /// Returns the Python virtual environment of a verification command. A contract may name a virtual environment in
-    /// the workspace, or one that the settings allow. A relative path in the settings is ignored in workspaces that do
-    /// not have this folder, because the settings apply to all workspaces.
+    /// Returns the Python virtual environment of a verification command. A contract can specify a virtual environment
+    /// in the workspace, or one that the settings allow. A relative path in the settings is ignored in workspaces that
+    /// do not have this folder, because the settings apply to all workspaces.
     fn python(
         &self,
         how: &VerifyCommand,
@@ -210,7 +210,8 @@ impl CommandRun<'_> {
         let file = |path: &str| text_of(&changed, path);
         let Some(tests) = TestCommand::recognise(&self.how.command, &file) else {
             let ran = self.run(copy, self.how.command.clone(), Vec::new(), None).await?;
-            let evidence = "only the exit code was checked: the command is not a known test runner";
+            let evidence = "only the exit code was checked, because the command is not a supported \
+                            call of a known test runner";
             return Ok((self.verified(&ran, evidence), None));
         };
         let (ran, report) = self.run_tests(copy, &tests).await?;
@@ -254,8 +255,8 @@ impl CommandRun<'_> {
             return Ok(doubted(&why));
         }
         let evidence = format!(
-            "tests run: {}; canary tests that failed as required: {}; code and tests ran in the \
-             same process",
+            "executed tests: {}; canary tests that failed as required: {}; code and tests ran in \
+             the same process",
             report.executed(),
             canaries.len()
         );

@@ -213,7 +213,8 @@ fn function_tools(request: &ModelRequest) -> Vec<Value> {
         .collect()
 }
 
-/// Returns a tool definition as JSON. `schema` is the provider's name of the field for the parameter schema.
+/// Returns a tool definition as JSON. `schema` is the name of the field in which the provider expects the
+/// schema of the tool's parameters.
 fn described(tool: &ToolDefinition, schema: &str) -> Value {
     json!({"name": tool.name, "description": tool.description, schema: tool.parameters})
 }

@@ -142,8 +142,8 @@ fn assistant_call(call: &ToolCall) -> Value {
            "function": {"name": call.name, "arguments": arguments}})
 }
 
-/// Converts the messages of a request. `call_name` and `assistant_call` encode tool results and tool calls, because the
-/// formats of these differ between providers.
+/// Converts the messages of a request. `call_name` returns the reference from a tool result to its tool call, and
+/// `assistant_call` encodes a tool call; both differ between the providers.
 pub(super) fn turns<'a>(
     request: &'a ModelRequest,
     messages: &'a [PromptMessage<'a>],

@@ -106,8 +106,8 @@ pub(super) fn convert_for_provider(schema: &Value, rules: &SchemaRules) -> Optio
     Some(Value::Object(fitted))
 }
 
-/// Returns the names of all properties, for the schema keyword `required`. Returns `None` if an optional property may
-/// not be null, because a model could then no longer omit its value.
+/// Returns the names of all properties, for the schema keyword `required`. Returns `None` if an optional property does
+/// not allow the value null: if the property became required, a model could no longer omit its value.
 fn require_all(properties: &Map<String, Value>, required: Option<&Value>) -> Option<Value> {
     let required = required.and_then(Value::as_array);
     let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|n| n == name));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn schema_keywords_one_of_and_const_become_any_of_and_enum() {
+    fn schema_keyword_one_of_becomes_any_of_and_const_becomes_enum() {
         let schema = json!({"oneOf": [{"const": "a"}, {"type": "array", "items": {"type": "integer", "format": "int64"}}]});
         let fitted = convert_for_provider(&schema, &GOOGLE).unwrap();
         assert_eq!(

@@ -58,7 +58,7 @@ pub(crate) struct RehearsalTransport {
     /// Model name. It contains the seed unless the seed is 0, because the answers depend on the seed.
     name: String,
     facts: ModelFacts,
-    /// Number of times each request was sent. The simulated faults depend on it, so that a retry can succeed.
+    /// Number of times each request was sent. The simulated faults depend on this number, so that a retry can succeed.
     sent: Mutex<HashMap<u64, u64>>,
 }
 

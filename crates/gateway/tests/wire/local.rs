@@ -151,9 +151,9 @@ async fn call_to_a_local_server_reuses_no_connection() {
     assert!(fake.captured_requests().iter().all(|one| one.header("connection") == Some("close")));
 }
 
-/// The clock is stopped. Time passes only when the test advances it.
+/// The clock is stopped. Time passes only when the test advances the clock.
 #[tokio::test]
-async fn stream_with_progress_may_exceed_the_deadline_and_a_silent_stream_times_out() {
+async fn stream_with_progress_is_not_cut_off_at_the_deadline_and_a_silent_stream_times_out() {
     let clock = HeldClock::stop();
     let fake = FakeProvider::scripted(
         FakeKind::OpenAi,

@@ -176,7 +176,7 @@ async fn typed_request_is_sent_with_the_schema_parameter_of_the_provider() {
 }
 
 #[tokio::test]
-async fn schema_is_sent_in_the_prompt_on_request_or_without_native_support() {
+async fn schema_is_sent_in_the_prompt_if_so_requested_or_if_the_model_does_not_support_schemas() {
     let mut schema = Schema::of::<Verdict>();
     schema.delivery = SchemaDelivery::Prompt;
     let typed = ModelRequest { schema: Some(schema), ..ModelRequest::new(debate_prompt()) };
@@ -325,7 +325,7 @@ async fn concurrent_calls_omit_a_parameter_that_the_model_rejects() {
 }
 
 #[tokio::test]
-async fn answer_without_token_usage_counts_with_its_maximum_cost() {
+async fn call_without_reported_token_usage_counts_as_lost_with_its_maximum_cost() {
     for usage in ["", r#","usage":{}"#, r#","usage":{"total_tokens":1500}"#] {
         let silent = format!(
             r#"{{"choices":[{{"message":{{"content":"free?"}},"finish_reason":"stop"}}]{usage}}}"#

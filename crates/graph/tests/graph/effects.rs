@@ -59,7 +59,7 @@ fn names(journal: &MemoryJournal) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn resumed_effect_is_neither_executed_nor_reported_again() {
+async fn resumed_run_neither_executes_nor_reports_a_recorded_effect_again() {
     let journal = Arc::new(MemoryJournal::new());
     let calls = Arc::new(AtomicU64::new(0));
     for _ in 0..3 {

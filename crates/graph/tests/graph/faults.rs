@@ -45,7 +45,7 @@ async fn node_failure_after_cancellation_is_reported_as_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn running_effects_are_recorded_when_another_branch_fails() {
+async fn effects_in_progress_are_completed_and_recorded_when_another_branch_fails() {
     let journal = Arc::new(MemoryJournal::new());
     let started = Arc::new(Mutex::new(Vec::new()));
     let body = {

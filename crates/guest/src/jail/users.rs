@@ -11,7 +11,7 @@ use crate::sys::Pid;
 /// User id of programs inside the sandbox. The guest agent has the same user id if the jail maps only one user.
 pub(crate) const PROGRAM: u32 = 1000;
 
-/// Group id that a group of the host has inside the jail: the group that gives the emulator access to a device.
+/// Id, inside the jail, of the host group that gives the emulator access to a device.
 pub(crate) const KEPT: u32 = 1001;
 
 /// Maps the users and groups of the jail to users and groups of the host. The supervisor process outside the jail calls

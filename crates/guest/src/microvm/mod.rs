@@ -1,7 +1,7 @@
 //! Init process (PID 1) of a microVM: sets up the system and serves the host.
 //!
 //! The host boots a microVM once and creates a snapshot while the microVM waits for `Hello`. Every sandbox is restored
-//! from the snapshot. [`init`] does the work that all restored microVMs share; [`configure_restored`]
+//! from the snapshot. [`init`] does the work that is the same for all restored microVMs; [`configure_restored`]
 //! applies the settings of one restored microVM, which are in its `Hello`.
 
 mod group;

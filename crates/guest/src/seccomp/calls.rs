@@ -123,8 +123,8 @@ fn visible_mappings() -> SyscallAction {
     ])
 }
 
-/// Returns the system calls that are allowed only with certain arguments. With `all_in_sight`, calls are denied that
-/// allocate memory which the guest agent's check of the memory limit cannot count.
+/// Returns the system calls that are allowed only with certain arguments. With `all_in_sight`, the arguments must not
+/// request memory that the memory watch (the guest agent's own check of the memory limit) cannot count.
 pub(super) fn conditional(all_in_sight: bool) -> Vec<(c_long, SyscallAction)> {
     use ArgumentCheck::{Is, IsNot, UpperIs, Without};
     let number = |number: i32| number.cast_unsigned();

@@ -153,7 +153,7 @@ impl AnswerReader {
             }
         }
         if thinking.open {
-            let reason = "the answer ends before the thinking does";
+            let reason = "the answer ends before the closing tag of the thinking";
             return Err(AnswerParseError::Broken(reason.to_owned()));
         }
         // If the answer contains malformed JSON (for example a template), only a value at the answer's end is accepted.

@@ -1,4 +1,4 @@
-//! Finds the cgroups below which this process may create cgroups.
+//! Finds the cgroups below which this process is allowed to create cgroups.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,8 @@ use super::{JailCgroup, PREFIX, mount, mounts, own_folder, write};
 pub(crate) enum CgroupParents {
     /// cgroup v1: the folder of the parent cgroup for each controller; `None` for a controller that is not available.
     V1 { memory: Option<PathBuf>, pids: Option<PathBuf>, cpu: Option<PathBuf> },
-    /// cgroup v2: the folder of the parent cgroup, and the names of the controllers that it enables for its subgroups.
+    /// cgroup v2: the folder of the parent cgroup, and the names of the controllers that the parent cgroup enables for
+    /// its subgroups.
     V2 { folder: PathBuf, kinds: Vec<String> },
     /// This process cannot create cgroups. The text is the reason, for users.
     None(String),
@@ -33,8 +34,8 @@ const OTHERS: &str = "other processes are in the cgroup that is delegated to thi
                       subgroup";
 
 impl CgroupParents {
-    /// Finds the cgroups below which this process may create cgroups, and enables the needed controllers there, as
-    /// container engines do.
+    /// Finds the cgroups below which this process is allowed to create cgroups. Enables the needed controllers in these
+    /// cgroups, as container engines do.
     pub(crate) fn find() -> CgroupParents {
         let (mounts, own) = (mounts(), fs::read_to_string("/proc/self/cgroup").unwrap_or_default());
         let mut groups = CgroupParents::find_in(&mounts, &own, may_make_groups);
@@ -149,7 +150,7 @@ fn has(kinds: &[String], kind: &str) -> bool {
     kinds.iter().any(|each| each == kind)
 }
 
-/// Whether this process may create subgroups of a cgroup and move processes into these subgroups.
+/// Whether this process is allowed to create subgroups of a cgroup and to move processes into these subgroups.
 fn may_make_groups(folder: &Path) -> bool {
     use rustix::fs::{Access, access};
     access(folder, Access::WRITE_OK).is_ok()

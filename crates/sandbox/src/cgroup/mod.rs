@@ -1,6 +1,6 @@
 //! cgroups (v1 or v2): limits and accounting of the memory, processes and CPU time of a sandbox.
 //!
-//! A jail has its own cgroups if this process may create cgroups. The cgroups of a container are only read.
+//! A jail has its own cgroups if this process is allowed to create cgroups. The cgroups of a container are only read.
 
 mod find;
 mod thrash;
@@ -161,8 +161,8 @@ impl MemoryCgroup {
         }
     }
 
-    /// Number of bytes of memory that the cgroup may still use; `None` if it has no limit. Inactive page cache counts
-    /// as free, because the kernel drops it when memory is needed.
+    /// Number of bytes of memory that the cgroup can still allocate; `None` if the cgroup has no limit. Inactive page
+    /// cache counts as free, because the kernel drops it when memory is needed.
     pub(crate) fn available(&self) -> Option<u64> {
         let (limit, used, cache) = match self {
             MemoryCgroup::V1(_) => {

@@ -1,9 +1,9 @@
 //! Watchdog for cgroups (v2) whose programs thrash.
 //!
-//! When memory is nearly used up, the kernel evicts pages of the files that programs run from, and reads them again at
-//! once. As it always finds pages to evict, it never reports an out-of-memory condition: the programs make no progress
-//! and keep the disk busy until they time out. The watchdog detects this and kills the programs, as the kernel would
-//! have done when out of memory.
+//! When memory is nearly used up, the kernel evicts pages of program files and libraries from memory. The running
+//! programs need these pages, so the kernel must read them again at once. As the kernel always finds pages to evict, it
+//! never reports an out-of-memory condition: the programs make no progress and keep the disk busy until they time out.
+//! The watchdog detects this and kills the programs, as the kernel does in an out-of-memory condition.
 
 use std::fs;
 use std::io;
@@ -114,8 +114,8 @@ struct Sample {
 }
 
 impl Sample {
-    /// Reads the counters; `None` if they cannot be read. If the memory limit was not hit since the previous sample,
-    /// the previous sample is returned.
+    /// Reads the counters; `None` if they cannot be read. If the memory limit was not hit since the previous sample
+    /// (`before`), returns that sample.
     fn read(folder: &Path, before: &Sample) -> Option<Sample> {
         let at_limit = count(&fs::read_to_string(folder.join("memory.events")).ok()?, "max");
         if at_limit == before.at_limit {

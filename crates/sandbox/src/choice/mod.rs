@@ -33,7 +33,7 @@ pub struct SelectedBackend {
 }
 
 /// Reason that is shown to users if the isolation setting `auto` selects the jail.
-const AUTO: &str = "auto: the jail needs no daemon and is the fastest here";
+const AUTO: &str = "auto: the jail needs no daemon and is the fastest backend";
 
 /// Reason that is shown to users if the isolation setting `auto` selects microVMs for debates.
 const AUTO_DEBATE: &str =
@@ -363,8 +363,9 @@ impl SandboxFactory {
     }
 }
 
-/// Checks that a backend can run programs in this language in sandboxes with this spec. This is checked when a run
-/// starts, also by a worker for a stored run, so that the run fails before it pays for model calls.
+/// Checks that a backend can run programs in this language in sandboxes with this spec. The check takes place whenever
+/// a run starts, also when a worker starts a stored run, so that an unsuitable run fails before it makes model calls
+/// that cost money.
 fn check_spec(
     backend: &dyn Backend,
     language: Language,
@@ -448,7 +449,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn selection_from_no_backends_fails_with_a_clear_error() {
+    async fn selection_without_backends_reports_that_no_backend_is_allowed() {
         let folder = tempfile::tempdir().unwrap();
         let environment = Environment::in_folder(folder.path(), [].into());
         let settings = Settings::load(&environment, &[]).unwrap();
@@ -459,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn weaker_isolation_warning_names_the_backend_the_reason_and_the_command() {
+    fn weaker_isolation_warning_contains_the_backend_the_reason_and_the_command() {
         assert_eq!(weaker_isolation(Isolation::Microvm, "auto: whatever"), None);
         let jail = weaker_isolation(Isolation::Jail, "auto: no image").unwrap();
         assert!(jail.contains("in a jail") && jail.contains("(no image)"), "{jail}");

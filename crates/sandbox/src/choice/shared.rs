@@ -24,8 +24,8 @@ type BackendSettings = [Option<String>; 4];
 /// Key of a selected backend: the requested isolation and the settings that a backend depends on.
 type Request = (String, BackendSettings);
 
-/// Cache of values that are slow to create. Each value is created once. A request waits only for its own key, and
-/// failures are not cached.
+/// Cache of values that are slow to create. Each value is created once. A request waits only for the value of its own
+/// key. Failures are not cached.
 #[derive(Debug)]
 struct OnceMap<K, V>(Mutex<HashMap<K, Arc<OnceCell<V>>>>);
 

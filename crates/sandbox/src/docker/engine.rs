@@ -203,7 +203,7 @@ impl EngineFault {
         }
     }
 
-    /// Whether a retry of the request may succeed.
+    /// Whether a retry of the request can succeed.
     fn is_transient(self) -> bool {
         matches!(self, EngineFault::Absent | EngineFault::Lost | EngineFault::Engine)
     }
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn missing_engine_error_names_its_socket() {
+    async fn error_for_a_missing_engine_contains_the_socket_path() {
         let engine = ContainerEngine::new(vec!["/nonexistent/docker.sock".to_owned()]);
         let error = engine.client().await.unwrap_err();
         assert!(

@@ -148,8 +148,9 @@ impl Docker {
         Ok(image)
     }
 
-    /// Returns the name of an existing image from which sandboxes can be created if their spec names no image. The
-    /// inner error is the reason why no image exists.
+    /// Returns the name of the existing image that a sandbox uses if its spec contains no image: the base image, or the
+    /// root file system from which the base image is derived on first use. The inner error is the reason why neither
+    /// exists.
     pub(super) async fn find_base(
         &self,
         client: &EngineClient,
@@ -192,7 +193,9 @@ impl Docker {
         derive(client, &format!("{ROOTFS}:latest"), &name, "base").await?;
         tag_latest(client, &name).await?;
         let base = self.prune(client, &name).await?;
-        base.ok_or_else(|| SandboxError::failed(WHAT, "the new image was removed meanwhile"))
+        base.ok_or_else(|| {
+            SandboxError::failed(WHAT, "the new image was removed before the import ended")
+        })
     }
 
     /// Derives the sandbox image from a user's image in advance, so that the first sandbox starts without delay.

@@ -43,10 +43,11 @@ pub struct Jail {
     /// Parent cgroups of the cgroups of jails, found on first use.
     groups: OnceLock<CgroupParents>,
     users: DedicatedUsers,
-    /// Whether the kernel refused to mount `/proc` in the last jail. Without `/proc`, the total memory use of the
-    /// processes in a jail is not checked.
+    /// Whether the kernel refused to mount `/proc` in the most recently built jail. Without `/proc`, the total memory
+    /// use of the processes in a jail is not checked.
     without_proc: AtomicBool,
-    /// Landlock ABI version in the last jail; 0 if the kernel has no Landlock.
+    /// Landlock ABI version in the most recently built jail; 0 if the kernel has no Landlock, [`UNKNOWN`] before the
+    /// first jail.
     landlock: AtomicU32,
 }
 
@@ -262,14 +263,14 @@ impl Backend for Jail {
             memory: match self.without_proc.load(Ordering::Relaxed) {
                 false => or(
                     controllers.memory,
-                    "a limit for each process, and a check of their total every 25 ms, which excludes \
-                     kernel memory",
+                    "a limit for each process, and every 25 ms a check of the memory of all processes together, \
+                     which excludes kernel memory",
                 ),
-                true => or(controllers.memory, "each process may use up to twice the memory limit"),
+                true => or(controllers.memory, "each process can use up to twice the memory limit"),
             },
             cpu: or(
                 controllers.cpu,
-                "a limit on the CPU time of each process, not on the CPU share",
+                "a limit on the CPU time of each process, not on the number of CPUs used at once",
             ),
             processes: if controllers.processes {
                 controllers.version.to_owned()

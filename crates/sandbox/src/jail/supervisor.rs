@@ -96,7 +96,7 @@ impl JailSupervisor {
         }
     }
 
-    /// Builds the jail and passes file descriptors to the program in it.
+    /// Builds the jail and passes file descriptors to the first program in the jail: the guest agent, or QEMU.
     ///
     /// # Errors
     /// When the kernel refuses a step of the setup. The jail and its cgroups are then removed.

@@ -29,7 +29,8 @@ impl Accelerator {
         self.into()
     }
 
-    /// Id of the host group that may open the KVM device; `None` if every user may open it or if KVM is not used.
+    /// Id of the host group whose members are allowed to open the KVM device; `None` if every user is allowed to open
+    /// the device, or if KVM is not used.
     pub(super) fn group(self) -> Option<u32> {
         let found = std::fs::metadata(DEVICE).ok().filter(|_| self == Accelerator::Kvm)?;
         (found.mode() & 0o006 != 0o006).then_some(found.gid())
@@ -98,7 +99,7 @@ pub(super) fn processor() -> String {
 pub(super) struct KvmTestResult {
     /// Host kernel, CPU, QEMU and image for which the result is valid.
     circumstances: String,
-    /// Why KVM cannot be used; `None` if it works.
+    /// Reason why KVM cannot be used; `None` if KVM works.
     pub(super) trouble: Option<String>,
 }
 
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn cached_kvm_test_result_is_invalid_for_another_qemu_or_image() {
+    fn cached_kvm_test_result_is_invalid_for_a_different_qemu_or_image() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(KvmTestResult::read(folder.path(), "one"), None);
         let verdict = KvmTestResult::new("one", Some("no microVM has booted".to_owned()));

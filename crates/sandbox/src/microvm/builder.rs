@@ -227,7 +227,7 @@ impl MicrovmBuilder {
         megabytes: u64,
     ) -> Option<String> {
         self.notify_user(&format!(
-            "testing whether microVMs run with KVM (at most {KVM_TEST_TIMEOUT:?})"
+            "testing whether microVMs run with KVM (takes at most {KVM_TEST_TIMEOUT:?})"
         ));
         // The test uses a separate identity, because after a timeout the microVM occupies its name until it has ended.
         let identity = &SandboxIdentity { id: format!("{}-kvm", identity.id), ..identity.clone() };

@@ -87,7 +87,8 @@ impl MicrovmBuilder {
     ) -> Result<Snapshot, SandboxError> {
         let &VmConfig { ref parts, accelerator, megabytes } = make;
         self.notify_user(&format!(
-            "creating the snapshot of a microVM with {megabytes} MB (once; later sandboxes are restored from it)"
+            "creating the snapshot of a microVM with {megabytes} MB of memory (only once; later sandboxes are \
+             restored from this snapshot)"
         ));
         let failed = |error: std::io::Error| SandboxError::failed("booting a microVM", error);
         let memory = data_file("assize-memory").map_err(failed)?;
@@ -173,8 +174,8 @@ fn remove_old(snapshots: &Path) {
     }
 }
 
-/// Measures the frequency of the CPU's time-stamp counter (TSC) in kHz. The guest agent binary does it, because the
-/// measurement needs `unsafe` code, which only the guest crate contains.
+/// Measures the frequency of the CPU's time-stamp counter (TSC) in kHz. Runs the guest agent binary for the
+/// measurement, because the measurement needs `unsafe` code, which only the guest crate contains.
 pub(super) async fn measure_tsc_khz() -> Result<u64, SandboxError> {
     let failed = |reason: String| SandboxError::failed("measuring the CPU's TSC frequency", reason);
     let guest = GuestFile::get()?;

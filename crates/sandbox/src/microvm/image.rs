@@ -1,7 +1,7 @@
 //! Image of microVMs: a kernel, the modules it needs, and a root file system on a read-only disk.
 //!
-//! The image is built once, from Debian packages or from files that the user names. The guest agent is not part of the
-//! image: it is in the initrd, next to the modules.
+//! The image is built once, from Debian packages or from files that the user specifies. The guest agent is not part of
+//! the image: it is in the initrd, next to the modules.
 
 use assize_config::Isolation;
 use assize_types::{Failure, FailureKind};
@@ -63,7 +63,7 @@ impl VmImageError {
     pub fn hint(&self) -> Option<String> {
         match self {
             VmImageError::NoTool { tool: "apt-cache" | "apt-get" | "dpkg-deb", .. } => Some(
-                "this system is not Debian: name a kernel with `--kernel FILE` (and `--modules FOLDER`), and \
+                "this system is not Debian: specify a kernel with `--kernel FILE` (and `--modules FOLDER`), and \
                  a root file system with `--rootfs TAR`"
                     .to_owned(),
             ),
@@ -71,7 +71,8 @@ impl VmImageError {
                 Some(format!("install the package: `sudo apt install {package}`"))
             }
             VmImageError::NoPackage(_) => Some(
-                "run `sudo apt-get update` first; or name a kernel with `--kernel FILE`".to_owned(),
+                "run `sudo apt-get update` first; or specify a kernel with `--kernel FILE`"
+                    .to_owned(),
             ),
             VmImageError::Failed { tool: "apt-get", .. } => Some(
                 "check with `sudo apt-get update` that the package sources are reachable".to_owned(),
@@ -83,7 +84,7 @@ impl VmImageError {
                 Some("create an archive: `tar --numeric-owner -C FOLDER -cf ROOT.tar .`".to_owned())
             }
             VmImageError::NoKernel(_) => {
-                Some("name a bootable kernel such as `/boot/vmlinuz-…`".to_owned())
+                Some("specify a bootable kernel such as `/boot/vmlinuz-…`".to_owned())
             }
             VmImageError::Rootfs(error) => error.hint().map(str::to_owned),
             VmImageError::Failed { .. } | VmImageError::File(..) => None,

@@ -38,7 +38,8 @@ pub(super) enum QmpError {
 /// First command of every QMP session.
 const NEGOTIATE: &str = r#"{"execute":"qmp_capabilities"}"#;
 
-/// Excludes the memory from the migration stream: it stays in its file, and only the device state is transferred.
+/// Excludes the memory from the migration stream: the memory stays in the memory file, and only the device state is
+/// transferred.
 const IGNORE_SHARED: &str = r#"{"execute":"migrate-set-capabilities","arguments":{"capabilities":[{"capability":"x-ignore-shared","state":true}]}}"#;
 
 /// Sends the QMP commands that restore a microVM from the device state in a file descriptor of QEMU. The commands wait

@@ -100,8 +100,8 @@ impl Snapshot {
         read_only(&self.state)
     }
 
-    /// Loads a snapshot from disk. Fails if the snapshot is damaged, or if its origin (software and hardware) differs
-    /// from `origin` or its TSC frequency from `ticks`.
+    /// Loads a snapshot from disk. Fails if the snapshot is damaged, if its origin (software and hardware) differs from
+    /// `origin`, or if its TSC frequency differs from `ticks` (in kHz).
     pub(super) fn load(
         folder: &Path,
         origin: &SnapshotOrigin,
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshot_of_another_origin_is_rejected_with_the_differences() {
+    fn snapshot_of_a_different_origin_is_rejected_with_the_differences() {
         let folder = tempfile::tempdir().unwrap();
         let place = |origin: &SnapshotOrigin| folder.path().join(origin.name());
         let saved = SnapshotOrigin::example();

@@ -19,7 +19,7 @@ async fn total_size_of_collected_files_is_limited_and_skipped_files_are_reported
         assert_eq!(harvest.files, [("small.txt".to_owned(), vec![b'x'; 10])]);
         assert_eq!(
             harvest.skipped_messages(),
-            ["`large.bin` was not copied: the file is too large"]
+            ["`large.bin` was not copied: the total size of copied files would exceed the limit"]
         );
         let whole = sandbox.collect_files(WORKSPACE, &BTreeSet::new()).await.unwrap();
         assert_eq!(whole.files.len(), 2);

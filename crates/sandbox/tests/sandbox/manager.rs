@@ -45,7 +45,7 @@ async fn sandbox_name_is_unique_within_its_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn concurrent_creates_of_one_name_share_a_sandbox() {
+async fn concurrent_creations_with_one_name_return_the_same_sandbox() {
     run(Isolation::Jail, |bench: Bench| async move {
         let other = SandboxManager::open(
             bench.folder.path().join("makers"),
@@ -73,7 +73,7 @@ async fn concurrent_creates_of_one_name_share_a_sandbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_one_of_two_concurrent_creates_reports_that_it_created_the_sandbox() {
+async fn only_one_of_two_concurrent_calls_reports_that_it_created_the_sandbox() {
     run(Isolation::Jail, |bench: Bench| async move {
         let key = key(None, "shared");
         let create = || bench.manager.create_from(&key, SandboxSpec::default(), None);
@@ -86,7 +86,7 @@ async fn only_one_of_two_concurrent_creates_reports_that_it_created_the_sandbox(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancelled_create_does_not_block_the_next_create() {
+async fn cancelled_creation_does_not_block_the_next_creation() {
     run(Isolation::Jail, |bench: Bench| async move {
         let key = key(None, "left");
         let create = bench.manager.create_if_not_exists(&key, SandboxSpec::default());

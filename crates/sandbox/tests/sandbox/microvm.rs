@@ -132,7 +132,7 @@ fn emulators_of(ancestor: u32) -> BTreeSet<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restored_microvms_share_no_randomness_and_have_the_host_time() {
+async fn restored_microvms_differ_in_randomness_and_have_the_host_time() {
     if !is_available() {
         return;
     }

@@ -67,7 +67,7 @@ async fn pool_miss_creates_a_sandbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sandboxes_of_a_pool_share_no_state() {
+async fn no_state_carries_over_between_sandboxes_of_a_pool() {
     run(Isolation::Jail, |bench: Bench| async move {
         let pool = bench.manager.pool(SandboxSpec::default(), options(1));
         let plant = r"
@@ -264,7 +264,7 @@ impl Backend for SmallPools {
 }
 
 #[tokio::test]
-async fn backend_limits_the_size_of_the_pool_of_a_run() {
+async fn pool_size_is_limited_by_the_backend() {
     let folder = tempfile::tempdir().unwrap();
     let backend: Arc<dyn Backend> = Arc::new(SmallPools(Jail::new(Vec::new())));
     let manager = SandboxManager::open(folder.path().to_owned(), backend, &[]).await.unwrap();

@@ -175,7 +175,7 @@ pub(crate) async fn open_drafts(
 pub(crate) struct DraftView {
     draft: OpenDraft,
     content: String,
-    /// Unified diff between the file at the time the draft was created and the draft
+    /// Unified diff from the file, as it was when the draft was created, to the content of the draft
     diff: String,
 }
 
@@ -357,7 +357,7 @@ pub(crate) async fn reject(
 #[utoipa::path(
     post, path = "/api/workspaces/{workspace}/submissions/{submission}/undo", tag = "drafts",
     params(("workspace" = String, Path, description = "Name of the workspace"), ("submission" = String, Path, description = "Number or message id of the submission")),
-    responses((status = 200, description = "The files have their content from before the submission again", body = ref("#/components/schemas/SubmissionView"))),
+    responses((status = 200, description = "The changes were undone: the files have the content that they had before the submission was accepted", body = ref("#/components/schemas/SubmissionView"))),
 )]
 pub(crate) async fn undo(
     State(app): State<App>,

@@ -96,7 +96,7 @@ pub(crate) struct RunSlots {
     max: usize,
 }
 
-/// Warm pools of one sandbox backend, added together
+/// Totals of the warm pools of one sandbox backend
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct WarmPoolInfo {
     isolation: Isolation,
@@ -230,7 +230,7 @@ pub(crate) struct SessionList {
     sessions: Vec<SessionInfo>,
 }
 
-/// List sessions with their files, which runs of the same session share
+/// List the sessions, each with the files that the runs of the session share
 #[utoipa::path(
     get, path = "/api/sessions", tag = "runs",
     responses((status = 200, description = "Sessions, sorted by name", body = SessionList)),
@@ -317,7 +317,7 @@ pub(crate) async fn remove_session(
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SignInLink {
-    /// Path on this server; the browser that opens it is signed in
+    /// Path of the link on this server; a browser that opens this path is signed in
     path: String,
 }
 

@@ -15,8 +15,8 @@ pub(super) fn limit(query: Option<usize>, default: usize, max: usize) -> Result<
     }
 }
 
-/// Truncates a list to `limit` elements. If elements were removed, returns the key of the last element in the list,
-/// which is the cursor of the next page.
+/// Truncates a list to `limit` elements. If elements were removed, returns the key of the last remaining element, which
+/// is the cursor of the next page.
 pub(super) fn cut<T, K>(found: &mut Vec<T>, limit: usize, key: impl Fn(&T) -> K) -> Option<K> {
     let more = found.len() > limit;
     found.truncate(limit);

@@ -82,8 +82,8 @@ pub(crate) struct ForkBody {
 
 /// Fork a run
 ///
-/// Creates a run that reuses the recorded model answers of an earlier run. Only changed prompts are sent to the model
-/// again. Debates and consultations can be forked.
+/// Creates a run that reuses the recorded model answers of an earlier run. Only changed prompts are sent to the model.
+/// Debates and consultations can be forked.
 #[utoipa::path(
     post, path = "/api/runs/{id}/fork", tag = "runs", request_body = Option<ForkBody>,
     params(("id" = String, Path, description = "Id of the run"),

@@ -330,7 +330,8 @@ pub(crate) struct TranscriptQuery {
 
 /// Show the transcripts of a run
 ///
-/// A debate or consultation has conversations. A code run has attempts with code and output. Any other run has records.
+/// The transcripts of a debate or consultation are conversations. Those of a code run are its attempts, with code and
+/// output. Those of any other run are its records.
 #[utoipa::path(
     get, path = "/api/runs/{id}/transcripts", tag = "runs", params(("id" = String, Path, description = "Id of the run"), TranscriptQuery),
     responses((status = 200, description = "Transcripts written so far", body = Transcripts)),

@@ -34,7 +34,7 @@ const MAX_TTL: u64 = 7 * 24 * 60 * 60;
 /// Default lifetime of a long-lived sandbox, in seconds.
 const DEFAULT_TTL: u64 = 60 * 60;
 
-/// Detail of the problem for a request that names a sandbox that does not exist.
+/// Error detail in the response to a request whose sandbox does not exist.
 const UNKNOWN_SANDBOX: &str = "unknown sandbox: no sandbox has this name";
 
 /// Maximum timeout that a request may set for a program in a long-lived sandbox.
@@ -273,7 +273,7 @@ pub(crate) struct CreateSandbox {
 #[utoipa::path(
     post, path = "/api/sandboxes", tag = "sandboxes", request_body = CreateSandbox,
     responses((status = 201, description = "The sandbox was created", body = SandboxInfo),
-              (status = 200, description = "A sandbox with this name and properties existed", body = SandboxInfo)),
+              (status = 200, description = "A sandbox with this name and these properties already existed", body = SandboxInfo)),
 )]
 pub(crate) async fn create(
     State(app): State<App>,

@@ -112,7 +112,7 @@ impl App {
                 let detail = format!(
                     "a different request with this `Idempotency-Key` has already started `{run}`"
                 );
-                Err(Problem::unprocessable(detail).hint("use another idempotency key"))
+                Err(Problem::unprocessable(detail).hint("use a different idempotency key"))
             }
         }
     }

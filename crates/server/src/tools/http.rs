@@ -81,9 +81,17 @@ impl McpSessions {
         caller: &str,
         max: usize,
     ) -> Option<SessionReservation> {
+        let without_owner: HashSet<SessionId> = {
+            let state = self.state.lock();
+            let sessions = state.sessions.iter().filter(|(_, session)| session.owner.is_none());
+            sessions.map(|(id, _)| id.clone()).collect()
+        };
         let open: HashSet<SessionId> = self.manager.sessions.read().await.keys().cloned().collect();
         let mut state = self.state.lock();
-        state.sessions.retain(|id, session| session.owner.is_none() || open.contains(id));
+        // Remove closed sessions. A session that was created after `open` was read is not closed.
+        state.sessions.retain(|id, session| {
+            open.contains(id) || session.owner.is_none() && !without_owner.contains(id)
+        });
         let own = state.sessions.values().filter(|one| one.owner.as_deref() == Some(caller));
         let count = own.count() + state.opening.get(caller).copied().unwrap_or_default();
         if count >= max {
@@ -242,9 +250,9 @@ impl SessionManager for McpSessions {
     }
 }
 
-/// Creates the HTTP service of an MCP server, which runs until `closing` is cancelled. The service does not
-/// authenticate requests, does not check the `Host` header and does not limit the number of sessions: the code that
-/// mounts the service must add middleware that does.
+/// Creates the HTTP service of an MCP server. The service runs until `closing` is cancelled. It does not authenticate
+/// requests, does not check the `Host` header and does not limit the number of sessions: the code that mounts the
+/// service must add middleware for these three checks.
 pub(crate) fn over_http<S>(
     tools: S,
     max_message: usize,

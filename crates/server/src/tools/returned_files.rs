@@ -42,8 +42,8 @@ pub(crate) struct ReturnedFiles {
 }
 
 impl ReturnedFiles {
-    /// Selects the files to return, in order, until a limit is reached. `not_collected` are notes about files that were not
-    /// copied from the sandbox.
+    /// Selects the files to return, in order. A file that would exceed a limit is left out with a note.
+    /// `not_collected` are notes about files that were not copied from the sandbox.
     pub(crate) fn of(files: Vec<(String, Vec<u8>)>, not_collected: Vec<String>) -> ReturnedFiles {
         let mut returned = ReturnedFiles::default();
         let mut notes = not_collected;
@@ -53,13 +53,14 @@ impl ReturnedFiles {
             let size = grouped(bytes.len() as u64);
             if bytes.len() > MAX_FILE {
                 let max = grouped(MAX_FILE as u64);
-                notes.push(format!("`{shown}` has {size} bytes: the limit per file is {max}"));
+                notes
+                    .push(format!("`{shown}` has {size} bytes: the limit per file is {max} bytes"));
             } else if returned.files.len() == MAX_FILES {
                 notes.push(format!("`{shown}`: the limit of {MAX_FILES} files is reached"));
             } else if bytes.len() > room {
                 let max = grouped(MAX_ALL as u64);
                 notes.push(format!(
-                    "`{shown}` ({size} bytes): the limit of all files together is {max} bytes"
+                    "`{shown}` ({size} bytes) would exceed the limit of {max} bytes for all files together"
                 ));
             } else {
                 room -= bytes.len();

@@ -16,7 +16,7 @@ pub enum McpSessionEnd {
     /// The client closed the connection.
     Closed,
     Cancelled(CancelReason),
-    /// The client violated the protocol, or the MCP service failed; with the error message.
+    /// The client violated the protocol, or the MCP service failed. The text is the error message.
     Broken(String),
 }
 

@@ -18,8 +18,8 @@ pub struct ClusterReport {
     pub detail: Option<String>,
     /// Number of workers that accept jobs from this version of assize; null if the check was skipped or failed.
     pub workers: Option<usize>,
-    /// Number of sandboxes that the workers counted in `workers` can use at once, added together; null if the check was
-    /// skipped or failed.
+    /// Total number of sandboxes that these workers (see `workers`) can use at once; null if the check was skipped
+    /// or failed.
     pub slots: Option<u32>,
     #[serde(skip)]
     failure: Option<Failure>,

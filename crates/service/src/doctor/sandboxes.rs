@@ -27,6 +27,9 @@ pub struct SandboxesReport {
     pub used_for_debates: Option<Isolation>,
     /// Why new debates use this backend, or why no backend is available.
     pub why_for_debates: String,
+    /// Why no backend can be used for new runs.
+    #[serde(skip)]
+    failure: Option<Failure>,
 }
 
 /// Result of the checks on one sandbox backend.
@@ -39,7 +42,7 @@ pub struct BackendReport {
     pub unavailable_reason: Option<String>,
     pub hint: Option<String>,
     /// How the backend runs sandboxes, such as microVMs with KVM or with emulation; null if the backend has only one
-    /// way.
+    /// way to run sandboxes.
     pub method: Option<String>,
     /// How the backend enforces each limit.
     pub enforcement: Option<Enforcement>,
@@ -67,7 +70,9 @@ impl SandboxesReport {
             Ok(chosen) => (Some(chosen.backend.isolation()), chosen.why),
             Err(failure) => (None, failure.render()),
         };
-        let (used, why) = explained(sandboxes.choose(&[]).await);
+        let chosen = sandboxes.choose(&[]).await;
+        let failure = chosen.as_ref().err().cloned();
+        let (used, why) = explained(chosen);
         let spec = SandboxSpec { limits: sandboxes.limits_of_debates(), ..SandboxSpec::default() };
         let (used_for_debates, why_for_debates) =
             explained(sandboxes.choose_for_debates(&spec).await);
@@ -79,12 +84,16 @@ impl SandboxesReport {
             why,
             used_for_debates,
             why_for_debates,
+            failure,
         }
     }
 
     /// Fails if the backend that the settings select cannot create sandboxes.
     pub(super) fn check(&self, config: &Settings) -> Result<(), Failure> {
         let is_named = *config.sandbox.isolation != RequestedIsolation::Auto;
+        if let Some(failure) = self.failure.as_ref().filter(|_| is_named) {
+            return Err(failure.clone());
+        }
         let used = self.backends.iter().find(|report| Some(report.isolation) == self.used);
         match used.and_then(|report| report.error.clone()).filter(|_| is_named) {
             Some(error) => Err(error.into()),

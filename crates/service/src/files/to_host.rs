@@ -60,8 +60,8 @@ pub fn write_collected(
     Target::open(to, environment)?.fill(to, harvest)
 }
 
-/// Whether an error means that the name of the file, or of its folder, is already in use. Other files can still be
-/// written.
+/// Whether an error means that the name of the file, or of its folder, is already in use. After such an error, other
+/// files can still be written.
 fn is_in_the_way(error: &std::io::Error) -> bool {
     let link = error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
     link || matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory)

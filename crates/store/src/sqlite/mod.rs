@@ -51,7 +51,7 @@ pub struct SqliteStore {
     path: PathBuf,
     reader: ConnectionWorker,
     writer: Option<ConnectionWorker>,
-    /// Notified after every write of this process.
+    /// Channel that notifies its receivers after every write of this process.
     written: Arc<watch::Sender<()>>,
 }
 

@@ -3,8 +3,8 @@
 //! Operations collect in a queue, and all queued writes are executed in one transaction, so that
 //! concurrent tasks share the cost of a commit. A thread executes operations that may block on the
 //! disk. The calling task executes writes that rarely block, because waking a thread would take
-//! longer than the write. It yields once before that, so that other ready tasks can queue their
-//! writes, too.
+//! longer than the write. Before the write, the task yields once, so that other ready tasks can queue
+//! their writes, too.
 
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ pub(super) enum ConnectionMode {
 pub(super) struct ConnectionWorker {
     mode: ConnectionMode,
     queue: Arc<WorkQueue>,
-    /// Wakes the thread. Closing the channel ends the thread.
+    /// Channel that wakes the thread. Closing the channel ends the thread.
     waker: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -138,8 +138,8 @@ impl ConnectionWorker {
 }
 
 impl Drop for ConnectionWorker {
-    /// Waits until the queued operations are done and the connection is closed. Operations fail
-    /// instead of waiting if another process blocks them.
+    /// Waits until the queued operations are done and the connection is closed. If another process
+    /// blocks an operation, the operation fails instead of waiting.
     fn drop(&mut self) {
         self.queue.closing.store(true, Ordering::Relaxed);
         self.wake();
@@ -173,7 +173,7 @@ struct WorkQueue {
     queued: Mutex<Vec<Box<dyn Work>>>,
     /// Whether the store is being closed. Operations then no longer wait for other processes.
     closing: AtomicBool,
-    /// Notified after every executed batch of writes.
+    /// Channel that notifies its receivers after every executed batch of writes.
     written: Arc<watch::Sender<()>>,
 }
 
@@ -273,7 +273,7 @@ impl WorkQueue {
     }
 }
 
-/// A queued operation, for operations of all result types.
+/// A queued operation. The trait hides the result type, so that one queue can hold operations of all result types.
 trait Work: Send {
     /// Executes the operation and keeps its value. May be called again after a rollback.
     fn attempt(&mut self, db: &Connection) -> Result<(), TransactionError>;

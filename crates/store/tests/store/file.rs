@@ -202,7 +202,7 @@ async fn store_write_waits_while_another_process_writes() {
 }
 
 #[tokio::test]
-async fn removing_a_run_shrinks_the_file_and_erases_its_data() {
+async fn removing_a_run_shrinks_the_file_and_erases_the_data_of_the_run() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
     let store = open(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Checks requests to, and formats answers of, Anthropic's Messages API.
+//! Fake of Anthropic's Messages API: checks requests and formats answers.
 
 use serde::Deserialize;
 use serde_json::{Value, json};

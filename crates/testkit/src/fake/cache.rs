@@ -34,7 +34,7 @@ pub struct BilledTokens {
 
 impl BilledTokens {
     /// Cost, in tokens at the base price. A token read from the cache costs a tenth of the base price, and a token
-    /// written to the cache a quarter more than the base price.
+    /// written to the cache costs 1.25 times the base price.
     pub fn cost(self) -> f64 {
         let plain = self.input - self.cached - self.written;
         plain as f64 + self.cached as f64 * 0.1 + self.written as f64 * 1.25

@@ -1,4 +1,4 @@
-//! Checks requests to, and formats answers of, Google's Gemini API.
+//! Fake of Google's Gemini API: checks requests and formats answers.
 
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -118,7 +118,8 @@ pub enum FakeReply {
     /// A streamed answer that lacks its last chunks: the HTTP body ends properly, but after only this many chunks.
     EndAfter(FakeAnswer, usize),
     /// A complete streamed answer after which the server closes the connection without notice, as a llama.cpp server
-    /// does. The fake closes it when the next request arrives, which is too late for a client that reuses it.
+    /// does. The fake closes the connection only when the next request arrives on it, so the request of a client that
+    /// reuses the connection fails.
     LastOnConnection(FakeAnswer),
     /// A response whose body never ends.
     Endless,
@@ -160,7 +161,7 @@ impl CapturedRequest {
 /// The API key that every fake requires.
 const KEY: &str = "sk-test-0123456789abcdef";
 
-/// Function that computes a reply from the number of earlier requests and the request.
+/// Function that computes the reply to a request. Its arguments are the number of earlier requests, and the request.
 type Respond = dyn Fn(usize, &CapturedRequest) -> FakeReply + Send + Sync;
 
 /// Simulated latency of an answer: time until the answer starts, and time from its start to its end.
@@ -217,7 +218,8 @@ impl FakeProvider {
         FakeProvider::with_responder(kind, move |_, _| reply.clone())
     }
 
-    /// Starts a fake whose replies `respond` computes from the number of earlier requests and the request.
+    /// Starts a fake whose replies are computed by `respond`, from the number of earlier requests and the current
+    /// request.
     pub fn with_responder(
         kind: FakeKind,
         respond: impl Fn(usize, &CapturedRequest) -> FakeReply + Send + Sync + 'static,
@@ -225,7 +227,7 @@ impl FakeProvider {
         FakeProvider::start(kind, State { responder: Some(Arc::new(respond)), ..State::default() })
     }
 
-    /// Starts a fake whose replies `respond` computes, with this latency for each successful answer.
+    /// Starts a fake whose replies are computed by `respond`, with this latency for each successful answer.
     pub fn with_latency(
         kind: FakeKind,
         latency: Duration,
@@ -236,8 +238,8 @@ impl FakeProvider {
         FakeProvider::start(kind, State { responder: always, latency, ..State::default() })
     }
 
-    /// Starts a fake of Anthropic whose replies `respond` computes. It simulates a prompt cache and reports cached
-    /// tokens.
+    /// Starts a fake of Anthropic whose replies are computed by `respond`. The fake simulates a prompt cache and
+    /// reports cached tokens.
     pub fn with_prompt_cache(
         latency: Latency,
         respond: impl Fn(usize, &CapturedRequest) -> FakeReply + Send + Sync + 'static,

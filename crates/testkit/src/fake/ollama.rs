@@ -1,4 +1,4 @@
-//! Checks requests to, and formats answers of, Ollama's chat endpoint.
+//! Fake of Ollama's chat endpoint: checks requests and formats answers.
 
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! Checks requests to, and formats answers of, OpenAI's chat completions API, with the differences of Groq and
-//! OpenRouter.
+//! Fake of OpenAI's chat completions API and of its variants at Groq and OpenRouter: checks requests and formats
+//! answers.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

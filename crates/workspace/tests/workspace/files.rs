@@ -102,9 +102,10 @@ fn drafts_are_written_atomically_and_never_through_links() {
     assert!(matches!(drafts_of(&other.workspace), Err(FileError::Link)));
 }
 
-/// Another thread replaces folders by symbolic links in a loop while 1000 drafts are written and a file is read.
+/// While this thread writes 1000 drafts and reads a file, a second thread replaces their folders by symbolic links in a
+/// loop. No draft may be written, and no file may be read, through these links.
 #[test]
-fn folders_concurrently_replaced_by_symbolic_links_are_never_followed() {
+fn symbolic_links_that_concurrently_replace_folders_are_never_followed() {
     let fixture = Fixture::new();
     fs::create_dir(fixture.repo("deep")).unwrap();
     fs::write(fixture.repo("deep/secret"), "public").unwrap();

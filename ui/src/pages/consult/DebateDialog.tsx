@@ -48,7 +48,7 @@ export function DebateDialog({ move, log, round, onOpenRound, onClose }: Props) 
         </div>
         {unknown ? (
           <div className="p-4">
-            <EmptyState title={`Move ${move} not found`}>The move may belong to another consultation.</EmptyState>
+            <EmptyState title={`Move ${move} not found`}>The move may belong to a different consultation than this one.</EmptyState>
           </div>
         ) : (
           <Transcript source={sourceOf(move)} debate={debate} rounds={rounds} agents={agents} log={log} round={round} onOpenRound={onOpenRound} />

@@ -193,7 +193,7 @@ function Cost({ kind, text, options }: { kind: StartKind; text: string; options:
     };
   }, [kind, text, rounds, blindScores, privateCompany, incomplete, files]);
   if (text.trim() === "") return <>Press {kind === "debate" ? "Ctrl+Enter" : "Enter"} to start the trial. No model is called before the start.</>;
-  if (kind === "run") return <>No cost estimate: the model writes up to three programs, and a critic reviews each program that fails.</>;
+  if (kind === "run") return <>The cost cannot be estimated before the start: the model writes one to three programs, and a critic reviews each program that fails.</>;
   if (incomplete) return <>Not a ticker: a ticker has at most ten letters, digits, dots and hyphens, such as NVDA or BRK.B.</>;
   if (estimate === null) return <>Estimating the cost…</>;
   if ("detail" in estimate) return <>{estimate.detail}</>;

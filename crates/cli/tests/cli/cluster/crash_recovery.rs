@@ -295,10 +295,10 @@ fn redelivered_job_does_not_share_sandboxes_with_its_earlier_execution() {
     assert!((1..=3).contains(&log.matches("job received work=\"run ").count()), "{log}");
 }
 
-/// A worker records each model call in NATS before it sends the request. The time that it waits for NATS does not count
-/// against the deadline of the call.
+/// A worker records each model call in NATS before it sends the request. The time that the worker waits for NATS
+/// does not count against the deadline of the call.
 #[test]
-fn model_calls_that_wait_for_nats_do_not_exceed_their_deadline() {
+fn waiting_for_nats_does_not_count_against_the_deadline_of_a_model_call() {
     let latency = Latency {
         to_first_byte: Duration::from_millis(60),
         to_last_byte: Duration::from_millis(20),

@@ -182,7 +182,7 @@ fn run_command_fails_when_its_queued_run_is_removed() {
 }
 
 #[test]
-fn runs_that_wait_for_a_provider_do_not_block_the_job_that_enforces_its_limits() {
+fn waiting_runs_do_not_block_the_job_that_enforces_the_limits_of_their_provider() {
     let fake = FakeProvider::always(FakeKind::Anthropic, FakeReply::status(401));
     let servers = Servers::start(1);
     let home = with_cluster(with_provider(FakeKind::Anthropic, &fake), &servers);

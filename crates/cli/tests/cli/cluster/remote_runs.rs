@@ -65,8 +65,8 @@ fn runs_executed_by_workers_have_the_same_results_as_local_runs() {
     assert_eq!(status["stuck"], json!([]));
 }
 
-/// `runs resume` and `runs fork` parse the arguments a second time, as arguments of the command that created the run.
-/// The flag `--cluster` must not be lost there.
+/// `runs resume` and `runs fork` parse their arguments a second time, as arguments of the command that created the run.
+/// The second parse must keep the flag `--cluster`.
 #[test]
 fn resume_and_fork_keep_the_cluster_flag() {
     let servers = Servers::start(1);
@@ -132,7 +132,9 @@ fn run_without_a_suitable_worker_is_reported_and_waits_for_one() {
     assert_eq!(run_status(), "waiting");
     let CommandOutput { out, err, .. } = home.run(&["cluster", "status"]);
     assert!(
-        err.contains("no worker meets the requirements: a sandbox of 256 MB, site=north"),
+        err.contains(
+            "no worker meets the requirements of these jobs (a sandbox of 256 MB, site=north)"
+        ),
         "{err}"
     );
     assert!(out.contains("0 of 1 sandboxes in use; 0 runs in progress, 1 queued"), "{out}");
@@ -162,7 +164,7 @@ fn run_without_a_suitable_worker_is_reported_and_waits_for_one() {
     assert!(err.contains("expected NAME=VALUE"), "{err}");
 }
 
-/// A message on the queue can contain the id of any run, even of a run that no worker may execute.
+/// A message on the queue can contain the id of any run, even of a run that no worker is allowed to execute.
 #[test]
 fn worker_refuses_a_queued_run_that_edits_files() {
     let servers = Servers::start(1);
@@ -238,7 +240,7 @@ fn every_server_shows_and_cancels_runs_of_every_worker() {
 }
 
 #[test]
-fn output_of_a_program_on_a_worker_is_streamed_while_it_runs() {
+fn output_of_a_program_on_a_worker_is_streamed_while_the_program_runs() {
     let code = "import time\nprint('one', flush=True)\ntime.sleep(3)\nprint('two')";
     let fake =
         FakeProvider::always(FakeKind::Anthropic, FakeReply::text(program(code).to_string()));
@@ -304,7 +306,7 @@ fn run_survives_more_worker_restarts_than_the_delivery_limit() {
 /// A worker creates the sandbox of the debate. The lease holder applies the rules for failed model calls that
 /// `docs/explanation/durability.md` describes.
 #[test]
-fn debate_in_a_cluster_runs_in_a_sandbox_and_follows_the_failure_rules() {
+fn debate_in_a_cluster_runs_in_a_sandbox_and_applies_the_rules_for_failed_model_calls() {
     let limited = |request: &assize_testkit::CapturedRequest, role: &str| {
         crate::debate::task_text(request).starts_with(role) && !crate::debate::is_scoring(request)
     };

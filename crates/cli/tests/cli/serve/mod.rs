@@ -21,8 +21,8 @@ use tokio::runtime::Runtime;
 use crate::Home;
 pub(crate) use crate::exec::home;
 
-/// Limits the warm pool of a command to one sandbox, unless the test sets its size. Refilling larger pools would slow
-/// down the tests that run in parallel.
+/// Limits the warm pool of a command to one sandbox, unless the test sets the size of the pool. Refilling larger pools
+/// would slow down the tests that run in parallel.
 pub(crate) fn shrink_pool(home: &Home, command: &mut std::process::Command) {
     const POOL: &str = "ASSIZE_SANDBOX_POOL";
     if !home.variables.iter().any(|(name, _)| name == POOL) {
@@ -257,7 +257,7 @@ impl<'a> TestServer<'a> {
         EventStream { response, read: Vec::new(), heartbeats: 0, retry: None }
     }
 
-    /// Waits until a run ends and returns its events. If `last` is given, only the events after that id.
+    /// Waits until a run ends and returns its events. If `last` is given, returns only the events after that id.
     pub(crate) fn wait_for_events(&self, run: &str, last: Option<u64>) -> Vec<StreamEvent> {
         self.runtime.block_on(async {
             self.open_event_stream(&format!("/api/runs/{run}/events"), last)

@@ -1,4 +1,5 @@
-//! Tests of servers that are stopped, killed and started again: the runs are resumed and have the same results.
+//! Tests of servers that are stopped, killed and started again: their runs are resumed, with the same results as
+//! without the interruption.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +48,7 @@ fn ten_requests() -> Vec<Value> {
 }
 
 #[test]
-fn server_killed_during_ten_runs_resumes_all_with_the_same_results() {
+fn runs_of_a_killed_server_resume_with_the_same_results_as_without_the_kill() {
     let calm = home();
     let serving = TestServer::start(&calm, &[]);
     let undisturbed: Vec<(Value, BTreeMap<String, usize>)> = ten_requests()
@@ -87,7 +88,7 @@ fn server_killed_during_ten_runs_resumes_all_with_the_same_results() {
 }
 
 #[test]
-fn restarted_server_resumes_running_but_not_cancelled_runs() {
+fn restarted_server_resumes_interrupted_runs_but_not_cancelled_runs() {
     // The model is so slow that the debate still runs when the server is stopped.
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "200");
     let serving = TestServer::start(&home, &[]);
@@ -150,7 +151,7 @@ fn server_resumes_the_run_of_a_killed_command_only_on_request() {
 }
 
 #[test]
-fn second_server_on_a_store_streams_and_cancels_runs_of_the_first() {
+fn second_server_with_the_same_store_can_stream_and_cancel_runs_of_the_first_server() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "400");
     let one = TestServer::start(&home, &[]);
     let run = one.start_run(debate_body());

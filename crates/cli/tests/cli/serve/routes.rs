@@ -225,7 +225,7 @@ fn expensive_consultation_needs_confirmation() {
 }
 
 #[test]
-fn api_exec_runs_code_and_named_sandboxes_exist_until_the_server_stops() {
+fn api_executes_code_and_keeps_named_sandboxes_until_the_server_stops() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
     let ran = serving.post(

@@ -101,7 +101,7 @@ fn mcp_sessions_and_their_quota_are_separate_for_each_token() {
 }
 
 #[test]
-fn mcp_request_id_in_flight_is_refused_until_its_response() {
+fn mcp_request_id_can_be_reused_only_after_the_response_to_its_first_request() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
     let client = client_with_scoped_token(&serving, "code");
@@ -131,7 +131,7 @@ fn mcp_request_id_in_flight_is_refused_until_its_response() {
 }
 
 #[test]
-fn scoped_tokens_are_listed_expire_and_are_revoked_one_by_one() {
+fn scoped_tokens_can_be_listed_and_revoked_one_by_one_and_expire() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
     let (kept, revoked) =

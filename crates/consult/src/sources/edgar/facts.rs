@@ -1,5 +1,5 @@
-//! Facts of a company from EDGAR's `companyfacts`: every number of every filing. The same number may occur several
-//! times, and a company may file it under different concepts (EDGAR's names of measures) over the years.
+//! Facts of a company from EDGAR's `companyfacts`: every number of every filing. The same number can occur several
+//! times, and a company can file a measure under different concepts (EDGAR's names of measures) over the years.
 
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ pub(crate) struct Series {
     /// Unit, such as `USD` or `USD/shares`.
     pub(crate) unit: String,
     /// Facts by the start and end of their period: the fact in the latest filing, and the value in an earlier filing if
-    /// it differs.
+    /// that value differs.
     pub(crate) facts: BTreeMap<(Option<Date>, Date), (Fact, Option<Decimal>)>,
 }
 
@@ -99,8 +99,8 @@ impl CompanyFacts {
     }
 
     /// Returns the series of the concept in `names` that has the most recent value. If several concepts have a value
-    /// for the same last day, returns the first of these. Several concepts are searched, because companies change the
-    /// concept under which they file a measure.
+    /// for the same last day, returns the series of the concept that is first in `names`. Several concepts are
+    /// searched, because companies change the concept under which they file a measure.
     pub(crate) fn series(&self, names: &[&str]) -> Option<Series> {
         let mut best: Option<Series> = None;
         for name in names {
@@ -124,8 +124,8 @@ impl CompanyFacts {
     }
 }
 
-/// Builds a series with the fact in the latest filing for each period, and the value in an earlier filing if it
-/// differs.
+/// Builds a series with the fact in the latest filing for each period, and the value in an earlier filing if
+/// that value differs.
 fn read(concept: &str, unit: &str, facts: &[Fact]) -> Series {
     let mut by_period: BTreeMap<(Option<Date>, Date), Vec<&Fact>> = BTreeMap::new();
     for fact in facts {

@@ -48,7 +48,7 @@ pub(crate) struct Filing {
 
 impl EdgarSubmissions {
     /// Returns the recent filings, the latest first. Filings in which insiders report their own shares or trades are
-    /// left out; the second value is the number of these filings.
+    /// left out; the second value is the number of filings that were left out.
     pub(crate) fn recent(&self) -> (Vec<Filing>, usize) {
         let Columns { accession_number, filing_date, report_date, form, items } =
             &self.filings.recent;

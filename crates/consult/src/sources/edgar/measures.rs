@@ -169,7 +169,8 @@ impl FigureTable {
         self.figures.get(&(name.to_owned(), period)).map(|figure| figure.value)
     }
 
-    /// Values of two figures of one period and their unit, if they have the same unit.
+    /// Returns the values of two figures of the same period, and their unit; `None` if a figure is missing or the units
+    /// differ.
     fn pair(
         &self,
         period: FigurePeriod,

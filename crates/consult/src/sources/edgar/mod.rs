@@ -1,7 +1,7 @@
 //! Client for EDGAR, the SEC's database of filings: tickers, facts and filings of companies.
 //!
-//! Responses are cached in a folder under fixed file names, so that files which the user puts there work without a
-//! network.
+//! Responses are cached in a folder under fixed file names. A user without a network can put the files into this
+//! folder.
 
 mod facts;
 mod filings;
@@ -67,7 +67,8 @@ pub enum EdgarError {
     #[error("the SEC returned HTTP {0}")]
     Status(u16),
     #[error(
-        "`{0}` is an HTML page instead of data, as the SEC sends when its rate limit is exceeded"
+        "the SEC's response for `{0}` is an HTML page instead of data; the SEC sends such pages when its rate limit is \
+         exceeded"
     )]
     Page(String),
     #[error("the SEC's response for `{0}` is empty")]
@@ -100,9 +101,9 @@ pub struct EdgarCompany {
     pub name: String,
 }
 
-/// Response of the SEC, from the cache or newly downloaded.
-struct Cached {
-    text: String,
+/// Parsed response of the SEC, from the cache or newly downloaded.
+struct Cached<T> {
+    content: T,
     /// Note for the report if the response is outdated and could not be downloaded again.
     old: Option<String>,
 }
@@ -113,12 +114,13 @@ impl Edgar {
     /// # Errors
     /// [`EdgarError::Unknown`] if the ticker is not in the SEC's list. Any other error if the list is unavailable.
     pub async fn resolve(&self, ticker: &Ticker) -> Result<EdgarCompany, EdgarError> {
-        let list = self.fetch("company_tickers.json", "www", "files/company_tickers.json").await?;
-        let tickers = Tickers::read(&list.text)
-            .map_err(|error| EdgarError::broken("company_tickers.json", error))?;
-        if tickers.is_empty() {
-            return Err(EdgarError::Empty("company_tickers.json".to_owned()));
-        }
+        const LIST: &str = "company_tickers.json";
+        let parse = |text: &str| {
+            let tickers = Tickers::read(text).map_err(|error| EdgarError::broken(LIST, error))?;
+            if tickers.is_empty() { Err(EdgarError::Empty(LIST.to_owned())) } else { Ok(tickers) }
+        };
+        let list = self.fetch(LIST, "www", "files/company_tickers.json", parse).await?;
+        let tickers = list.content;
         match tickers.find(ticker) {
             Some(found) => Ok(EdgarCompany { cik: found.cik, name: found.title.clone() }),
             None => Err(EdgarError::Unknown {
@@ -136,29 +138,32 @@ impl Edgar {
         let cik = format!("CIK{:010}", company.cik);
         let mut notes = Vec::new();
         let name = format!("companyfacts-{cik}.json");
-        let cached =
-            self.fetch(&name, "data", &format!("api/xbrl/companyfacts/{cik}.json")).await?;
+        let parse = |text: &str| {
+            let facts: CompanyFacts =
+                serde_json::from_str(text).map_err(|error| EdgarError::broken(&name, error))?;
+            if facts.cik != company.cik {
+                let reason = format!(
+                    "the response is about a different company, whose CIK is {}",
+                    facts.cik
+                );
+                return Err(EdgarError::broken(&name, reason));
+            }
+            if facts.is_empty() { Err(EdgarError::Empty(name.clone())) } else { Ok(facts) }
+        };
+        let path = format!("api/xbrl/companyfacts/{cik}.json");
+        let cached = self.fetch(&name, "data", &path, parse).await?;
         notes.extend(cached.old);
-        let facts: CompanyFacts =
-            serde_json::from_str(&cached.text).map_err(|error| EdgarError::broken(&name, error))?;
-        if facts.cik != company.cik {
-            let reason =
-                format!("the response is about another company, with the CIK {}", facts.cik);
-            return Err(EdgarError::broken(&name, reason));
-        }
-        if facts.is_empty() {
-            return Err(EdgarError::Empty(name));
-        }
+        let facts = cached.content;
         let name = format!("submissions-{cik}.json");
-        let submissions = match self.fetch(&name, "data", &format!("submissions/{cik}.json")).await
-        {
+        let parse = |text: &str| {
+            serde_json::from_str::<EdgarSubmissions>(text)
+                .map_err(|error| EdgarError::broken(&name, error))
+        };
+        let path = format!("submissions/{cik}.json");
+        let submissions = match self.fetch(&name, "data", &path, parse).await {
             Ok(cached) => {
                 notes.extend(cached.old);
-                serde_json::from_str::<EdgarSubmissions>(&cached.text)
-                    .inspect_err(|error| {
-                        notes.push(format!("cannot read the list of filings: {error}"))
-                    })
-                    .ok()
+                Some(cached.content)
             }
             Err(error) => {
                 notes.push(format!("the list of filings is unavailable: {error}"));
@@ -181,7 +186,7 @@ impl Edgar {
             let days = last.until(self.today).map_or(0, |span| span.get_days());
             if days > STALE_DAYS {
                 notes.push(format!(
-                    "the latest filed figures are for the period to {last}, {days} days ago"
+                    "the latest filed figures are for the period to {last}, which ended {days} days ago"
                 ));
             }
         }
@@ -230,8 +235,19 @@ impl Edgar {
         }
     }
 
-    /// Returns a response of the SEC from the cache, or downloads it.
-    async fn fetch(&self, name: &str, host: &str, path: &str) -> Result<Cached, EdgarError> {
+    /// Returns the parsed response of the SEC from the cache, or downloads the response. A response that `parse` rejects
+    /// is not cached.
+    async fn fetch<T>(
+        &self,
+        name: &str,
+        host: &str,
+        path: &str,
+        parse: impl Fn(&str) -> Result<T, EdgarError>,
+    ) -> Result<Cached<T>, EdgarError> {
+        let parse = |text: &str| {
+            check_start(name, text)?;
+            parse(text)
+        };
         let place = self.folder.join(name);
         let cached = match read_plain(&place, MAX_RESPONSE as u64) {
             Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
@@ -241,26 +257,28 @@ impl Edgar {
         let changed = std::fs::metadata(&place).and_then(|metadata| metadata.modified()).ok();
         let age = changed.and_then(|changed| SystemTime::now().duration_since(changed).ok());
         // The cached file may come from the user or from a proxy, so it must be validated.
-        let validity = cached.as_deref().map(|text| check(name, text));
+        let cached = cached.as_deref().map(&parse);
         let is_fresh = age.is_none_or(|age| age < MAX_AGE);
-        let cached = match (cached, validity) {
-            (Some(text), Some(Ok(()))) if is_fresh => return Ok(Cached { text, old: None }),
-            (cached, Some(Ok(())) | None) => cached,
-            (_, Some(Err(error))) => match self.download(name, host, path).await {
-                Ok(text) => return self.cache(&place, text),
-                Err(_) => return Err(error),
-            },
+        if is_fresh && let Some(Ok(content)) = cached {
+            return Ok(Cached { content, old: None });
+        }
+        let downloaded = match self.download(name, host, path).await {
+            Ok(text) => parse(&text).map(|content| (content, text)),
+            Err(error) => Err(error),
         };
-        match (self.download(name, host, path).await, cached) {
-            (Ok(text), _) => self.cache(&place, text),
-            (Err(error), Some(text)) => {
+        match (downloaded, cached) {
+            (Ok((content, text)), _) => {
+                self.cache(&place, &text)?;
+                Ok(Cached { content, old: None })
+            }
+            (Err(_), Some(Err(error))) | (Err(error), None) => Err(error),
+            (Err(error), Some(Ok(content))) => {
                 let days = age.unwrap_or_default().as_secs() / (24 * 60 * 60);
                 let old = format!(
                     "`{name}` is outdated (age in days: {days}) and could not be refreshed: {error}"
                 );
-                Ok(Cached { text, old: Some(old) })
+                Ok(Cached { content, old: Some(old) })
             }
-            (Err(error), None) => Err(error),
         }
     }
 
@@ -269,13 +287,12 @@ impl Edgar {
     }
 
     /// Stores a response in the cache.
-    fn cache(&self, place: &Path, text: String) -> Result<Cached, EdgarError> {
+    fn cache(&self, place: &Path, text: &str) -> Result<(), EdgarError> {
         let folder = |error| self.folder_error(error);
         std::fs::create_dir_all(&self.folder).map_err(folder)?;
         let file = tempfile::NamedTempFile::new_in(&self.folder).map_err(folder)?;
-        std::fs::write(file.path(), &text).map_err(folder)?;
-        file.persist(place).map_err(|error| folder(error.error))?;
-        Ok(Cached { text, old: None })
+        std::fs::write(file.path(), text).map_err(folder)?;
+        file.persist(place).map(drop).map_err(|error| folder(error.error))
     }
 
     async fn download(&self, name: &str, host: &str, path: &str) -> Result<String, EdgarError> {
@@ -319,10 +336,7 @@ impl Edgar {
         if !status.is_success() {
             return Err(EdgarError::Status(status.as_u16()));
         }
-        let text = String::from_utf8(bytes).map_err(|error| EdgarError::broken(name, error))?;
-        // Invalid responses are not cached.
-        check(name, &text)?;
-        Ok(text)
+        String::from_utf8(bytes).map_err(|error| EdgarError::broken(name, error))
     }
 }
 
@@ -336,19 +350,19 @@ fn redirects(base: &str) -> reqwest::redirect::Policy {
         });
         match stays && attempt.previous().len() <= 3 {
             true => attempt.follow(),
-            false => attempt.error("redirect to another server, or too many redirects"),
+            false => attempt.error(
+                "the response redirects to a different server, or there were too many redirects",
+            ),
         }
     })
 }
 
-/// Checks that a response is valid JSON.
-fn check(name: &str, text: &str) -> Result<(), EdgarError> {
+/// Fails if a response is empty or an HTML page.
+fn check_start(name: &str, text: &str) -> Result<(), EdgarError> {
     match text.trim_start().chars().next() {
         None => Err(EdgarError::Empty(name.to_owned())),
         Some('<') => Err(EdgarError::Page(name.to_owned())),
-        Some(_) => serde_json::from_str::<serde::de::IgnoredAny>(text)
-            .map(drop)
-            .map_err(|error| EdgarError::broken(name, error)),
+        Some(_) => Ok(()),
     }
 }
 
@@ -358,7 +372,7 @@ fn name(text: &str) -> String {
     shorten(&one_line(&plain), 100)
 }
 
-/// Formats `1231` as `12-31`.
+/// Formats a month and day: `1231` as `12-31`.
 fn month_and_day(text: &str) -> String {
     match text.split_at_checked(2) {
         Some((month, day)) if text.len() == 4 => format!("{month}-{day}"),
