@@ -131,7 +131,7 @@ fn heading(schedule: Schedule, args: &Args) -> String {
         Schedule::Staggered => {
             format!("{count} runs per contestant: one starts every {} ms", args.interval)
         }
-        Schedule::Burst => format!("{count} runs per contestant: all start at once"),
+        Schedule::Burst => format!("{count} runs per contestant, all started at once"),
     }
 }
 

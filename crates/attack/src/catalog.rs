@@ -144,8 +144,8 @@ pub(crate) struct Probe {
     /// Limit that the probe tries to exceed. If the backend does not guarantee this limit, a successful probe is not an
     /// escape.
     pub(crate) promise: Option<GuaranteedLimit>,
-    /// Name of the nonce (secret random value) that the probe must report as proof of its success. The name `mark`
-    /// stands for the random text that only the first step of the probe receives.
+    /// Name of the nonce (secret random value) that the probe must report as proof of its success. If the
+    /// name is `mark`, the nonce is a random text that only the first step of the probe receives.
     pub(crate) proof: Option<String>,
     /// Number of steps of the probe. The steps are programs that run one after the other, each in a new sandbox.
     #[serde(default = "one")]

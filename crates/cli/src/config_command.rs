@@ -47,7 +47,7 @@ pub(crate) fn run(
             let state = if was {
                 "this folder is no longer trusted"
             } else {
-                "this folder was not trusted"
+                "this folder was not in the list of trusted folders"
             };
             note(&replace_control_chars(&format!("{state}: {}", folder.display())));
             Ok(())

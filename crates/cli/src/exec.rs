@@ -305,14 +305,14 @@ pub(crate) fn warn_of_reached_limits(
         (
             outcome.timed_out,
             format!(
-                "the program was stopped: time limit of {seconds} s reached ({})",
+                "the program was stopped: it reached its time limit of {seconds} s ({})",
                 how_to_raise("--timeout")
             ),
         ),
         (
             outcome.out_of_memory && outcome.signal != Some(9),
             format!(
-                "a process ran out of memory: limit of {} reached ({})",
+                "a process ran out of memory: the limit is {} ({})",
                 format_size(limits.memory),
                 how_to_raise("--memory")
             ),
@@ -320,7 +320,7 @@ pub(crate) fn warn_of_reached_limits(
         (
             outcome.out_of_memory && outcome.signal == Some(9),
             format!(
-                "the program was stopped: memory limit of {} reached ({})",
+                "the program was stopped: it reached its memory limit of {} ({})",
                 format_size(limits.memory),
                 how_to_raise("--memory")
             ),
@@ -328,7 +328,7 @@ pub(crate) fn warn_of_reached_limits(
         (
             outcome.output_cut,
             format!(
-                "the output was cut: limit of {} for each stream reached ({})",
+                "the output was cut: the limit is {} for each stream ({})",
                 format_size(limits.output),
                 how_to_raise("--output")
             ),
@@ -336,7 +336,7 @@ pub(crate) fn warn_of_reached_limits(
         (
             outcome.disk_full,
             format!(
-                "the disk of the sandbox is full: limit of {} for files reached ({})",
+                "the disk of the sandbox is full: the limit is {} for all files ({})",
                 format_size(limits.disk),
                 how_to_raise("--disk")
             ),

@@ -55,7 +55,7 @@ impl ClusterTimes {
         self.lease / 6
     }
 
-    /// Delay before a job that a worker could not execute is redelivered.
+    /// Delay before the redelivery of a job that a worker could not execute.
     pub fn retry(self) -> Duration {
         self.lease / 6
     }

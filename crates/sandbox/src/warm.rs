@@ -29,7 +29,7 @@ const OTHER_SHAPE_SIZE: usize = 2;
 /// All warm pools of this process.
 #[derive(Debug)]
 pub struct WarmPools {
-    /// Spec of the default sandboxes. Its image, layers and limits are the default shape.
+    /// Spec of the default sandboxes. Sandboxes with its image, layers and limits have the default shape.
     spec: SandboxSpec,
     /// Options of the pools of default sandboxes, such as the number of idle sandboxes.
     options: PoolOptions,

@@ -82,8 +82,8 @@ const NARROWED: [Narrowing; 8] = [
     ("/Upload", one_content),
 ];
 
-/// Keywords for a text without NUL bytes. The arguments and environment variables of a program cannot contain NUL
-/// bytes.
+/// Keywords of a JSON schema that require a text without NUL bytes, which arguments and environment variables of
+/// programs cannot contain.
 fn no_nul() -> Value {
     json!({"pattern": "^[^\\x00]*$"})
 }

@@ -89,10 +89,10 @@ fn exec_prints_a_one_line_warning_for_each_reached_limit() {
         warnings.push_str(&err);
     }
     insta::assert_snapshot!(warnings, @r"
-    warning: the program was stopped: time limit of 0.5 s reached (raise the limit with `--timeout`)
-    warning: the program was stopped: memory limit of 48M reached (raise the limit with `--memory`)
-    warning: the output was cut: limit of 1K for each stream reached (raise the limit with `--output`)
-    warning: the disk of the sandbox is full: limit of 1M for files reached (raise the limit with `--disk`)
+    warning: the program was stopped: it reached its time limit of 0.5 s (raise the limit with `--timeout`)
+    warning: the program was stopped: it reached its memory limit of 48M (raise the limit with `--memory`)
+    warning: the output was cut: the limit is 1K for each stream (raise the limit with `--output`)
+    warning: the disk of the sandbox is full: the limit is 1M for all files (raise the limit with `--disk`)
     warning: the program was killed by signal 11
     ");
 }

@@ -40,7 +40,7 @@ pub(crate) struct AffectedLimit {
     pub affected: Arc<AffectedMoves>,
     /// Number of moves that were never proposed, because calls of analysts failed.
     pub lost: usize,
-    /// Total number of moves in the run, including those that were never proposed.
+    /// Number of moves that the run requests from its analysts. They may propose fewer moves.
     pub total: usize,
 }
 
@@ -93,7 +93,8 @@ impl<S: State> ModelSource for JournaledSource<S> {
     ) -> Result<ModelResponse, ModelError> {
         let place = EffectKey::new(key).ok().and_then(|key| CallPosition::of(&key));
         let Some(place) = place else {
-            let message = format!("invalid call key `{key}`: it is not a call of a debate");
+            let message =
+                format!("invalid call key `{key}`: it does not belong to a call of a debate");
             return Err(ModelError::new(ErrorKind::Internal, message));
         };
         let model = self.models.of(&role_of(place));

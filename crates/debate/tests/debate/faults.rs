@@ -245,7 +245,10 @@ async fn unparsable_metric_gets_a_neutral_score_and_is_listed_as_assumed() {
     assert_eq!(score.card.scores(), [5, 8, 7, 2]);
     assert_eq!(score.assumed, ["impact"]);
     let doubt = score.caveat().unwrap();
-    assert_eq!(doubt, "extracted by pattern, NOT in the requested format; 5 is assumed for impact");
+    assert_eq!(
+        doubt,
+        "NOT in the requested format; values extracted by pattern; 5 is assumed for impact"
+    );
     assert_eq!(verdict.judges_with_repaired_scores().collect::<Vec<_>>(), ["D2"]);
     assert_eq!(verdict.spent.calls, 8, "the scores of D2 take two calls");
 }

@@ -65,7 +65,8 @@ impl CopyOptions {
         let found = workspace.walk(MAX_FILES, &|path, kind| self.is_included(path, kind));
         let found = found.map_err(|error| not_read(&error))?;
         if found.truncated {
-            let why = format!("more than {MAX_FILES}; exclude some files (`verify.exclude`)");
+            let why =
+                format!("more than {MAX_FILES} files; exclude some of them (`verify.exclude`)");
             return Err(failed("the workspace has too many files", &why));
         }
         let mut room = self.max_bytes;

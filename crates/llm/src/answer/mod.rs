@@ -94,7 +94,7 @@ impl fmt::Display for Provenance {
                 write!(f, "parsed from the second answer, repaired ({})", list(fixes))
             }
             Provenance::Extracted => {
-                f.write_str("extracted by pattern, NOT in the requested format")
+                f.write_str("NOT in the requested format; values extracted by pattern")
             }
             Provenance::Defaulted => f.write_str("DEFAULT VALUE, not from the model"),
         }

@@ -164,8 +164,12 @@ impl SandboxFactory {
                 }
             }
         }
-        let no_backend =
-            || SandboxError::failed("selecting a sandbox backend", "no backend is allowed");
+        let no_backend = || {
+            SandboxError::failed(
+                "selecting a sandbox backend",
+                "no backend was given to select from",
+            )
+        };
         Err(first.unwrap_or_else(no_backend))
     }
 
@@ -449,14 +453,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn selection_without_backends_reports_that_no_backend_is_allowed() {
+    async fn selection_from_an_empty_list_of_backends_fails() {
         let folder = tempfile::tempdir().unwrap();
         let environment = Environment::in_folder(folder.path(), [].into());
         let settings = Settings::load(&environment, &[]).unwrap();
         let sandboxes = SandboxFactory::new(&settings, &environment);
         let error = sandboxes.first_available(&[], &SandboxSpec::default(), AUTO).await;
         let error = error.unwrap_err().to_string();
-        assert_eq!(error, "selecting a sandbox backend failed: no backend is allowed");
+        assert_eq!(
+            error,
+            "selecting a sandbox backend failed: no backend was given to select from"
+        );
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl SandboxAttack {
         })
     }
 
-    /// Attacks the sandboxes of one isolation, and calls `report` with the result of each probe.
+    /// Attacks the sandboxes of one backend, and calls `report` with the result of each probe.
     pub async fn run(
         &self,
         target: &SandboxManager,

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn prompt_cache_does_not_read_short_expired_or_distant_prefixes() {
+    fn prompt_cache_ignores_prefixes_that_are_too_short_or_expired_or_too_many_blocks_back() {
         let mut cache = PromptCache::default();
         let now = Instant::now();
         assert_eq!(cache.bill(&request(&[("a", -4095)]), now).0, billed(4095, 0, 0));

@@ -1,4 +1,4 @@
-//! Behaviours of file operations that the host requests: write, read, list, remove.
+//! Tests of the file operations that the host requests: write, read, list, remove.
 
 use assize_sandbox::{FolderEntryKind, GuestFailureCause, SandboxError};
 
