@@ -1,4 +1,5 @@
-//! Two macros: one generates the typed settings from a table, the other defines enums whose variants have names.
+//! Two macros: one generates the typed settings from a table, the other defines enums of named values: each
+//! variant has the text that settings files contain.
 
 /// Defines all settings from one table. Generates the struct of each section, [`Settings`](crate::Settings),
 /// [`SettingKey`](crate::SettingKey) and the list of [`Setting`](crate::Setting)s, in the order of the table.

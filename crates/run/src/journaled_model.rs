@@ -99,7 +99,7 @@ impl<'a, S: State> JournaledModel<'a, S> {
         self
     }
 
-    /// Counts the calls as extra calls in the totals, that is, in addition to the planned calls.
+    /// Marks the calls of this model as extra calls: the totals of the run count them apart from the planned calls.
     #[must_use]
     pub fn extra(mut self) -> Self {
         self.is_extra = true;

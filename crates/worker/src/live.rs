@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn live_output_publisher_sends_all_output_for_a_cursor_of_another_publisher() {
+    async fn live_output_starts_from_the_beginning_if_another_publisher_issued_the_cursor() {
         let live = Arc::new(LiveOutput::default());
         let wrote = json!({"number": 1, "attempt": 1, "candidate": null, "stream": "stdout", "text": "a", "cut": false});
         let wrote: OutputChunk = serde_json::from_value(wrote).unwrap();

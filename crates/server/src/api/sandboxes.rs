@@ -123,7 +123,7 @@ impl ExecResult {
 /// sent when the program has ended.
 #[utoipa::path(
     post, path = "/api/exec", tag = "sandboxes", request_body = ExecBody,
-    responses((status = 200, description = "Outcome of the program, even if the program failed", body = ExecResult)),
+    responses((status = 200, description = "Outcome of the program: whether it succeeded or failed", body = ExecResult)),
 )]
 pub(crate) async fn run_once(
     State(app): State<App>,
@@ -371,7 +371,7 @@ pub(crate) struct RunProgram {
 #[utoipa::path(
     post, path = "/api/sandboxes/{sandbox}/exec", tag = "sandboxes", request_body = RunProgram,
     params(("sandbox" = String, Path, description = "Name of the sandbox"), SandboxQuery),
-    responses((status = 200, description = "Outcome of the program, even if the program failed", body = ExecResult)),
+    responses((status = 200, description = "Outcome of the program: whether it succeeded or failed", body = ExecResult)),
 )]
 pub(crate) async fn run(
     State(app): State<App>,

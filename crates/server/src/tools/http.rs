@@ -57,9 +57,8 @@ pub(crate) enum SessionRefusal {
     TooManyInFlight,
 }
 
-/// Reservation of one MCP session for a caller. The reservation counts against the caller's session limit until the
-/// value is dropped. The value is dropped when the session is open, because an open session counts against the limit,
-/// or when opening the session has failed.
+/// Reservation of one MCP session for a caller. It counts against the caller's session limit until it is dropped: when
+/// opening the session has failed, or when the session is open. From then on the open session itself counts.
 #[derive(Debug)]
 pub(crate) struct SessionReservation {
     sessions: Arc<McpSessions>,
