@@ -105,7 +105,7 @@ export const VIEWS: View[] = [
     path: ({ consult }) => `/runs/${consult.id}?move=m1&log=i2&round=2`,
     ready: async (page) => {
       await expect(criticLabel(debateDialog(page, "m1"), 2)).toBeVisible();
-      await expect(page.getByRole("complementary", { name: "Text of the move" })).toContainText("Open one neighbouring market");
+      await expect(page.getByRole("complementary", { name: "Text of the move" })).toContainText("Enter one neighbouring market");
     },
   },
   { name: "code", path: ({ code }) => `/runs/${code.id}`, ready: shows("Attempt 2") },

@@ -25,7 +25,7 @@ test("a code run shows the failed program, its critique, and the changes in the 
   expect(changed).toMatch(/^\d+\+\s*import os$/m);
   expect(changed).toMatch(/^\d*\s*−\s*with open\("users\.json"\) as file:$/m);
   expect(changed).toMatch(/^\d+\s*import json$/m);
-  await expect(second.getByLabel("Output (stdout)")).toHaveText(/these are sample data:\s*ada\s*grace\s*linus/);
+  await expect(second.getByLabel("Output (stdout)")).toHaveText(/using sample data:\s*ada\s*grace\s*linus/);
 });
 
 test("an SVG file that a program wrote is shown as an image and can be downloaded", async ({ page, shared }) => {

@@ -10,7 +10,7 @@ const event = (name: string, data: Record<string, unknown>): ServerEvent => ({ i
 test("lostCalls returns the totals of the latest calls_lost event", () => {
   const events = [event(EVENT.callsLost, { calls: 2, at_most_usd: 0.5 }), event(EVENT.runEnded, {}), event(EVENT.callsLost, { calls: 3, at_most_usd: 0.75 })];
   const lost = lostCalls(null, events);
-  expect(lost).toEqual({ calls: 3, dollars: 0.75 });
+  expect(lost).toEqual({ calls: 3, maxCostUsd: 0.75 });
   expect(lostCalls(lost, [event(EVENT.runEnded, {})])).toBe(lost);
 });
 
