@@ -117,7 +117,7 @@ fn exec_in_docker_reports_output_and_limits_like_other_backends() {
         b"while True: pass",
     );
     assert_eq!(
-        (late.code, late.err.contains("time limit of 1 s reached")),
+        (late.code, late.err.contains("it reached its time limit of 1 s")),
         (124, true),
         "{}",
         late.err
@@ -128,7 +128,7 @@ fn exec_in_docker_reports_output_and_limits_like_other_backends() {
         more,
     );
     assert_eq!(
-        (more.code, more.err.contains("memory limit of 64M reached")),
+        (more.code, more.err.contains("it reached its memory limit of 64M")),
         (137, true),
         "{}",
         more.err

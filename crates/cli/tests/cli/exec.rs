@@ -198,7 +198,7 @@ print(child.returncode)
 ";
     let CommandOutput { code, out, err } = exec(code, &["--memory", "64M", "--disk", "4M"]);
     assert_eq!((code, out.as_str()), (0, "-9\n"), "{err}");
-    assert!(err.contains("a process ran out of memory: limit of 64M reached"), "{err}");
+    assert!(err.contains("a process ran out of memory: the limit is 64M"), "{err}");
 }
 
 #[test]

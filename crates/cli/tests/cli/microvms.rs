@@ -55,7 +55,7 @@ fn exec_in_a_microvm_reports_output_and_limits_like_other_backends() {
         b"while True: pass",
     );
     assert_eq!(
-        (late.code, late.err.contains("time limit of 4 s reached")),
+        (late.code, late.err.contains("it reached its time limit of 4 s")),
         (124, true),
         "{}",
         late.err
@@ -65,7 +65,7 @@ fn exec_in_a_microvm_reports_output_and_limits_like_other_backends() {
         &["exec", "--isolation", "microvm", "--memory", "64M", "--disk", "8M", "--cpus", "1", "-"],
         more,
     );
-    let warned = more.err.contains("memory limit of 64M reached");
+    let warned = more.err.contains("it reached its memory limit of 64M");
     assert_eq!((more.code, warned), (137, true), "{}", more.err);
     let two = home.run_with_input(&["exec", "--isolation", "microvm", "--cpus", "2", "-"], b"pass");
     assert_eq!(two.code, 2);
