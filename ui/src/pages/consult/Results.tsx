@@ -6,7 +6,7 @@ import { useState } from "react";
 import { apiUrl, isActive } from "../../model/api";
 import { formatCount } from "../../model/format";
 import type { ConsultReport, RankedMove } from "../../model/schema";
-import { Button, Card, cn, EmptyState, Heading, Notice } from "../../parts/ui";
+import { Button, Card, cn, EmptyState, Heading, InlineCode, Notice } from "../../parts/ui";
 import { JudgeTexts, METRICS, metricTotal, ScoreTable, type ScoredDebate } from "../debate/Scores";
 import { useConsultation } from "./consultation";
 
@@ -79,7 +79,7 @@ function Notes({ report }: { report: ConsultReport }) {
         {flags.map((flag) => (
           <li key={`${flag.kind} ${flag.move_id ?? ""} ${flag.message}`} dir="auto">
             {flag.move_id && <span className="font-mono">{flag.move_id} </span>}
-            {flag.message}
+            <InlineCode text={flag.message} />
           </li>
         ))}
       </ul>
@@ -113,7 +113,7 @@ function Recommended({ ranked, report, onOpen, onDocument }: Props & { ranked: R
       </div>
       {flags.map((flag) => (
         <p key={flag.message} className="border-l-2 border-warning pl-2 text-xs text-warning" dir="auto">
-          {flag.message}
+          <InlineCode text={flag.message} />
         </p>
       ))}
       {suggested && (
