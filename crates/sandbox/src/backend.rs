@@ -99,7 +99,7 @@ pub struct Enforcement {
     pub processes: String,
     pub disk: String,
     pub output: String,
-    pub wall: String,
+    pub time: String,
     pub network: String,
     pub system_calls: String,
     pub files: String,

@@ -1432,7 +1432,7 @@ export interface components {
             output: string;
             processes: string;
             system_calls: string;
-            wall: string;
+            time: string;
         };
         /** @description A probe that escaped from the sandbox. */
         EscapedProbe: {

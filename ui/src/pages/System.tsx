@@ -33,9 +33,11 @@ export function System() {
         <>
           <section aria-labelledby="backends" className="grid gap-3">
             <Heading id="backends">
-              {cluster === null ? "Sandbox backends" : "Sandbox backends of this server (workers have their own)"}:{" "}
-              {doctor.value.sandboxes.why}
+              {cluster === null ? "Sandbox backends" : "Sandbox backends of this server (workers have their own)"}
             </Heading>
+            <p className="-mt-2 text-sm text-soft">
+              <InlineCode text={doctor.value.sandboxes.why} />
+            </p>
             <ul className="grid gap-3 lg:grid-cols-3">
               {doctor.value.sandboxes.backends.map((backend) => (
                 <li key={backend.isolation}>
@@ -281,7 +283,7 @@ function BackendCard({ backend, uses }: { backend: BackendReport; uses: string[]
         <dl className="mt-3 grid grid-cols-[auto_1fr] gap-x-3 gap-y-1 text-xs">
           {Object.entries(backend.enforcement).map(([name, by]) => (
             <div key={name} className="contents">
-              <dt className="text-soft">{name.replaceAll("_", " ")}</dt>
+              <dt className="text-soft">{name === "cpu" ? "CPU" : name.replaceAll("_", " ")}</dt>
               <dd>{by}</dd>
             </div>
           ))}

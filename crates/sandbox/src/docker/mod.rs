@@ -257,7 +257,7 @@ impl Backend for Docker {
                 false => "tmpfs size".to_owned(),
             },
             output: "guest agent".to_owned(),
-            wall: "the guest agent kills the program; if it does not, the host ends the sandbox"
+            time: "the guest agent kills the program; if it does not, the host ends the sandbox"
                 .to_owned(),
             network: "empty network namespace".to_owned(),
             system_calls: "seccomp filters of the container engine and of the guest agent"

@@ -279,7 +279,7 @@ impl Backend for Jail {
             },
             disk: "tmpfs size".to_owned(),
             output: "guest agent".to_owned(),
-            wall: "the guest agent kills the program; if it does not, the host ends the sandbox"
+            time: "the guest agent kills the program; if it does not, the host ends the sandbox"
                 .to_owned(),
             network: "empty network namespace".to_owned(),
             system_calls: "seccomp allowlist".to_owned(),

@@ -223,7 +223,7 @@ impl Backend for Microvm {
             processes: GROUP.to_owned(),
             disk: "tmpfs size".to_owned(),
             output: "guest agent".to_owned(),
-            wall: "the guest agent kills the program; if it does not, the host ends the sandbox"
+            time: "the guest agent kills the program; if it does not, the host ends the sandbox"
                 .to_owned(),
             network: "the microVM has no network card".to_owned(),
             system_calls:

@@ -143,7 +143,7 @@ impl BackendReport {
                 ("processes", &by.processes),
                 ("disk", &by.disk),
                 ("output", &by.output),
-                ("time", &by.wall),
+                ("time", &by.time),
                 ("network", &by.network),
                 ("system calls", &by.system_calls),
                 ("files", &by.files),

@@ -13,9 +13,9 @@ import { navigate } from "../../route";
 import { Files } from "./Files";
 import { isTicker, guessKind, MAX_ROUNDS, DEFAULT_ROUNDS, startBody, type Options, type StartKind, type Upload } from "./request";
 
-/** Kinds of trial in the form. `hint` is the placeholder of the text field; `looks` completes "This looks like …". */
+/** Kinds of trial in the form. `hint` is the placeholder of the text field; `suggestion` completes "This looks like …". */
 const KINDS: readonly { kind: StartKind; name: string; icon: typeof Gavel; hint: string; suggestion: string }[] = [
-  { kind: "consult", name: "Consult", icon: Gavel, hint: "Stock ticker of a company, such as NVDA. The trial finds out what the company should do next.", suggestion: "a ticker" },
+  { kind: "consult", name: "Consult", icon: Gavel, hint: "Stock ticker, such as NVDA: what should this company do next?", suggestion: "a ticker" },
   { kind: "run", name: "Code", icon: TerminalSquare, hint: "Programming task, such as: Calculate fibonacci(10)", suggestion: "a programming task" },
   { kind: "debate", name: "Debate", icon: FlaskConical, hint: "Proposed move of a company, in Markdown or plain text: what the company should do, and why", suggestion: "a proposed move to debate" },
 ];
