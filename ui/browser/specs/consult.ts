@@ -19,37 +19,54 @@ async function column(page: Page, name: string): Promise<number[]> {
   return cells.map(Number);
 }
 
-test("a consultation that is started on the page shows its progress, results, documents and debates", async ({ page, serve }) => {
-  const server = await serve(slow(350));
-  await signIn(page, server);
+/** Starts a consultation of NVDA with the start form. Returns the id of its run. */
+async function startOnPage(page: Page): Promise<string> {
   await expect(page.getByText("No trials yet")).toBeVisible();
-
   await page.getByRole("textbox", { name: "Company ticker, programming task or proposed move" }).fill("nvda");
   await expect(page.getByRole("radio", { name: "Consult" })).toBeChecked();
   await expect(page.getByText(/^Rehearsal: [\d,]+ simulated calls, no model is called/)).toBeVisible();
   await page.getByRole("button", { name: "Start" }).click();
   await expect(page).toHaveURL(/\/runs\/consult-\w+/);
-  const id = new URL(page.url()).pathname.split("/").at(-1)!;
-
-  // The pipeline diagram shows the progress of the debates.
   await expect(page.getByRole("heading", { level: 1, name: "NVDA" })).toBeVisible();
+  return new URL(page.url()).pathname.split("/").at(-1)!;
+}
+
+test("a running consultation shows the progress of its debates", async ({ page, serve }) => {
+  // The debates take most of a minute, so that the test does not need to be fast.
+  const server = await serve(slow(2000));
+  await signIn(page, server);
+  const id = await startOnPage(page);
   await expect(page.getByText("rehearsal, no model was called")).toBeVisible();
   await expect(page.getByRole("application").getByText(/^round \d+ of 10/).first()).toBeVisible();
-  // The progress list also shows the progress of the debates, and the progress increases.
   await view(page, "Progress list").click();
   await expect(page.getByRole("tabpanel").getByText("running", { exact: true })).toBeVisible();
   await expect.poll(() => debateProgress(page)).toBeGreaterThan(0);
   const early = await debateProgress(page);
-  expect(early).toBeLessThan(100);
-  expect((await server.run(id)).status).toBe("running");
   await expect.poll(() => debateProgress(page)).toBeGreaterThan(early);
-  const stop = page.getByRole("button", { name: "Stop", exact: true });
-  await expect(stop).toBeVisible();
+  await expect(page.getByRole("button", { name: "Stop", exact: true })).toBeVisible();
+  expect(await debateProgress(page)).toBeLessThan(100);
+  // A reload shows at least the same rounds again.
+  const before = await completedRounds(page);
+  await page.reload();
+  await expect.poll(async () => (await completedRounds(page)).length).toBe(before.length);
+  const after = await completedRounds(page);
+  expect(after.every((count, index) => count >= (before[index] ?? 0)), `rounds before the reload: ${before}, after: ${after}`).toBe(true);
+  expect((await server.run(id)).status).toBe("running");
+});
 
+test("a consultation that is started on the page ends with results, documents and debates", async ({ page, serve }) => {
+  const server = await serve(slow(50));
+  await signIn(page, server);
+  const id = await startOnPage(page);
+  await view(page, "Progress list").click();
   // The page shows the end of the run without a reload.
   await expectStatus(page, "done");
-  await expect(stop).toBeHidden();
+  await expect(page.getByRole("button", { name: "Stop", exact: true })).toBeHidden();
   expect(await completedRounds(page)).toEqual(Array(45).fill(10));
+  // A reload after the end of the run shows the same list.
+  const shown = await page.getByRole("tabpanel").innerText();
+  await page.reload();
+  await expect.poll(() => page.getByRole("tabpanel").innerText()).toBe(shown);
   const run = await server.run(id);
   const { result } = run;
 
@@ -120,28 +137,6 @@ test("a consultation that is started on the page shows its progress, results, do
   // The start page lists the run.
   await page.getByRole("link", { name: "Trials" }).click();
   await expect(page.getByRole("region", { name: "Recent trials" }).getByRole("link", { name: /NVDA/ })).toContainText("done");
-});
-
-test("a page that is reloaded during a consultation shows all progress again", async ({ page, serve }) => {
-  const server = await serve(slow(500));
-  await signIn(page, server);
-  const id = await server.startRun({ kind: "consult", ticker: "NVDA", rounds: 8 });
-  await page.goto(`${server.address}/runs/${id}?view=list`);
-  await expect.poll(() => debateProgress(page)).toBeGreaterThan(20);
-  const before = await completedRounds(page);
-  await page.reload();
-  await expect.poll(async () => (await completedRounds(page)).length).toBe(before.length);
-  const after = await completedRounds(page);
-  expect(after.every((count, index) => count >= (before[index] ?? 0)), `rounds before the reload: ${before}, after: ${after}`).toBe(true);
-  expect((await server.run(id)).status).toBe("running");
-  await expectStatus(page, "done");
-  expect(await completedRounds(page)).toEqual(Array(45).fill(8));
-  // A reload after the end of the run shows the same list.
-  const shown = await page.getByRole("tabpanel").innerText();
-  await page.reload();
-  await expect.poll(() => page.getByRole("tabpanel").innerText()).toBe(shown);
-  await view(page, "Results").click();
-  expect(await scores(page)).toEqual(scoresOf(await server.run(id)));
 });
 
 test("navigation in the pipeline diagram changes the URL, and the URL opens the same view again", async ({ page, shared }) => {

@@ -3,7 +3,8 @@
 import { completedRounds, debateProgress, expectStatus, runHeader, scores, scoresOf, view } from "../harness/consultation.ts";
 import { expect, type Run, signIn, test } from "../harness/test.ts";
 
-const SLOW = { env: { ASSIZE_REHEARSAL_LATENCY_MS: "400" } };
+/** The debates take about ten seconds, so that a slow browser still interrupts them in time. */
+const SLOW = { env: { ASSIZE_REHEARSAL_LATENCY_MS: "1000" } };
 const ROUNDS = 5;
 const CONSULT = { kind: "consult", ticker: "NVDA", rounds: ROUNDS };
 

@@ -18,7 +18,7 @@ async function expectTouchable(page: Page, target: Locator): Promise<void> {
 }
 
 test("a consultation can be started, and a debate read, on a phone", async ({ page, serve }) => {
-  const server = await serve({ env: { ASSIZE_REHEARSAL_LATENCY_MS: "400" } });
+  const server = await serve({ env: { ASSIZE_REHEARSAL_LATENCY_MS: "800" } });
   await signIn(page, server);
   await page.getByRole("textbox", { name: "Company ticker, programming task or proposed move" }).fill("NVDA");
   await expect(page.getByText(/simulated calls/)).toBeVisible();
