@@ -136,11 +136,11 @@ fn main() -> anyhow::Result<()> {
         format!("median {:.1} s, maximum {:.1} s", at(0.5), at(1.0))
     };
     println!(
-        "from the death of a worker until one of its debates is resumed: {}",
+        "time from the death of a worker until one of its debates is resumed: {}",
         show(&deaths.debates)
     );
     println!(
-        "from the death of a worker until a run whose lease it held is resumed: {}",
+        "time from the death of a lease holder until its run is resumed: {}",
         show(&deaths.runs)
     );
     println!("{}", json!({"times": last, "most_workers": max_workers}));

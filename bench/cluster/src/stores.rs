@@ -60,7 +60,8 @@ pub(crate) fn compare(records: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Average time per record in milliseconds: with sequential writes, and with concurrent writes.
+/// Writes records to a store. Returns the average time per record in milliseconds: for sequential writes, and for
+/// concurrent writes.
 async fn write(store: Arc<dyn Store>, records: usize) -> anyhow::Result<(f64, f64)> {
     let new = NewRun {
         kind: RunKind::Debate,

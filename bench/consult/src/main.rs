@@ -65,10 +65,16 @@ async fn main() -> anyhow::Result<()> {
         args.at_once,
         took.len()
     );
-    println!("  measured wall time                      {:>8.2} s", wall.as_secs_f64());
-    println!("  delays of the longest chain of {chain:>2} calls {:>8.2} s", shortest.as_secs_f64());
-    println!("  delays with one debate after the other  {:>8.2} s", one_by_one.as_secs_f64());
-    println!("  our own CPU time, sandboxes included    {:>8.2} s", cpu_time.as_secs_f64());
+    println!("  measured wall time                             {:>8.2} s", wall.as_secs_f64());
+    println!(
+        "  sum of the delays, longest chain of {chain:>2} calls   {:>8.2} s",
+        shortest.as_secs_f64()
+    );
+    println!(
+        "  sum of the delays, one debate after the other  {:>8.2} s",
+        one_by_one.as_secs_f64()
+    );
+    println!("  our own CPU time, sandboxes included           {:>8.2} s", cpu_time.as_secs_f64());
     println!();
     if !shortest.is_zero() {
         let ratio = wall.as_secs_f64() / shortest.as_secs_f64();
@@ -162,7 +168,7 @@ async fn consult(args: &Args, model: Arc<dyn Model>) -> anyhow::Result<(Duration
     Ok((wall, calls))
 }
 
-/// CPU time of this process and of the children it has waited for.
+/// CPU time of this process and of the child processes that have ended.
 fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The program name may contain any character. The other fields follow the closing parenthesis after the name.

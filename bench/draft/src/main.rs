@@ -67,7 +67,7 @@ async fn main() -> anyhow::Result<()> {
     let memory = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     check_drafts_unchanged(&args, &memory).await?;
     check_path_escapes(&memory).await?;
-    println!("lines of our code that parse file blocks in a model's answer: {}", parsing_lines());
+    println!("the parser for file blocks in an answer has {} lines of code", parsing_lines());
 
     println!(
         "\none edit of a file of {} lines in a workspace of {} files:",
@@ -196,7 +196,7 @@ async fn check_path_escapes(at: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Number of lines of code that parse file blocks in a model's answer.
+/// Number of lines of code in the parser for file blocks in a model's answer.
 fn parsing_lines() -> usize {
     let source = include_str!("../../../crates/draft/src/work/blocks.rs");
     let code = source.split("#[cfg(test)]").next().unwrap_or(source);

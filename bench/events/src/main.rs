@@ -6,8 +6,8 @@
 //! arrives. With `--peer`, the benchmark then measures a Python server (`sse-starlette` on `uvicorn`) that sends the
 //! same events at the same pace to the same number of clients.
 //!
-//! The clients share the CPUs with the server, so the times are noisy. Compare the ratios of the Python server's
-//! figures to those of `assize`, which the benchmark prints last.
+//! The clients share the CPUs with the server, so the times are noisy. The benchmark prints the ratios last: each
+//! figure of the Python server divided by that of `assize`. Compare the ratios rather than the times.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 

@@ -1,5 +1,5 @@
-//! The ways to run code that the benchmark measures and compares (contestants): sandboxes of Assize, and other programs
-//! (peers) such as `docker exec`.
+//! Contestants: the ways of running code whose durations the benchmark measures and compares. A contestant is a kind of
+//! sandbox of Assize, or another program (peer) such as `docker exec`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -27,9 +27,9 @@ pub(crate) enum Contestant {
     Warm(Arc<SandboxPool>),
     /// New sandbox, with default limits.
     Cold(Arc<SandboxManager>),
-    /// Sandbox of a warm pool, with the limits of this specification.
+    /// Sandbox of this warm pool, with the limits of the given specification.
     WarmAs(Arc<SandboxPool>, SandboxSpec),
-    /// New sandbox, with the limits of this specification.
+    /// New sandbox, with the limits of the given specification.
     ColdAs(Arc<SandboxManager>, SandboxSpec),
     /// Command line of a program that our sandboxes are compared with.
     Peer(Vec<String>),

@@ -126,16 +126,16 @@ fn heading(schedule: Schedule, args: &Args) -> String {
     let count = args.iterations;
     match schedule {
         Schedule::Sequential => {
-            format!("Sequential runs: {count} runs per contestant, the contestants take turns")
+            format!("{count} runs of each contestant, one at a time; the contestants take turns")
         }
         Schedule::Staggered => {
-            format!("{count} runs per contestant: one starts every {} ms", args.interval)
+            format!("{count} runs of each contestant; a run starts every {} ms", args.interval)
         }
-        Schedule::Burst => format!("{count} runs per contestant, all started at once"),
+        Schedule::Burst => format!("{count} runs of each contestant, all started at once"),
     }
 }
 
-/// Prints the time to fill the warm pool, and the private memory of each idle sandbox.
+/// Prints the time to fill the warm pool, and the average private memory of an idle sandbox.
 async fn measure_pool(
     name: &str,
     pool: &assize_sandbox::SandboxPool,
@@ -148,7 +148,7 @@ async fn measure_pool(
     let each = memory.map(|bytes| bytes / args.pool.max(1) as f64 / (1 << 20) as f64);
     let each = each.map_or("unknown".to_owned(), |each| format!("{each:.1} MiB"));
     println!(
-        "{name}: {} sandboxes idle after {took:.0} ms; private memory of each sandbox: {each}",
+        "{name}: filling the warm pool with {} sandboxes took {took:.0} ms; average private memory of a sandbox: {each}",
         args.pool
     );
     Ok(())
@@ -205,7 +205,7 @@ fn compare(medians: &[(Schedule, String, Figures)]) {
         ("docker exec", "jail, warm", "at least 15"),
         ("docker exec", "docker, warm", "more than 1"),
         ("docker run --rm", "jail, cold", ""),
-        ("bwrap", "jail, cold", "at least 0.91, that is, at most 1.1 times the duration"),
+        ("bwrap", "jail, cold", "at least 0.91, that is, at most 1.1 times the duration of bwrap"),
     ];
     for (peer, ours, goal) in pairs {
         if let (Some(theirs), Some(our)) = (median(peer), median(ours)) {

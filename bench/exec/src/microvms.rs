@@ -45,8 +45,8 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
     let (least, most) = memory.first().zip(memory.last()).context("no microVM is idle")?;
     let each = memory.iter().sum::<f64>() / memory.len() as f64;
     println!(
-        "{} microVMs idle after {took:.0} ms; private memory of each microVM: {each:.1} MiB on average, from \
-         {least:.1} to {most:.1} MiB (target: at most 40 MiB); accelerator: {accelerator}",
+        "filling the warm pool with {} microVMs took {took:.0} ms; private memory of a microVM: {each:.1} MiB on \
+         average, from {least:.1} to {most:.1} MiB (target: at most 40 MiB); accelerator: {accelerator}",
         memory.len()
     );
     let mut measured = vec![
@@ -82,8 +82,9 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
     measured.insert(0, ("boot to ready".to_owned(), Measured::Creation(manager)));
     all.insert(0, starts);
     println!(
-        "\nSequential runs: {} runs per row, the rows take turns; accelerator: {accelerator}",
-        args.iterations
+        "\n{} runs of each row, one at a time (boot to ready: {}); the rows take turns; accelerator: {accelerator}",
+        args.iterations,
+        STARTS.min(args.iterations)
     );
     println!("{}", row(["", "p50 ms", "p95 ms", "p99 ms", "done"].map(str::to_owned)));
     for ((name, _), figures) in measured.iter().zip(&all) {

@@ -122,7 +122,7 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
         println!("{}", from_pool.row(&format!("{isolation}, warm")));
         println!("{}", without_pool.row(&format!("{isolation}, cold")));
         if docker_exec.is_some() {
-            println!("{}", peer.row("docker exec in turns"));
+            println!("{}", peer.row("docker exec"));
         }
         let pool = warm.wait_until_pool_is_full(isolation).await?;
         ratios.push((isolation, measured, pool));
@@ -135,7 +135,7 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
                     (warm.percentile(percent), other.percentile(percent))
                 {
                     println!(
-                        "  {isolation}, warm, is {:.2}× as fast as {name} (p{percent})",
+                        "  {isolation}: warm is {:.2}× as fast as {name} (ratio of the p{percent} times)",
                         theirs / ours
                     );
                 }

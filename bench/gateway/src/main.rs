@@ -157,7 +157,7 @@ async fn round<C: Client>(
     Ok(())
 }
 
-/// Model request like that of a debate after a few rounds.
+/// Builds a model request of about the same size as a request in a debate after a few rounds.
 fn request() -> ModelRequest {
     let paragraph =
         "The unit economics of the move depend on volumes that the plan does not show yet. ";

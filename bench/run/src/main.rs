@@ -1,4 +1,4 @@
-//! Benchmark of a whole `assize run`, with a model that answers at once and a program that succeeds at the first
+//! Benchmark of a whole `assize run`, with a model that answers immediately and a program that succeeds at the first
 //! attempt. It measures the time of the whole run, and the overhead of assize: the time of the whole run minus the
 //! time of the run's program. For comparison, `docker exec` runs the same program in a running container.
 //!
@@ -124,10 +124,10 @@ async fn main() -> anyhow::Result<()> {
     println!("{} sequential runs, each in an idle sandbox of the warm pool", args.iterations);
     println!("{:<34} {:>8} {:>8}", "", "p50 ms", "p95 ms");
     row("whole run", &mut all);
-    row("overhead: run minus its program", &mut rest);
+    row("overhead (whole run - its program)", &mut rest);
     match &peer {
         Ok(_) => row("docker exec of the same program", &mut beside),
-        Err(why) => println!("docker exec of the same program: skipped: {why}"),
+        Err(why) => println!("docker exec of the same program was skipped: {why}"),
     }
 
     bench.pool.ready().await?;
@@ -150,7 +150,7 @@ async fn main() -> anyhow::Result<()> {
     println!("median overhead of assize: {overhead:.1} ms per run (target: less than 10 ms)");
     if peer.is_ok() {
         let ratio = percentile(&mut beside, 50) / percentile(&mut all, 50);
-        println!("median: the whole run is {ratio:.1}× as fast as docker exec of its program");
+        println!("by median, the whole run is {ratio:.1}× as fast as docker exec of its program");
     }
     bench.pool.close().await;
     if let Ok(peer) = peer {

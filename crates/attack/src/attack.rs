@@ -264,7 +264,8 @@ fn applies_to(probe: &Probe, machine: bool) -> bool {
     machine || !probe.machine
 }
 
-/// Removes the files that a probe left on the host because the last step of the probe, which removes them, did not run.
+/// Removes the files of a probe from the host. The last step of the probe normally removes them, but that step does not
+/// run if an earlier step fails.
 fn remove_leftovers(tag: &str) {
     for folder in ["/tmp", "/var/tmp", "/dev/shm"] {
         let _ = std::fs::remove_file(format!("{folder}/assize-left-{tag}"));

@@ -116,7 +116,7 @@ pub(crate) enum HostAction {
 pub(crate) enum ProbeLimits {
     #[default]
     Usual,
-    /// Limits that are so low that a probe can exceed them on the host, without isolation, and do no harm.
+    /// Very low limits: a probe that exceeds them does no harm, not even on the host without isolation.
     Tight,
     /// The same limits as `Tight`, but with a quarter of a CPU and a longer timeout.
     Share,
@@ -185,7 +185,7 @@ pub(crate) async fn list(interpreter: &Path) -> Result<Vec<Probe>, AttackError> 
             let last = stderr.trim_end().lines().last().unwrap_or_default();
             let title = group.title();
             AttackError::Interpreter(format!(
-                "cannot list the probes of the group `{title}`: {error} {last}"
+                "cannot list the probes of the group `{title}`: {error}; last line of stderr: `{last}`"
             ))
         })?;
         probes.extend(listed.into_iter().map(|probe| Probe { group, ..probe }));

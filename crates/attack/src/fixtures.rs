@@ -98,7 +98,7 @@ impl Fixtures {
         self.probe_input.get("victim")?.get("pid")?.as_i64()
     }
 
-    /// Process ids of the host processes that probes may kill.
+    /// Process ids of the host processes that probes are allowed to kill.
     pub(crate) fn spares(&self) -> Vec<Value> {
         let spares = self.probe_input.get("spares").and_then(Value::as_array).into_iter().flatten();
         // The first two processes are for probes that change a process without killing it.

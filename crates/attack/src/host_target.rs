@@ -138,8 +138,8 @@ impl HostTarget {
     }
 }
 
-/// Reads all files of a folder repeatedly, following links, until `last` is set. Returns each distinct file content
-/// once.
+/// Reads all files of a folder repeatedly, following links. Stops after the first pass that begins when `last` is set,
+/// or when the contents exceed [`MAX_KEPT`]. Returns each distinct file content once.
 fn keep_collecting(folder: &Path, last: &AtomicBool) -> Vec<u8> {
     let mut contents = BTreeSet::new();
     loop {
@@ -156,7 +156,8 @@ fn keep_collecting(folder: &Path, last: &AtomicBool) -> Vec<u8> {
     }
 }
 
-/// Whether this module created the file, as code, input or inherited file of a probe. These files are not collected.
+/// Whether this module created the file: the code, the input or the inherited file of a probe. These files are not
+/// collected.
 fn is_own(path: &Path) -> bool {
     path.file_name().is_some_and(|name| [CODE, INPUT, INHERITED].iter().any(|own| name == *own))
 }

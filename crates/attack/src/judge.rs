@@ -123,7 +123,7 @@ pub(crate) fn judge(
     }
 }
 
-/// Decides by the answer that the probe printed. If a proof is required, the answer must contain that proof.
+/// Decides from the probe's own answer whether the probe succeeded. If a proof is required, the answer must contain it.
 fn by_answer(ran: &ProbeResult, proof: Option<&str>) -> ProbeVerdict {
     let Some(answer) = answer(&ran.stdout) else {
         return match ran.end {

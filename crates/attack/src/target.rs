@@ -75,8 +75,7 @@ pub(crate) trait AttackTarget: Send + Sync {
     /// Process id of the guest agent inside the sandbox; `None` on the host.
     fn guest_pid(&self) -> Option<i32>;
 
-    /// How the backend enforces this limit if it enforces the limit only on a best-effort basis; `None` if the backend
-    /// guarantees the limit.
+    /// How the backend enforces a limit that it does not guarantee; `None` if the backend guarantees the limit.
     fn best_effort(&self, promise: GuaranteedLimit) -> Option<String>;
 
     async fn run(&self, run: &ProbeRun<'_>) -> Result<ProbeResult, ProbeRunError>;

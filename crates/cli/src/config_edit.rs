@@ -111,7 +111,7 @@ fn find(key: &str) -> Result<(Vec<String>, SettingKind), Failure> {
                 Ok((names, SettingKind::Decimal(0.0, 1e6)))
             }
             None => Err(usage(format!("unknown setting `{key}`")).hint(format!(
-                "a price is `prices.MODEL.FIELD`, with the fields `{}`",
+                "the key of a price is `prices.MODEL.FIELD`, where FIELD is one of `{}`",
                 PRICE_FIELDS.join("`, `")
             ))),
         };
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn config_set_and_unset_edit_inline_tables() {
+    fn config_set_and_config_unset_can_edit_inline_tables() {
         let text = changed("gateway = { retries = 3 }\n", "gateway.timeout_seconds", "60");
         assert_eq!(text, "gateway = { retries = 3 , timeout_seconds = 60 }\n");
         let mut document: DocumentMut = text.parse().unwrap();

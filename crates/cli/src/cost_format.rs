@@ -101,7 +101,9 @@ pub(crate) fn format_cached_cost(estimate: &Estimate) -> String {
 /// Formats the estimated duration of `in_a_row` calls that run one after the other.
 pub(crate) fn format_estimated_time(in_a_row: u64, is_rehearsal: bool) -> String {
     match in_a_row * SECONDS_PER_CALL {
-        _ if is_rehearsal => "no waiting time for a provider".to_owned(),
+        _ if is_rehearsal => {
+            "no waiting time, because the rehearsal model answers at once".to_owned()
+        }
         seconds @ 0..90 => format!("about {seconds} s"),
         seconds => format!("about {} min", seconds.div_ceil(60)),
     }

@@ -216,7 +216,9 @@ fn lines(report: &EvalReport) -> Vec<String> {
         let PassRates { first_attempt, with_retries } = shares;
         let (first, retried) = (first_attempt * 100.0, with_retries * 100.0);
         let attempts = counted(*max_attempts, "attempt", "attempts");
-        format!("{name:<8} {first:5.1} % at the first attempt, {retried:5.1} % within {attempts}")
+        format!(
+            "{name:<8} {first:5.1} % solved at the first attempt, {retried:5.1} % within {attempts}"
+        )
     };
     let problems = counted(*problems, "problem", "problems");
     let mut lines = vec![format!("{model} · {problems}{each}"), row("pass@1", pass_at_1)];

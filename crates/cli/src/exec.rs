@@ -265,8 +265,8 @@ pub(crate) fn inputs(files: &[String], services: &Services) -> Result<Vec<InputF
     Ok(inputs)
 }
 
-/// Prints a warning for each limit that the program reached, the number of copied files, and on a terminal a summary of
-/// the execution. `about` describes the sandbox.
+/// Prints warnings about reached limits, then the number of copied files, and on a terminal a summary of the execution.
+/// `about` describes the sandbox.
 pub(crate) fn print_summary(
     outcome: &ProgramOutcome,
     limits: &SandboxLimits,

@@ -222,8 +222,9 @@ fn flags(cli: &Cli) -> Result<Vec<FlagSetting>, Failure> {
         matches!(cli.command, CliCommand::Consult(_) | CliCommand::Runs(RunsCommand::Fork(_)));
     flags.extend(model_args.iter().flat_map(ModelArgs::settings));
     if let Some(wrong) = model_args.as_ref().and_then(ModelArgs::first_invalid_role) {
-        let message =
-            format!("invalid `--model {wrong}`: unknown role, missing model, or role given twice");
+        let message = format!(
+            "invalid `--model {wrong}`: the role is unknown or given twice, or the model is missing"
+        );
         let hint = "roles are critic, D1, D2, …, analyst_1, analyst_2, …, financial, trend and synthesizer";
         return Err(Failure::new(FailureKind::Usage, message).hint(hint));
     }

@@ -25,7 +25,7 @@ pub(crate) struct ProgramOutput {
     mode: OutputMode,
     stdout: StreamWriter<tokio::io::Stdout>,
     stderr: StreamWriter<tokio::io::Stderr>,
-    /// Filter that replaces the path of the code in messages of the program with the name of the user's file.
+    /// Filter for messages of the program: replaces the path of the code file with the name of the user's file.
     name: Option<SourceNameFilter>,
     /// Captured standard output, if the mode is [`OutputMode::Capture`].
     pub(crate) captured_stdout: Vec<u8>,

@@ -38,7 +38,7 @@ pub(crate) fn run(command: TokensCommand, environment: &Environment) -> Result<(
                 return out_json(&shown);
             }
             note(&format!(
-                "token {} gives access to `/mcp/{}` until {}",
+                "token {} gives access to `/mcp/{}` until {} UTC",
                 info.id,
                 info.scope,
                 when(info.expires)

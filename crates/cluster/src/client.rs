@@ -69,8 +69,8 @@ impl ClusterClient {
         Ok((Arc::new(member), store))
     }
 
-    /// Whether no worker meets the requirements, not counting the workers whose ids are in `besides`. If no worker
-    /// meets them now, waits for workers that may be reconnecting.
+    /// Whether no worker meets the requirements. Workers whose ids are in `besides` do not count. If no worker meets
+    /// the requirements now, waits for workers that may be reconnecting.
     pub async fn no_worker_for(
         &self,
         needs: &Requirements,

@@ -100,8 +100,8 @@ impl StoredMessage {
         self.headers.get(name).map(header::HeaderValue::as_str)
     }
 
-    /// Returns one of the parts of the NATS subject that are separated by dots, by its index from 0. Returns an empty
-    /// text if the subject has fewer parts.
+    /// Returns the part of the NATS subject with this index. Dots separate the parts, and the first part has the index
+    /// 0. Returns an empty text if the subject has no such part.
     pub(crate) fn word(&self, index: usize) -> &str {
         self.subject.split('.').nth(index).unwrap_or_default()
     }

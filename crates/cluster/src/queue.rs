@@ -29,7 +29,8 @@ use crate::dead_letters::{DeadLetter, DeadLetters};
 use crate::error::NatsError;
 use crate::times::{ClusterTimes, DEFAULT_LEASE};
 
-/// Number of deliveries after which a job fails, unless a worker can execute it.
+/// Maximum number of deliveries of a job without success. After these deliveries the job fails, unless a worker that
+/// has not refused the job can execute it.
 pub const MAX_DELIVERIES: u64 = 5;
 
 /// Text that precedes the lease duration (in milliseconds) in the description of the queue's stream. If the lease has
@@ -174,7 +175,8 @@ impl JobLease {
         JobLease { times, renewed: Arc::new(Mutex::new(since)) }
     }
 
-    /// Whether the lease is valid, so that no other worker has the job. An expired lease cannot be renewed.
+    /// Whether the lease is valid. No other worker has the job while the lease is valid. An expired lease cannot be
+    /// renewed.
     pub fn is_valid(&self) -> bool {
         self.renewed.lock().elapsed() < self.times.lease()
     }

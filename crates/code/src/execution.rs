@@ -65,8 +65,8 @@ pub struct TestReport {
     /// Number of further failed tests, which `failed` does not contain.
     #[serde(default)]
     pub failed_not_listed: u32,
-    /// Error because of which the tests cannot be run with any program, such as a syntax error in the test file; null
-    /// if there is no such error.
+    /// Error in the tests themselves, such as a syntax error in the test file, which makes every program fail; null if
+    /// there is no such error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
 }
@@ -105,7 +105,7 @@ pub enum CodeFailure {
     LeftEarly,
     #[error("the test file contains no tests")]
     NoTests,
-    /// The user's tests cannot be run with any program, for example because of a syntax error.
+    /// The user's tests themselves have an error, such as a syntax error, which makes every program fail.
     #[error("the tests cannot be run: {}", informative_line(reason).unwrap_or("unknown reason"))]
     TestsBroken { reason: String },
     #[error("the program printed {}, but `{expected}` was expected", quoted(printed))]

@@ -103,7 +103,7 @@ pub struct SandboxFacts {
     pub files: Vec<String>,
 }
 
-/// Infrastructure error because of which a program could not be executed. It is not a failure of the program.
+/// Infrastructure error that prevented the execution of a program. The error is not a failure of the program.
 #[derive(Debug, thiserror::Error)]
 pub enum CodeRunnerError {
     #[error(transparent)]

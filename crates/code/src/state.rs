@@ -123,7 +123,7 @@ pub enum CodeUpdate {
     Executed(Box<CodeExecution>),
     /// The critic reviewed the last attempt.
     Criticised(Critique),
-    /// Tokens and cost of a model call, to be added to the total.
+    /// A model call used these tokens at this cost; both are added to the total.
     Spent(CallTotals),
 }
 

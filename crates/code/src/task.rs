@@ -67,7 +67,7 @@ pub struct InputFile {
 pub enum ExpectedOutput {
     /// Text that the output must contain.
     Text(String),
-    /// Regular expression that must match in the output.
+    /// Regular expression that must match a part of the output.
     Pattern(Regex),
 }
 

@@ -19,7 +19,7 @@ named_values! {
         Never = "never",
     }
 
-    /// Durability of the stored result of a finished model call: the failures that the result survives.
+    /// Which failures the stored result of a finished model call survives.
     StoreDurability {
         /// The result survives a crash or a kill of the process, but it may be lost if the machine loses power.
         ProcessCrash = "process-crash",

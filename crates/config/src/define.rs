@@ -1,5 +1,5 @@
-//! Two macros: one generates the typed settings from a table, the other defines enums of named values: each
-//! variant has the text that settings files contain.
+//! Two macros. One generates the typed settings from a table. The other defines enums whose variants
+//! have the names that settings files use.
 
 /// Defines all settings from one table. Generates the struct of each section, [`Settings`](crate::Settings),
 /// [`SettingKey`](crate::SettingKey) and the list of [`Setting`](crate::Setting)s, in the order of the table.

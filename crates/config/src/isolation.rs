@@ -38,12 +38,12 @@ impl fmt::Display for Isolation {
 /// Isolation that the user requests: `auto`, a backend, or `at-least=BACKEND`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RequestedIsolation {
-    /// Assize chooses one of the available backends and reports the choice.
+    /// The user leaves the choice to assize, which chooses one of the available backends and reports the choice.
     #[default]
     Auto,
-    /// Exactly this backend.
+    /// The user requests exactly this backend.
     Exactly(Isolation),
-    /// This backend or a stronger one.
+    /// The user requests this backend or a stronger one.
     AtLeast(Isolation),
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Resource limits that all processes in a sandbox share.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxLimits {
-    /// Maximum memory in bytes, without swap.
+    /// Maximum memory in bytes. The sandbox gets no swap in addition to this memory.
     pub memory: u64,
     /// CPU limit in thousandths of a processor: 500 allows half a second of CPU time per second.
     pub cpu_millis: u32,

@@ -17,12 +17,12 @@ use crate::value::{FromText, SettingSource, SettingValue};
 /// A setting's value as unparsed text, with its source.
 pub type SettingText = SettingValue<String>;
 
-/// A value that a project's files set without effect, because the project folder is not trusted.
+/// A value in the project's files that has no effect, because the project folder is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UntrustedValue {
     pub key: String,
     pub source: SettingSource,
-    /// Whether commands ignore the value with a warning. If false, commands fail because of the value.
+    /// Whether commands show a warning and ignore the value. If false, commands fail because of the value.
     pub ignored: bool,
 }
 

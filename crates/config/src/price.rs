@@ -62,7 +62,7 @@ impl Price {
         }
     }
 
-    /// Cost of a model call that used these numbers of tokens.
+    /// Cost of a model call with this token usage.
     pub fn cost_of(&self, usage: &Usage) -> Money {
         let rates = self.rates_for(usage.input);
         let plain =

@@ -35,8 +35,8 @@ pub enum SettingGuard {
     /// Only the files of a trusted folder may set the setting, because it decides where keys and prompts are sent, or
     /// how much may be spent.
     Trusted,
-    /// Only the files of a trusted folder may set the setting, as for `Trusted`. But commands ignore a value from an
-    /// untrusted folder with a warning, while they fail for `Trusted`. Used for the provider and the model.
+    /// Only the files of a trusted folder may set the setting, as for `Trusted`. But if a file of an untrusted folder
+    /// sets it, commands show a warning and ignore the value, instead of failing. Used for the provider and the model.
     Choice,
 }
 
@@ -52,8 +52,9 @@ impl Setting {
         [Some(own), self.conventional_variable.map(str::to_owned)].into_iter().flatten().collect()
     }
 
-    /// Returns the `serve.max_…` setting that is the maximum for this setting in API requests; `None` if there is no
-    /// such maximum. The maximum applies only if the operator of the server has not set this setting.
+    /// Returns the `serve.max_…` setting whose value is the maximum that an API request may use for this setting.
+    /// Returns `None` if there is no such setting. The maximum applies only if the operator of the server has not set
+    /// this setting.
     pub fn request_limit(&self) -> Option<SettingKey> {
         match self.key {
             SettingKey::SandboxMemory => Some(SettingKey::ServeMaxMemory),

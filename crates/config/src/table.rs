@@ -143,7 +143,7 @@ define_settings! {
 
     /// The server and the limits of API requests.
     serve: ServeSettings, "serve." {
-        /// maximum number of runs, programs and sandboxes that clients can start per minute
+        /// maximum number of runs, programs, sandboxes and estimates that clients can start per minute
         Trusted ServeStartsPerMinute starts_per_minute: u32 = Whole(1, 1_000_000), default "60";
         /// maximum number of runs and programs that the server executes at once
         Trusted ServeMaxRunning max_running: usize = Whole(1, 10_000), default "16";

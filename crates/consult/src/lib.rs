@@ -134,7 +134,8 @@ impl ConsultContext {
         }
     }
 
-    /// Whether a model makes up company data: because it was requested, or because there is no other data.
+    /// Whether a model makes up company data, either because the user requested synthetic data, or because there is no
+    /// other data.
     pub fn generates_synthetic_data(&self) -> bool {
         self.synthetic || self.gathered.is_empty()
     }

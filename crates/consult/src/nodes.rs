@@ -145,7 +145,7 @@ impl ConsultContext {
         Ok(updates)
     }
 
-    /// Has a model make up the company data for the inference F1 or F2.
+    /// Requests synthetic company data for the inference F1 or F2 from a model.
     async fn synthesis(
         &self,
         context: &Context<ConsultState>,
@@ -227,7 +227,8 @@ impl ConsultContext {
         Err(ConsultError::MissingWorkItem.into())
     }
 
-    /// Has an analyst propose moves. If the analyst's calls fail, the run continues without moves of this analyst.
+    /// Requests moves from an analyst, checks them and stores their documents. If the analyst's calls fail, the run
+    /// continues without moves of this analyst.
     pub(crate) async fn analyst_agent(self: Arc<Self>, context: Context<ConsultState>) -> Updates {
         let Some(ConsultItem::Analyst(index)) = context.item().copied() else {
             return Err(ConsultError::MissingWorkItem.into());
@@ -273,7 +274,7 @@ impl ConsultContext {
         Ok(updates)
     }
 
-    /// Requests moves from an analyst.
+    /// Requests moves from an analyst, and requests them again if their number is wrong.
     async fn request_moves(
         &self,
         context: &Context<ConsultState>,

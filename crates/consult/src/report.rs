@@ -89,7 +89,7 @@ pub struct RankedMove {
     pub title: String,
     pub total_score: u32,
     pub out_of: u32,
-    /// Total score that the judges gave before the debate, if requested.
+    /// Total score that the judges gave before the debate, if the run requested scores before the debate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blind_score: Option<u32>,
     /// New words as a share of the words in the debate, by round.

@@ -67,8 +67,8 @@ impl InferenceSide {
         }
     }
 
-    /// Agent of layer 0 (the stage that gathers company data) that gathers the data for this inference: agent id, agent
-    /// name and file name of the data.
+    /// Returns the agent that gathers the company data for this inference in layer 0, the first stage of the
+    /// consultation: the id and the name of the agent, and the file name of the data.
     pub(crate) fn gatherer(self) -> (&'static str, &'static str, &'static str) {
         match self {
             InferenceSide::Financial => {

@@ -33,7 +33,9 @@ impl AllowedCalls {
     /// Returns the reason why a call is not allowed, or `None` if the call is allowed.
     pub fn rejection_reason(&self, key: &str, request: &ModelRequest) -> Option<String> {
         if !self.is_call(key) {
-            return Some(format!("invalid call key `{key}`: it is not a call of this debate"));
+            return Some(format!(
+                "invalid call key `{key}`: this debate has no call with this key"
+            ));
         }
         let checks = [
             ("prompt prefix", request.prompt.blocks != self.blocks),
@@ -84,8 +86,8 @@ impl AllowedCalls {
     }
 }
 
-/// Whether `name` is the last key segment of a call that requests scores, or of a call that requests the summary for
-/// the prompt of such a call.
+/// Whether a call whose key ends with the segment `name` belongs to scoring: it requests scores, or a summary for the
+/// prompt of a request for scores.
 fn is_score(name: &str) -> bool {
     matches!(name.strip_suffix("-2").unwrap_or(name), "score" | "score-shorter" | "score-summary")
 }

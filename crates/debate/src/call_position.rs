@@ -59,7 +59,7 @@ pub enum CallPurpose {
 }
 
 impl CallPosition {
-    /// Parses a key such as `i1/round-4/critic`; `None` if the key is not a model call.
+    /// Parses a key such as `i1/round-4/critic`; `None` if the key is not that of a model call.
     pub fn of(key: &EffectKey) -> Option<CallPosition> {
         let mut place = CallPosition { log: None, round: None, purpose: CallPurpose::Critic };
         let mut part = None;
@@ -96,9 +96,9 @@ impl CallPosition {
         self.purpose == CallPurpose::Summary || is_overflow(error)
     }
 
-    /// Whether the failure of this call is enough to make the verdict partial or a score neutral. Some failures are
-    /// not: a prompt that was too long can be sent again in a shorter form, and if a second request for scores fails,
-    /// scores may still be found in the first answer.
+    /// Whether the failure of this call alone makes the verdict partial or a score neutral. Some failures have no such
+    /// effect: a prompt that was too long can be sent again in a shorter form, and if a second request for scores
+    /// fails, scores may still be found in the first answer.
     pub fn affects_the_verdict(self, error: &ModelError) -> bool {
         match self.purpose {
             // Blind scores, which have a round, serve only for comparison.

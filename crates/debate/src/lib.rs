@@ -56,7 +56,7 @@ pub struct DebateOptions {
     pub max_tokens: u32,
     /// Context window of the model, in tokens. If unknown, the provider's overflow error is the only limit.
     pub context_window: Option<u64>,
-    /// Whether each decision maker also scores before the debate, to show what the debate changed.
+    /// Whether each decision maker also scores the move before the debate, to show what the debate changed.
     #[serde(default)]
     pub blind_scores: bool,
 }

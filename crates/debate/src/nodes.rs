@@ -23,11 +23,11 @@ use crate::state::{
 
 type Updates = Result<Vec<DebateUpdate>, NodeError>;
 
-/// Part of the context window that a request can fill before older rounds are summarized, as the numerator and
-/// denominator of a fraction.
+/// Fraction of the context window, as numerator and denominator. If a request would fill more of the window, its older
+/// rounds are summarized.
 const MAX_WINDOW_USE: (u64, u64) = (3, 4);
 
-/// Number of last rounds of a conversation that are never summarized.
+/// Number of rounds at the end of a conversation that are not summarized.
 const UNSUMMARIZED_ROUNDS: u32 = 3;
 
 /// The model and its parameters, shared by all nodes of a debate.
@@ -309,7 +309,8 @@ impl DebateNodes {
     }
 }
 
-/// Last round that a new summary can cover; `None` if the known summary already covers this round.
+/// Last round that a new summary can cover; `None` if the conversation is too short for a summary, or if the known
+/// summary already covers this round.
 fn summarizable(state: &DebateState, log: LogName, known: Option<&RoundSummary>) -> Option<u32> {
     let up_to_round = state.round_of(log).saturating_sub(UNSUMMARIZED_ROUNDS);
     let done = known.map_or(1, |summary| summary.up_to_round);

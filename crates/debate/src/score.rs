@@ -50,7 +50,7 @@ pub struct ScoreCard {
 /// Text for the field `reasoning` of a score card whose scores were extracted by pattern.
 const FOUND: &str = "Extracted by pattern: the answer was not the requested JSON.";
 
-/// Score that is assumed for a metric that cannot be parsed.
+/// Score that is assumed for a metric if the score in the answer cannot be parsed.
 const NEUTRAL: u8 = 5;
 
 impl ScoreCard {

@@ -146,7 +146,7 @@ pub struct JudgeScore {
     pub card: ScoreCard,
     /// How the scores were obtained: from the requested JSON, extracted by pattern, or defaulted.
     pub provenance: Provenance,
-    /// Metrics that could not be parsed, for which 5 is assumed.
+    /// Metrics whose scores could not be parsed; a score of 5 is assumed for each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assumed: Vec<String>,
     /// Error of the judge's call, if it failed and 5 is therefore assumed for every metric.
@@ -158,7 +158,9 @@ impl JudgeScore {
     /// Caveat to show with the scores; `None` if the model returned the scores as requested.
     pub fn caveat(&self) -> Option<String> {
         if let Some(error) = &self.failed {
-            return Some(format!("NEUTRAL, 5 for each metric: the judge's call failed: {error}"));
+            return Some(format!(
+                "NEUTRAL (5 for each metric), because the judge's call failed: {error}"
+            ));
         }
         let how = self.provenance.is_doubtful().then(|| self.provenance.to_string())?;
         Some(match self.assumed.as_slice() {

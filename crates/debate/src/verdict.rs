@@ -35,18 +35,20 @@ pub struct DebateVerdict {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub summaries: BTreeMap<LogName, RoundSummary>,
     pub spent: CallTotals,
-    /// Entries of each conversation. Stored results do not contain them, because the journal does; the API returns
-    /// them as transcripts.
+    /// Entries of each conversation. They are not part of stored results, because the journal contains the model
+    /// answers; the API returns them as transcripts.
     #[schemars(skip)]
     pub conversation_logs: BTreeMap<LogName, Vec<ConversationEntry>>,
 }
 
-/// Error of a debate outside a consultation: it has no verdict, because too many of its calls failed permanently.
+/// Error: a debate outside a consultation has no verdict, because too many of its calls failed permanently.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoVerdict {
-    #[error("no conversation completed a round, so there is no verdict: {error}")]
+    #[error("no conversation completed a round, so there is no verdict; first error: {error}")]
     NoRound { error: String },
-    #[error("the calls of {unasked} of {judges} judges failed, so there is no verdict: {error}")]
+    #[error(
+        "the calls of {unasked} of {judges} judges failed, so there is no verdict; first error: {error}"
+    )]
     NoJudges { unasked: usize, judges: usize, error: String },
 }
 
@@ -84,8 +86,8 @@ impl DebateVerdict {
         self.scores_by_agent.iter().filter(|(_, score)| score.failed.is_some()).map(|(id, _)| id)
     }
 
-    /// Error of a call that failed permanently and affected the verdict: a conversation is partial, or a judge's scores
-    /// are neutral.
+    /// First error that affected the verdict: the error that ended a conversation early or, if there is none, the error
+    /// of a judge's failed call.
     pub fn first_error(&self) -> Option<&str> {
         let scores = self.scores_by_agent.values().filter_map(|score| score.failed.as_deref());
         self.partial.values().map(|partial| partial.error.as_str()).chain(scores).next()

@@ -165,8 +165,8 @@ fn decision(
 }
 
 impl Transaction {
-    /// Decides on a waiting submission and executes the decision. Returns the submission and the policy if the
-    /// project's tests must run first.
+    /// Decides on a waiting submission and executes the decision. If the project's tests must run first, makes no
+    /// decision and returns the submission and the policy.
     async fn decide(
         &mut self,
         id: u64,
@@ -245,8 +245,8 @@ impl Transaction {
         Ok(reasons)
     }
 
-    /// Returns a reason to escalate if the task changes more files than the policy allows. The files of accepted
-    /// submissions of the task are included.
+    /// Returns a reason to escalate if the task changes more files than the policy allows. The files of the task's
+    /// accepted submissions count, too.
     fn too_many_files(&self, submission: &Submission, policy: &Policy) -> Option<Reason> {
         let earlier = self.state().submissions.values().filter(|earlier| {
             earlier.task == submission.task && earlier.stage == SubmissionStage::Accepted

@@ -20,7 +20,8 @@ use crate::transaction::Transaction;
 /// Maximum length of the summary of a change, in characters.
 const MAX_SUMMARY: usize = 2000;
 
-/// Limit on the open drafts of a task: the number of files that the policy allows a task to change, times this factor.
+/// Factor in the limit on open drafts of a task. The limit is this factor times the maximum number of files that the
+/// policy allows a task to change.
 const MAX_DRAFTS_PER_FILE: usize = 10;
 
 impl DraftService {
@@ -192,8 +193,7 @@ impl Transaction {
         let (name, note) = match self.state().drafts.values().find(is_same) {
             Some(OpenDraft { submission: Some(id), .. }) => return Err(already_submitted(*id)),
             Some(draft) if draft.before != before => {
-                let note =
-                    "the file has changed, so the draft starts again from its current content";
+                let note = "the file has changed, so the draft starts again from the current file";
                 (draft.name.clone(), Some(note))
             }
             Some(draft) if self.drafts.stat(&draft.name).is_ok_and(|there| there.is_some()) => {

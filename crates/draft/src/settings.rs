@@ -43,7 +43,7 @@ pub fn options(config: &Settings) -> Result<DraftOptions, Failure> {
     Ok(DraftOptions { policy: policy(config)?, ..DraftOptions::default() })
 }
 
-/// Returns how long the file contents of decided submissions, and abandoned drafts, are kept (`draft.keep_days`).
+/// Returns how long abandoned drafts, and the file contents of decided submissions, are kept (`draft.keep_days`).
 pub fn retention(config: &Settings) -> Duration {
     Duration::from_secs(*config.undo.keep_days * 24 * 60 * 60)
 }

@@ -54,7 +54,7 @@ pub enum DraftStep {
     Applied { submission: u64, reported: bool },
     /// The change of an accepted submission could not be applied, or could not be undone.
     NotApplied { submission: u64, why: String },
-    /// The intent to undo an applied change, recorded before the files are restored.
+    /// A reviewer decided to undo an applied change. This step is recorded before the files are restored.
     Undoing { submission: u64, files: Vec<FileReplacement> },
     /// An applied change was undone (message `DRAFT_UNDONE`).
     Undone { submission: u64 },

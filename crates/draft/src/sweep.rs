@@ -28,7 +28,7 @@ pub struct SweepResult {
 
 impl DraftService {
     /// Deletes the stored file contents of submissions that were closed (accepted, rejected or undone) more than `keep`
-    /// ago, and drafts that were last written more than `keep` ago. `now` is in milliseconds since 1970.
+    /// ago, and unsubmitted drafts that were last written more than `keep` ago. `now` is in milliseconds since 1970.
     pub async fn sweep(
         self: &Arc<Self>,
         by: &str,
@@ -74,13 +74,13 @@ pub struct EmptyResult {
     pub drafts: usize,
     /// Number of other files in the drafts folder that were deleted.
     pub files: usize,
-    /// Names of subfolders that were not deleted: drafts are files, so a folder belongs to another program.
+    /// Names of subfolders that were not deleted. Drafts are files, so Assize did not create these subfolders.
     pub left: Vec<String>,
 }
 
 impl DraftService {
     /// Empties the drafts folder: rejects every waiting submission, and deletes every draft and every other file.
-    /// Submissions that were decided before stay in the log, and accepted submissions can still be undone.
+    /// Submissions that are already decided stay in the log, and accepted submissions can still be undone.
     ///
     /// # Errors
     /// If a submission is being verified, or a file cannot be deleted.
@@ -127,8 +127,8 @@ impl Transaction {
         self.drafts.remove(name).map_err(file_error(name))
     }
 
-    /// Returns the drafts that were not submitted and that were requested and last written long ago. `old` decides
-    /// whether a time is long ago.
+    /// Returns the abandoned drafts: drafts that are not submitted, and were neither requested nor written recently.
+    /// `old` returns whether a time (in milliseconds since 1970) is not recent.
     fn abandoned(&self, old: &dyn Fn(u64) -> bool) -> Vec<OpenDraft> {
         let idle = |draft: &&OpenDraft| {
             let written = || self.drafts.stat(&draft.name).ok().flatten();

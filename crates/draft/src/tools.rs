@@ -1,5 +1,5 @@
 //! Definitions of the draft tools for models (names, descriptions, schemas), and the function that executes tool calls.
-//! Calls of MCP clients and of Assize's own agent both use this module.
+//! This module executes the tool calls of MCP clients and of Assize's own agent.
 
 use std::sync::Arc;
 

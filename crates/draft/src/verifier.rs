@@ -24,7 +24,7 @@ const MAX_REPORT: u64 = 32 << 20;
 const NOT_FOUND: [i32; 2] = [126, 127];
 
 /// Shell code that checks whether the sandbox has the Python interpreter of the virtual environment. If the interpreter
-/// is missing, an optional environment is ignored, and the command fails for a required environment.
+/// is missing, an optional environment is ignored, but a required environment makes the command fail.
 const CHECK: &str = "if [ -n \"$INTERPRETER\" ] && ! command -v \"$INTERPRETER\" >/dev/null; then \
     if [ -n \"$OPTIONAL\" ]; then unset PYTHONPATH; else \
     echo \"$INTERPRETER of the virtual environment is not in the sandbox; use --isolation jail\"; exit 127; fi; fi; ";
@@ -43,7 +43,7 @@ pub(crate) struct SandboxVerifier {
 struct Python {
     environment: VirtualEnvironment,
     /// Whether the verification may run without the environment. True for the active environment (`VIRTUAL_ENV`),
-    /// because the project may not use Python; false for an environment from the settings or the contract.
+    /// because the project possibly uses no Python; false for an environment from the settings or the contract.
     optional: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Kinds of files, recognised by path. Some findings are mistakes in a program but normal in a test or a document.
+//! Kinds of files, recognised by path. The kind matters because a key or path that is a mistake in a program can be
+//! normal in a test or a document.
 
 use crate::pattern::among;
 

@@ -31,7 +31,7 @@ pub(crate) struct BuildRule {
     pub files: Globs,
     /// Keys of a data file whose values are commands; `None` if the whole file is a program.
     pub keys: Option<Globs>,
-    /// Dotted keys of the tables in a data file that list dependencies.
+    /// Dotted keys of the dependency tables in a data file, such as `tool.poetry.dependencies`.
     pub dependencies: Vec<String>,
 }
 

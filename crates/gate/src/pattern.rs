@@ -3,7 +3,8 @@
 
 use regex::Regex;
 
-/// Error for a built-in pattern of the gate that does not compile. The gate then refuses to start.
+/// Error for a built-in pattern of the gate that does not compile. Every check that needs the pattern fails with this
+/// error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the gate's built-in pattern `{name}` does not compile: {error}")]
 pub struct InvalidPattern {

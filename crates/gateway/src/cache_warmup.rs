@@ -44,7 +44,7 @@ enum PrefixState {
     Cached(Instant),
 }
 
-/// A prompt prefix that other calls may share, with its estimated number of tokens.
+/// A prompt prefix that other calls can have in common with this call, with its estimated number of tokens.
 #[derive(Debug, Clone, Copy)]
 struct Prefix {
     hash: PrefixHash,
@@ -139,7 +139,7 @@ impl Drop for WarmupPermit<'_> {
     }
 }
 
-/// Returns the prefixes of a request that a provider may cache, the shortest first. One prefix ends after each block of
+/// Returns the prefixes of a request that a provider can cache, the shortest first. One prefix ends after each block of
 /// the prompt, and one after the transcript.
 fn prefixes(request: &ModelRequest) -> Vec<Prefix> {
     let mut hasher = Sha256::new();

@@ -33,8 +33,8 @@ pub struct ModelFacts {
 }
 
 impl ModelFacts {
-    /// Returns price, context window and capabilities of the model of `endpoint`. A model that the catalog does not
-    /// list is assumed to reject the parameters that new models of its vendor reject.
+    /// Returns price, context window and capabilities of the model of `endpoint`. An unlisted model (a model
+    /// that is not in the catalog) is assumed to reject the same parameters as new models of its vendor.
     pub fn of(endpoint: &Endpoint) -> ModelFacts {
         let Endpoint { provider, model, .. } = endpoint;
         let (vendor, name) = vendor_of(*provider, model);

@@ -163,8 +163,8 @@ impl Providers {
         self.gateway(Arc::new(MemoryBudgetLedger::new(budget_limits(&self.settings)))).await
     }
 
-    /// Creates the gateway to the model that the settings choose, and one gateway for each role in `roles`, which maps
-    /// role names to models of the same provider. All gateways share one ledger and one rate limiter.
+    /// Creates the gateway to the model that the settings choose, and one gateway for each role in `roles`. The map
+    /// `roles` contains a model of the same provider for each role. All gateways share one ledger and one rate limiter.
     pub async fn gateways(
         &self,
         ledger: Arc<dyn BudgetLedger>,
@@ -390,7 +390,7 @@ impl RateLimiters {
     }
 }
 
-/// Shows to the user each retry, and each wait for a rate limit that takes at least one second.
+/// Shows the user each retry, and each wait of at least one second for a rate limit.
 fn report(reporter: &dyn Reporter, event: &CallEvent) {
     match event {
         CallEvent::Retry { reason, wait, .. } => {

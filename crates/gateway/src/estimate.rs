@@ -8,8 +8,8 @@ use assize_types::Cost;
 
 use crate::catalog::ModelFacts;
 
-/// Number of tokens added for input that is not in the request: instructions that providers add for tools and schemas,
-/// and the instruction that an adapter adds for a schema that the provider cannot enforce.
+/// Number of tokens added for input that is not in the request: the instructions of providers for tools and schemas,
+/// and an adapter's instruction for a schema that the provider cannot enforce.
 const HIDDEN_TOKENS: u64 = 1024;
 
 /// Number of tokens added for the framing of each message.

@@ -111,8 +111,8 @@ impl RejectedParameters {
         }
     }
 
-    /// If the error says that the model does not support a parameter that can be omitted, records the parameter.
-    /// Returns whether a parameter was recorded.
+    /// Records the request parameter that the model does not support according to the error, if later requests can omit
+    /// that parameter. Returns whether a parameter was recorded.
     fn record_rejection(
         &self,
         error: &ModelError,

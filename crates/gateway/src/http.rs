@@ -343,8 +343,9 @@ fn header_map(pairs: &[(&'static str, String)]) -> Result<HeaderMap, ModelError>
 
 /// Headers that make each request to a local model server use a new connection.
 ///
-/// A llama.cpp server closes its connection after each streamed answer, although its headers promise to keep it open. A
-/// request on a reused connection fails if it is sent before this process notices the end of the connection.
+/// A llama.cpp server closes its connection after each streamed answer, although its headers say that the
+/// connection stays open. If a later request reuses the connection before this process notices the end of the
+/// connection, the request fails.
 fn connection_headers(endpoint: &Endpoint) -> HeaderMap {
     let mut map = HeaderMap::new();
     if endpoint.is_local_server() {

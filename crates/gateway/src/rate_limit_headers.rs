@@ -32,8 +32,8 @@ pub(crate) fn read(headers: &HeaderMap) -> RemainingLimits {
     RemainingLimits { requests: of("requests").or_else(any), tokens: of("tokens") }
 }
 
-/// Time until the reset that a header states as a duration (`6m0s`, `12ms`), an RFC 3339 date, or milliseconds since
-/// 1970.
+/// Time until a rate limit is reset. `text` is the value of a header: a duration (`6m0s`, `12ms`), an RFC 3339 date, or
+/// milliseconds since 1970.
 fn until(text: &str, now: SystemTime) -> Option<Duration> {
     let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     if let Ok(ms) = text.parse::<u64>() {

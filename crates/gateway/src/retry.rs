@@ -38,7 +38,7 @@ impl Default for RetryPolicy {
 impl RetryPolicy {
     /// Returns the delay before attempt `attempt + 1`, or `None` if the call must not be retried.
     ///
-    /// The delay is a random time between half of a bound and the whole bound, so that callers that failed at the same
+    /// The delay is a random time between half of a bound and the whole bound, so that calls that fail at the same
     /// time do not retry at the same time. The bound doubles with each attempt, up to a maximum. `jitter`, from 0 to 1,
     /// selects the time in this range. If the provider requests a longer delay, the call waits at least that long.
     pub fn retry_delay(&self, error: &ModelError, attempt: u32, jitter: f64) -> Option<Duration> {

@@ -12,7 +12,7 @@ use crate::rate_limiter::RemainingLimits;
 /// Callback for the text pieces of a streamed answer.
 pub(crate) type OnText<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
-/// Callback for progress of a streamed answer that has no text to show, such as reasoning.
+/// Callback for progress of a streamed answer without text to show: reasoning, or a part of a tool call.
 pub(crate) type OnProgress<'a> = &'a (dyn Fn() + Send + Sync);
 
 /// Callback for the remaining rate limits that a provider reports in its headers.

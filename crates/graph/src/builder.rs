@@ -210,8 +210,8 @@ impl<S: State> GraphBuilder<S> {
 
     /// Adds a node whose code `body` runs the graph `graph` outside of this engine, for example in another process.
     ///
-    /// The builder uses `graph` only for the outline and the fingerprint of the graph that it builds, so `body` must
-    /// run `graph`.
+    /// The builder does not run `graph`: it only adds the shape of `graph` to the outline and the fingerprint of the
+    /// new graph. Therefore `body` must run `graph`.
     #[must_use]
     pub fn external_graph<I: State, F, Fut>(
         self,
@@ -261,7 +261,7 @@ impl<S: State> GraphBuilder<S> {
         self
     }
 
-    /// Adds an edge: the run continues with node `to` after node `from`. `to` may be [`END`].
+    /// Adds an edge: the run continues with node `to` after node `from`. `to` can be [`END`].
     pub fn edge(self, from: &'static str, to: &'static str) -> Self {
         self.exit(from, NodeExit::Edge(to))
     }

@@ -99,8 +99,8 @@ pub(crate) fn check(
     if problems.is_empty() { Ok(start) } else { Err(invalid(problems)) }
 }
 
-/// Checks that every node name is valid, unique and defined, and that every node has exactly one edge, route or
-/// fan-out.
+/// Checks that every node name is valid, unique and defined, and that exactly one edge, route or fan-out starts at every
+/// node.
 fn names(
     start: Option<&'static str>,
     nodes: &[&'static str],

@@ -151,7 +151,7 @@ pub struct ForkJournal<J> {
 }
 
 impl<J> ForkJournal<J> {
-    /// Creates the journal of a fork. `own` is the journal of the new run. `old` lists the records that the new run may
+    /// Creates the journal of a fork. `own` is the journal of the new run. `old` lists the records that the new run can
     /// reuse: all records of the earlier run, or only the records before the fork point. Effects that failed in the
     /// earlier run are executed again.
     pub fn new(own: J, old: impl IntoIterator<Item = EffectRecord>) -> ForkJournal<J> {

@@ -11,10 +11,10 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::seccomp::SeccompFilter;
 
-/// Folders that programs may write to, if they exist.
+/// Folders that programs are allowed to write to. Folders that do not exist are skipped.
 const WRITABLE: [&str; 3] = ["/tmp", "/workspace", "/dev/shm"];
 
-/// Devices that programs may write to.
+/// Devices that programs are allowed to write to.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// Newest Landlock ABI version with which the Landlock rules were tested.

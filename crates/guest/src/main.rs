@@ -5,7 +5,7 @@
 //! from the channel on standard input and output: it runs programs, each with additional confinement ([`confine`]), and
 //! reads and writes files. `ticks` prints the frequency of the CPU's time-stamp counter.
 //!
-//! The process has one thread, so code after a fork may allocate and take locks.
+//! The process has one thread, so code after a fork is allowed to allocate memory and take locks.
 
 mod channel;
 mod confine;

@@ -31,7 +31,7 @@ const READ_ONLY: u32 = 0o444;
 /// Starts programs with their user, cgroup and confinement.
 pub(crate) struct Launcher {
     pub(crate) confinement: Rc<Confinement>,
-    /// The user that programs run as, if it differs from the guest agent's.
+    /// Id of the user that programs run as; `None` if programs run as the guest agent's user.
     pub(crate) user: Option<u32>,
     /// The cgroup that programs enter, in a microVM.
     pub(crate) group: Option<Rc<ProgramCgroup>>,

@@ -62,7 +62,7 @@ enum Stream {
 
 struct Server {
     link: HostChannel,
-    /// The user that programs run as, if it differs from the guest agent's.
+    /// Id of the user that programs run as; `None` if programs run as the guest agent's user.
     user: Option<u32>,
     code: Vec<(&'static str, OwnedFd)>,
     /// Launcher of programs. It is set when the host's `Hello` arrives.

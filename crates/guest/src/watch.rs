@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn process_memory_is_summed_from_proc_in_bytes() {
+    fn memory_figures_of_proc_files_are_added_up_and_converted_to_bytes() {
         let text = "Name:\tx\nVmPTE:\t      76 kB\nRssAnon:\t    1000 kB\nRssFile:\t 5 kB\n";
         assert_eq!(sum(text, &["RssAnon:", "VmPTE:"]), 1076 * 1024);
         let own = std::process::id();

@@ -20,7 +20,7 @@ pub struct ModelError {
     pub retry_after: Option<Duration>,
     /// Longer explanation of the error. It must not be logged, because it may contain parts of the prompt.
     pub detail: Option<String>,
-    /// Whether the provider may charge for the call although its result is lost.
+    /// Whether it is possible that the provider charges for the call although the result is lost.
     pub may_be_charged: bool,
     /// Number of times the request was sent.
     pub attempts: u32,

@@ -156,8 +156,8 @@ impl Prompt {
     }
 }
 
-/// Encloses untrusted text between two marks. The mark is derived from the hash of the text, so the text cannot contain
-/// its mark.
+/// Encloses untrusted text between two copies of a mark. The mark is derived from the hash of the text, so the text
+/// cannot contain its mark.
 pub fn enclose_untrusted(what: &str, text: &str) -> String {
     let text = text.trim_end();
     let mark = content_mark(text);

@@ -61,7 +61,7 @@ impl ModelRequest {
 #[derive(Clone, Default)]
 pub struct PrefixHasher(Arc<Mutex<HashedPrefix>>);
 
-/// State of the hash function after the blocks and turns of the last request, serialized as JSON.
+/// State of the hash function after hashing the blocks and turns of the last request in their JSON form.
 #[derive(Default)]
 struct HashedPrefix {
     hasher: Sha256,

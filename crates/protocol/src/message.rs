@@ -131,7 +131,8 @@ pub struct PrepareRequest {
 /// Call from a program to the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostCall {
-    /// Stable journal key of the call. A repeated call with the same key has the same request.
+    /// Key under which the host stores its answer in the journal. If the program repeats a call, it sends the same key
+    /// and the same request again.
     pub key: String,
     pub request: serde_json::Value,
 }

@@ -54,7 +54,7 @@ pub enum AuditVerdict {
 }
 
 impl AuditEntry {
-    /// Creates an audit entry that contains the hash of the previous entry, and computes its hash.
+    /// Creates an audit entry that contains its own hash and `previous`, the hash of the previous entry.
     pub fn chained(id: u64, at: u64, entry: NewAuditEntry, previous: Fingerprint) -> AuditEntry {
         let NewAuditEntry { actor, action, subject, detail } = entry;
         let hash = Fingerprint::NONE;

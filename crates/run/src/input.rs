@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::run::{Run, RunId};
 use crate::store::Store;
 
-/// Name of the artifact that contains the new budget of a run that was resumed with a different budget.
+/// Name of the artifact that contains the new budget of a run, if the run was resumed with a different budget.
 const BUDGET: &str = "budget.json";
 
 /// Fields that the inputs of all kinds of runs have.

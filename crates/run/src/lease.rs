@@ -120,7 +120,7 @@ impl LeaseHolder {
     }
 
     /// The lease holder of a run; `None` if the holder has released the lease or is known to be dead. A lease holder on
-    /// another machine or in another container counts as alive.
+    /// another machine, in another container or in a cluster counts as alive.
     pub fn of(run: &Run) -> Option<LeaseHolder> {
         let holder = LeaseHolder::last(run).filter(|holder| !holder.released)?;
         if holder.node.is_some() {

@@ -36,7 +36,8 @@ pub(crate) struct RemoteRun {
     pub(crate) id: RunId,
     /// Addresses of the cluster's NATS servers.
     pub(crate) servers: String,
-    /// Id of the last event in the store before the run was queued. Only later events are forwarded.
+    /// Id of the last event in the store before the run was queued for resumption; 0 for a new run. Only later events
+    /// are forwarded.
     pub(crate) after: u64,
 }
 
@@ -54,8 +55,8 @@ struct Cursor<'a> {
 impl RemoteRun {
     /// Waits for the end of the run, forwards its events and records to the observer, and counts the cost of its calls.
     ///
-    /// If `cancel` is triggered, the run is cancelled on its worker too. The exception is [`CancelReason::Paused`]: the
-    /// worker continues the run of a server that shuts down.
+    /// If `cancel` is triggered, the run is cancelled on its worker too. The exception is
+    /// [`CancelReason::ShuttingDown`]: if this process is a server that shuts down, the worker continues the run.
     pub(crate) async fn follow(
         &self,
         observer: Option<RunObserver>,

@@ -109,7 +109,7 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     /// Returns all model calls of a run, each with its epoch. The list is empty if the run does not exist.
     async fn calls(&self, id: &RunId) -> Result<Vec<(u64, StoredCall)>, StoreError>;
 
-    /// Total time since the store was opened during which the store could not be written to.
+    /// Total time in which the store could not be written to, counted since the store was opened.
     fn unavailable_time(&self) -> Duration {
         Duration::ZERO
     }

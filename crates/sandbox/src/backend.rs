@@ -29,8 +29,8 @@ pub trait Backend: fmt::Debug + Send + Sync {
         spec: &SandboxSpec,
     ) -> Result<StartedSandbox, SandboxError>;
 
-    /// Tests properties of this machine that show only when a sandbox is started, such as whether KVM works. Returns a
-    /// description of the result for users, or `None` if this backend has nothing to test.
+    /// Tests properties of this machine that can be found out only by starting a sandbox, such as whether KVM works.
+    /// Returns a description of the result for users, or `None` if this backend has nothing to test.
     async fn test_host(&self) -> Result<Option<String>, SandboxError> {
         Ok(None)
     }

@@ -38,7 +38,8 @@ pub struct HostCallLimits {
 /// Default of [`HostCallLimits::kill_after`].
 pub const KILL_AFTER: Duration = Duration::from_secs(5);
 
-/// Time that the guest agent has to report that a program was killed. If it does not, the host ends the sandbox.
+/// Time that the host waits for the guest agent's report that a program was killed. If no report arrives, the host ends
+/// the sandbox.
 const KILL_GRACE: Duration = Duration::from_secs(5);
 
 /// Maximum length of a journal key in bytes.
@@ -202,7 +203,10 @@ impl Inbound {
                     let event = frame.message().map_err(|error| error.to_string())?;
                     self.answers.event(event).await;
                 }
-                _ => return Err("the program sent a frame that only the host may send".to_owned()),
+                _ => {
+                    let what = "the program sent a frame that only the host is allowed to send";
+                    return Err(what.to_owned());
+                }
             }
         }
         Ok(())

@@ -148,8 +148,8 @@ impl Interpreter {
         Ok(Interpreter::of(language, program, pieces))
     }
 
-    /// Creates an interpreter that needs these files. Files in the [`SYSTEM`] folders are omitted, because every jail
-    /// mounts these folders.
+    /// Creates the description of the interpreter `program`. Of the files that the interpreter needs (`mounts`), those
+    /// in the [`SYSTEM`] folders are omitted, because every jail mounts these folders.
     pub(crate) fn of(
         language: Language,
         program: PathBuf,

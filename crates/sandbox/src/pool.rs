@@ -194,7 +194,8 @@ impl SandboxPool {
         sandbox
     }
 
-    /// Creates a new sandbox, whose spec may differ from that of the pool. It counts neither as a hit nor as a miss.
+    /// Creates a new sandbox, whose spec may differ from that of the pool. The metrics of the pool count this neither
+    /// as a hit nor as a miss.
     pub async fn make(&self, spec: &SandboxSpec) -> Result<Sandbox, SandboxError> {
         self.shared.creator.create(spec.clone()).await
     }

@@ -34,8 +34,8 @@ pub(crate) const PYTHON_FILES: [(&str, &str); 2] = [
     ("assize_gate.py", include_str!("python/assize_gate.py")),
 ];
 
-/// Time that the guest agent has, after a program's time limit, to report the end of the program. If it does not, the
-/// host ends the sandbox.
+/// Time that the host waits, after a program's time limit, for the guest agent's report that the program ended. If no
+/// report arrives, the host ends the sandbox.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Running sandbox. Clones share one sandbox, which ends when the last clone is dropped.

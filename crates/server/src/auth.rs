@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_expire_after_30_days_and_are_renewed_by_use() {
+    fn cookie_expires_after_30_days_and_is_renewed_by_a_request_after_one_day() {
         let guard = guard(true, "127.0.0.1:8080", &[]);
         let day = 24 * 60 * 60;
         let cookie = guard.cookie(guard.token.as_ref().unwrap(), NOW).unwrap();

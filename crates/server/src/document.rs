@@ -66,8 +66,8 @@ pub(crate) fn document(config: &Settings) -> Value {
     document
 }
 
-/// JSON pointer to one of the schemas of the OpenAPI document, and a function that returns the keywords that are added
-/// to this schema.
+/// JSON pointer to one of the schemas of the OpenAPI document, and a function that returns the keywords to add to
+/// this schema.
 type Narrowing = (&'static str, fn() -> Value);
 
 /// Schemas that must accept fewer values than their Rust types do, each with the additional keywords.
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn every_json_pointer_of_a_narrowing_leads_to_an_openapi_schema() {
+    fn every_json_pointer_in_narrowed_leads_to_a_schema_of_the_openapi_document() {
         let document = document();
         for (place, _) in NARROWED {
             let there = document["components"]["schemas"].pointer(place);

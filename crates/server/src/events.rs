@@ -315,7 +315,7 @@ impl IntoResponse for EventStream {
         let pieces = stream::unfold(self, |mut stream| async move {
             let piece = stream.next().await?;
             let piece = piece.inspect_err(|error| {
-                tracing::warn!(%error, "cannot read events from the store, closing an event stream");
+                tracing::warn!(%error, "cannot read events from the store; closing the stream");
             });
             Some((piece, stream))
         });

@@ -50,7 +50,10 @@ impl RequestFraming {
                     let here = (bytes.len() - at) as u64;
                     let read = here.min(*left);
                     *left -= read;
-                    #[expect(clippy::cast_possible_truncation, reason = "at most `bytes.len()`")]
+                    #[expect(
+                        clippy::cast_possible_truncation,
+                        reason = "the value is at most `bytes.len()`"
+                    )]
                     let read = read as usize;
                     at += read;
                     if *left == 0 {

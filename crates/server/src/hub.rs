@@ -182,7 +182,7 @@ impl EventHub {
     }
 
     /// Reads up to `limit` events after the id `after` from the store. `subjects` are the runs, or the one workspace,
-    /// whose events are read; `None` reads the events of all subjects.
+    /// whose events are read. If `subjects` is `None`, the events of all runs or workspaces are read.
     async fn after(
         &self,
         subjects: Option<&BTreeSet<String>>,
@@ -205,7 +205,7 @@ impl EventHub {
     }
 
     /// Subscribes to the events after the id `after`. `subjects` are the runs, or the one workspace, whose events are
-    /// received; `None` receives all events.
+    /// received. If `subjects` is `None`, all events are received.
     pub(crate) fn subscribe(
         self: &Arc<Self>,
         subjects: Option<BTreeSet<String>>,
@@ -221,7 +221,7 @@ impl EventHub {
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     hub: Arc<EventHub>,
-    /// Runs, or the workspace, whose events the subscriber receives; `None` receives all events.
+    /// Runs, or the workspace, whose events the subscriber receives; `None` if it receives all events.
     subjects: Option<BTreeSet<String>>,
     /// Cursor: the subscriber has received or skipped every event up to this id.
     after: u64,

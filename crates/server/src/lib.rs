@@ -93,8 +93,8 @@ pub(crate) struct AppState {
     start_limit: StartLimit,
     max_request_size: usize,
     closing: CancellationToken,
-    /// Lock that a request `GET /api/doctor` holds while its checks run: they start sandboxes, so only one such request
-    /// at a time may run them.
+    /// Lock that a request `GET /api/doctor` holds while the checks of the request run. The checks start sandboxes, so
+    /// the checks of two requests must not run at the same time.
     doctor_lock: tokio::sync::Mutex<()>,
     /// Whether no other server process used this store when this server started. If so, the server processes that left
     /// unfinished runs in the store are dead.

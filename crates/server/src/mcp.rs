@@ -53,7 +53,8 @@ const MAX_SESSIONS: usize = 64;
 const MAX_INITIALIZE: usize = 64 << 10;
 
 /// Middleware of the MCP endpoints. Reads the whole message. Then refuses a new session if the caller has too many open
-/// sessions, and refuses any other request if its session belongs to a different caller or its id is in use.
+/// sessions. Refuses any other request if its session belongs to a different caller, or if a request in flight has the
+/// same id.
 async fn admit(
     State((open, max_message)): State<(Arc<McpSessions>, usize)>,
     request: Request,
@@ -161,8 +162,8 @@ async fn plain_text_to_problem(response: Response) -> Response {
     problem
 }
 
-/// For each workspace, deletes old drafts, and lets the gate start the decisions that were pending when an earlier
-/// process ended.
+/// For each workspace, deletes old drafts, and starts the decisions on the submissions that an earlier process left
+/// undecided when it ended.
 pub(crate) async fn clean_workspaces(app: &App) {
     for (name, service) in app.workspaces.all() {
         // No draft was ever created in this folder. It may contain only documents for consultations.

@@ -112,8 +112,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Converts a failure to a problem; the kind of the failure determines the HTTP status. (The exit code of the command
-/// line for each kind is defined elsewhere.)
+/// Converts a failure to a problem; the kind of the failure determines the HTTP status.
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Problem {
         let status = match failure.kind {

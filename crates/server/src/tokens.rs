@@ -47,7 +47,7 @@ pub struct TokenInfo {
 struct Entry {
     #[serde(flatten)]
     info: TokenInfo,
-    /// Hash of the owner's token, the id and the secret, after a prefix that identifies the owner's token.
+    /// A prefix that identifies the owner's token, followed by one hash of the owner's token, the id and the secret.
     hash: String,
 }
 

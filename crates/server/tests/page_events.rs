@@ -129,7 +129,7 @@ fn page_sources(folder: &Path, into: &mut Vec<(PathBuf, String)>) {
 }
 
 #[test]
-fn web_page_sources_write_event_names_only_in_the_list_of_events_ts() {
+fn web_page_sources_contain_event_names_only_in_events_ts() {
     let mut sources = Vec::new();
     page_sources(&workspace().join("ui/src"), &mut sources);
     assert!(sources.len() > 20, "found only {} source files", sources.len());

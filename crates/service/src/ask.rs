@@ -19,7 +19,7 @@ pub struct Question {
     pub text: String,
     /// System prompt of the request.
     pub system: Option<String>,
-    /// JSON schema that the answer must match, after the name of the schema; `None` for an answer in plain text.
+    /// Name of a JSON schema, and the schema itself, which the answer must match; `None` for an answer in plain text.
     pub schema: Option<(String, Value)>,
 }
 
@@ -157,7 +157,7 @@ impl AskAnswer {
         let milliseconds = ModelResponse::total_milliseconds(&responses);
         let calls = responses.len();
         let missing =
-            || Failure::new(FailureKind::Internal, "the answer is not based on any model response");
+            || Failure::new(FailureKind::Internal, "there is no model response for the answer");
         let last = responses.pop().ok_or_else(missing)?;
         Ok(AskAnswer { value, last, usage, cost, calls, attempts, milliseconds })
     }

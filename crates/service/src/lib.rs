@@ -210,7 +210,7 @@ impl Services {
     }
 }
 
-/// Returns the function that looks up the prepared answer of the rehearsal model to a request.
+/// Returns the function that looks up the rehearsal model's prepared answer to a request.
 fn script() -> PreparedAnswers {
     Arc::new(|request| {
         let from_text = |answer: Result<String, ModelError>| answer.map(PreparedAnswer::from);
@@ -221,8 +221,8 @@ fn script() -> PreparedAnswers {
     })
 }
 
-/// Converts a scripted answer for a job that edits files, which is text or a tool call, to a prepared answer of the
-/// rehearsal model.
+/// Converts a scripted answer (text or a tool call) to a prepared answer of the rehearsal model. Such scripted answers
+/// exist for jobs that edit files.
 fn from_line(answer: Result<ScriptedAnswer, ModelError>) -> Result<PreparedAnswer, ModelError> {
     answer.map(|line| match line {
         ScriptedAnswer::Words(text) => text.into(),

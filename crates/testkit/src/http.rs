@@ -1,4 +1,4 @@
-//! Minimal HTTP server for tests that can also simulate faults.
+//! Minimal HTTP server for tests. The server can also simulate faults.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Test support: a fake model provider on loopback that is stricter than real providers, and real NATS servers.
+//! Test support: a fake model provider on loopback, which is stricter than real providers, and real NATS servers.
 //!
 //! [`FakeProvider`] serves real HTTP in each provider's format. It checks every request (path, key, body, the
 //! documented rules of the provider) and records violations; a test fails when it drops a fake with recorded

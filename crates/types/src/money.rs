@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn amount_in_dollars_that_is_negative_not_finite_or_too_large_is_rejected() {
+    fn negative_infinite_nan_and_too_large_dollar_amounts_are_rejected() {
         for bad in [-0.01, f64::NAN, f64::INFINITY, 1e30] {
             assert_eq!(Money::from_dollars(bad), None, "{bad}");
         }

@@ -72,7 +72,7 @@ enum DebateReport {
     Released { attempt: String },
 }
 
-/// Event that the RPC server of a debate sends to the lease holder's task that waits for the debate's result.
+/// Event from the RPC server of a debate to the task in the lease holder's process that waits for the debate's result.
 enum DebateEvent {
     Started { attempt: String },
     Report(DebateReport),
@@ -232,8 +232,8 @@ impl InCluster {
         Ok(self.member.no_worker_for(&self.needs, &attempts.nodes).await?)
     }
 
-    /// Fails if this process has lost the lease on the run. In that case workers remove the jobs of the run's debates,
-    /// so this process would wait for ever.
+    /// Fails if this process has lost the lease on the run. In that case workers remove the jobs of the run's debates.
+    /// Without this check, this process would wait for ever for the debates.
     async fn check_lease(&self) -> Result<(), NodeError> {
         match self.member.store.run(&self.run).await {
             Ok(run) if run.status == RunStatus::Running && run.epoch == self.epoch => Ok(()),

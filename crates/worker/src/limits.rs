@@ -38,7 +38,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum LimitRequest {
-    /// Requests the permission for a model call that may use up to `tokens` tokens. The caller waits at most `within`
+    /// Requests the permission for a model call that can use up to `tokens` tokens. The caller waits at most `within`
     /// milliseconds for the permission.
     Admit { id: String, node: String, tokens: u64, within: u64 },
     /// Reports that a model call has ended, and the number of tokens that the call used.
@@ -48,7 +48,8 @@ enum LimitRequest {
     /// Reports that the provider requires a pause of `wait` milliseconds before the next call.
     CoolDown { wait: u64 },
     /// Reports the number of requests and tokens that the provider still accepts, each with the number of milliseconds
-    /// until the provider renews the quota. `own` is the number of tokens of the call whose response reported them.
+    /// until the provider renews the quota. A response to a model call contains these numbers; `own` is the number of
+    /// tokens of that call.
     QuotaLeft { requests: Option<(u64, u64)>, tokens: Option<(u64, u64)>, own: u64 },
 }
 
@@ -338,7 +339,7 @@ impl AdmittedCall {
         AdmittedCall { reply, permit, since: Instant::now(), _waiting }
     }
 
-    /// Registers a model call that the previous coordinator has permitted and that is still in progress.
+    /// Registers a model call in progress that the previous coordinator has permitted.
     fn adopted(rate_limiter: &Arc<RateLimiter>, tokens: u64) -> AdmittedCall {
         let (_, reply) = watch::channel(Some(AdmitReply::Yes));
         let permit = Arc::new(Mutex::new(Some(rate_limiter.count_admitted(tokens))));

@@ -42,7 +42,7 @@ pub struct QueueStatus {
 /// Run that makes no progress, or queued jobs that no worker can execute.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct StuckWork {
-    /// Id of the stuck run; for stuck jobs, a text with their number such as `3 queued jobs`.
+    /// Id of the stuck run; for stuck jobs, a text such as `3 queued jobs` that says how many they are.
     pub subject: String,
     pub why: String,
 }

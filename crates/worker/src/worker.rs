@@ -522,8 +522,9 @@ impl Worker {
         }
     }
 
-    /// Returns the unfinished runs with their epochs; `before` is the result of the previous call. If a run has the
-    /// same epoch as in `before`, has no job in the queue and is not executed by any process, queues the run again.
+    /// Queues abandoned runs. Returns the unfinished runs with their epochs; `before` is the result of the previous
+    /// call. A run is abandoned if it has the same epoch as in `before`, has no job in the queue, and is not executed
+    /// by any process.
     async fn sweep_once(
         &self,
         before: &HashMap<RunId, u64>,

@@ -228,7 +228,8 @@ impl Applier<'_> {
         ApplyError::PartiallyApplied { error: Box::new(error), stayed: stayed.join("`, `") }
     }
 
-    /// Determines from the content of the staged file whether the file was exchanged before the crash.
+    /// Determines whether a file was exchanged with its staged file before the crash, from the content of the staged
+    /// file.
     fn swap_state(&self, item: &StagedFile<'_>) -> SwapState {
         let FileReplacement { before, after, .. } = item.change;
         let now = || self.current_hash(&item.path).ok().flatten();
@@ -286,7 +287,7 @@ impl Applier<'_> {
                 Err(FileError::AlreadyExists) => false,
                 Err(error) => return Err(error),
             },
-            // `now` reads the file, which refuses symbolic and hard links before any file is moved.
+            // `current_hash` refuses symbolic and hard links before any file is moved.
             (Some(before), _) if self.current_hash(&item.path)? != Some(before) => false,
             (before, Some(_)) => match self.exchange_for(item, before) {
                 // The file system does not support `RENAME_EXCHANGE`: replace the file without keeping the original.
@@ -309,8 +310,8 @@ impl Applier<'_> {
         Ok(right)
     }
 
-    /// Exchanges the staged file and the file in the workspace. For a change that deletes the file, moves the file back
-    /// from the staging folder to the workspace instead.
+    /// Exchanges the staged file and the file in the workspace. If the change deletes the file, no new content
+    /// exists: instead, moves the original file from the staging folder back to the workspace.
     fn exchange(&self, item: &StagedFile<'_>) -> Result<(), FileError> {
         let (folder, name, staging) = (self.folder(item)?, item.path.name(), self.staging);
         match item.change.after {

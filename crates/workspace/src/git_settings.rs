@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ignore_lists_named_in_git_config_apply_and_replace_the_default_list() {
+    fn ignore_list_of_the_user_replaces_the_default_list_and_that_of_the_repository_is_added() {
         let folder = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| put(&folder.path().join(path), text);
         let system =

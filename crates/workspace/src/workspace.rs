@@ -60,10 +60,11 @@ pub enum FileError {
     #[error("a file or folder with this name already exists")]
     AlreadyExists,
     #[error(
-        "the file is on another file system than `_handoff`, so it cannot be replaced atomically"
+        "the file is on a different file system than `_handoff`, so it cannot be replaced \
+         atomically"
     )]
     OtherFileSystem,
-    #[error("the path is a folder; name a file in this folder")]
+    #[error("the path is a folder; write the path of a file in this folder")]
     Folder,
     #[error("the path is not a regular file")]
     NotRegularFile,

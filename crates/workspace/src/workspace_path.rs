@@ -37,7 +37,7 @@ pub enum InvalidPath {
     Parent,
     #[error("`{0}` is outside the workspace; write a path relative to the workspace")]
     OutsideWorkspace(String),
-    #[error("`{HANDOFF}` is reserved for drafts; name a file of the project")]
+    #[error("`{HANDOFF}` is reserved for drafts; write the path of a project file")]
     Handoff,
 }
 

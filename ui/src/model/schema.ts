@@ -1111,7 +1111,7 @@ export interface components {
                 [key: string]: string;
             };
         };
-        /** @description Input of a consultation, stored with its run to resume or fork the run. Large parts are stored as artifacts. */
+        /** @description Stored input of a consultation, from which its run can be resumed or forked. Large parts are stored as artifacts. */
         ConsultInput: {
             /** @default false */
             blind_scores: boolean;
@@ -1271,7 +1271,7 @@ export interface components {
             /** @description Time at which the message was moved to the list, in milliseconds since 1970. */
             time: number;
         };
-        /** @description Input of a debate, stored with its run to resume or fork the run. The move is stored as an artifact. */
+        /** @description Stored input of a debate, from which its run can be resumed or forked. The move is stored as an artifact. */
         DebateInput: {
             /** @description Round from which a fork repeats the calls; `None` for other runs and for a fork without a fork point. */
             at: number | null;
@@ -1409,7 +1409,7 @@ export interface components {
             version: string;
             /** @description Why new runs use this provider. */
             why: string;
-            /** @description Settings that are not applied because the project folder that sets them is not trusted. */
+            /** @description Settings that are not applied, because they come from a project folder that is not trusted. */
             withheld: components["schemas"]["WithheldSetting"][];
         };
         DraftView: {
@@ -1443,7 +1443,7 @@ export interface components {
         /** @description Estimated usage and cost of a run. */
         EstimateView: {
             calls: number;
-            /** @description Number of model calls in the longest chain of calls in which each call needs the answer of the previous call */
+            /** @description Length of the longest chain of model calls in which each call needs the answer of the previous call */
             calls_in_a_row: number;
             /**
              * Format: double
@@ -1566,9 +1566,9 @@ export interface components {
             duration_ms: number;
             exit_code: number | null;
             files: components["schemas"]["ExecFile"][];
-            /** @description Backend of the sandbox; for `/api/exec` also why the backend was chosen */
+            /** @description Backend of the sandbox. In responses to `/api/exec`, the text also explains why the backend was chosen */
             isolation: string;
-            /** @description Files that the program wrote and that the response does not contain, each with the reason */
+            /** @description Files of the program that the response does not contain, each with the reason */
             not_collected: string[];
             out_of_memory: boolean;
             output_cut: boolean;
@@ -1677,9 +1677,9 @@ export interface components {
         };
         ForkBody: {
             /**
-             * @description Point from which the fork repeats all model calls: a round of the debate such as `round-4`, or in a consultation
-             *     a round of the debate on one proposed business move such as `m3/round-4`. If omitted, every unchanged prompt
-             *     reuses its recorded answer
+             * @description Point from which the fork repeats all model calls. For a debate: a round, such as `round-4`. For a consultation:
+             *     a proposed business move and a round of the debate on it, such as `m3/round-4`. If omitted, every unchanged
+             *     prompt reuses its recorded answer
              * @default null
              */
             at?: string | null;
@@ -1762,7 +1762,7 @@ export interface components {
         Isolation: "jail" | "docker" | "microvm";
         /** @description Scores of one decision maker. */
         JudgeScore: {
-            /** @description Metrics that could not be parsed, for which 5 is assumed. */
+            /** @description Metrics whose scores could not be parsed; a score of 5 is assumed for each. */
             assumed?: string[];
             /** @description Error of the judge's call, if it failed and 5 is therefore assumed for every metric. */
             failed?: string | null;
@@ -2140,7 +2140,7 @@ export interface components {
         };
         /** @description A move with its rank. */
         RankedMove: {
-            /** @description Total score that the judges gave before the debate, if requested. */
+            /** @description Total score that the judges gave before the debate, if the run requested scores before the debate. */
             blind_score?: number | null;
             /** @description New words as a share of the words in the debate, by round. */
             drift?: components["schemas"]["RoundDrift"][];
@@ -2697,7 +2697,7 @@ export interface components {
         };
         /** @description Run that makes no progress, or queued jobs that no worker can execute. */
         StuckWork: {
-            /** @description Id of the stuck run; for stuck jobs, a text with their number such as `3 queued jobs`. */
+            /** @description Id of the stuck run; for stuck jobs, a text such as `3 queued jobs` that says how many they are. */
             subject: string;
             why: string;
         };
@@ -2785,8 +2785,8 @@ export interface components {
         /** @description Results of the user's tests. */
         TestReport: {
             /**
-             * @description Error because of which the tests cannot be run with any program, such as a syntax error in the test file; null
-             *     if there is no such error.
+             * @description Error in the tests themselves, such as a syntax error in the test file, which makes every program fail; null if
+             *     there is no such error.
              */
             broken?: string | null;
             /** @description The first failed tests. */

@@ -97,7 +97,7 @@ async fn check_runner(
     let printed = String::from_utf8_lossy(&ran.captured_output);
     let last = printed.trim_end().lines().last().unwrap_or_default();
     Err(VerifyError(format!(
-        "the tests of the unchanged project failed: `{}`: {}: {last}",
+        "the command `{}` for the tests of the unchanged project failed ({}): {last}",
         verify.command, ran.outcome
     )))
 }

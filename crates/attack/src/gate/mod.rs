@@ -1,9 +1,9 @@
 //! Attack on the gate (`assize attack --gate`): submits the labelled cases of the built-in corpora to the gate, and
 //! checks its decisions.
 //!
-//! The gate must stop hostile cases by a rule of their class. Controls are similar but harmless cases that must pass,
-//! because a gate that stops everything would be useless. Cases that the corpus marks as known gaps are counted
-//! separately.
+//! The gate must stop each hostile case, and the rule that stops it must belong to the class of the case. Controls are
+//! similar but harmless cases that must pass, because a gate that stops everything would be useless. Cases that the
+//! corpus marks as known gaps are counted separately.
 
 mod drafts;
 mod forged;
@@ -239,7 +239,7 @@ impl PlannedCase {
             outcome: if stopped.is_some() { CaseOutcome::Stopped } else { CaseOutcome::Passed },
             known: self.known,
             detail: stopped.unwrap_or_else(|| {
-                "the gate let the case pass: no rule of its class stopped it".to_owned()
+                "the gate let the case pass: no rule for this class of cases stopped it".to_owned()
             }),
         }
     }

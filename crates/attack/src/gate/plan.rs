@@ -61,7 +61,7 @@ pub(super) fn classes() -> Result<Vec<PlannedClass>, InvalidCorpusLine> {
             },
             planned("files", &files, of_files),
         ),
-        class("workers", "secrets handed to agents", TrialMethod::Request, requested),
+        class("workers", "secrets in requested files", TrialMethod::Request, requested),
         class(
             "secrets",
             "secrets in drafts",

@@ -27,7 +27,8 @@ pub(super) struct Consultation {
     extra: u64,
     /// How many tenths of the planned calls had finished when the last progress line was printed.
     tenth: u64,
-    /// Debates by the number of their business move: current round, and the score once the debate is scored.
+    /// Current round of each debate, and its score (`None` until the judges have scored). The map key is the number in
+    /// the id of the business move, such as 3 for `m3`.
     debates: BTreeMap<u32, (u32, Option<u64>)>,
 }
 

@@ -190,7 +190,9 @@ impl RunOutput<'_> {
             let at = self.trial.job.input.at.unwrap_or(1);
             note(&paint(
                 WARN,
-                format!("in the rounds before round {at}, the model {model} answered"),
+                format!(
+                    "the rounds before round {at} contain the answers of a different model: {model}"
+                ),
             ));
         }
         let saved = match verdict.spent.calls.saturating_sub(totals.calls) {

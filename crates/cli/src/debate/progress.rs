@@ -103,7 +103,7 @@ impl ProgressView for Debate {
                 Some(CallPurpose::Critic) => "critic speaks".to_owned(),
                 Some(CallPurpose::Answer) => format!("{id} answers"),
                 Some(CallPurpose::Score | CallPurpose::ScoreAgain) => format!("{id} scores"),
-                Some(CallPurpose::Summary) => "earlier rounds are summarized".to_owned(),
+                Some(CallPurpose::Summary) => "summarizing earlier rounds".to_owned(),
                 None => String::new(),
             };
             format!(

@@ -212,8 +212,8 @@ fn print_report(report: &LogCheck, json: bool) -> Result<(), Failure> {
     for LogCompletion { entry, lines_present, lines_added } in &report.completed {
         let added = counted(*lines_added, "line was", "lines were");
         note(&format!(
-            "entry {entry}: `_handoff/transition.ndjson` ended after line {lines_present}; {added} restored from the \
-             store"
+            "`_handoff/transition.ndjson` was repaired: it ended after line {lines_present}, and {added} restored \
+             from the store (recorded in entry {entry} of the audit log)"
         ));
     }
     if !report.intact {

@@ -76,8 +76,8 @@ fn table(text: &str) -> Result<Vec<(String, BTreeSet<String>)>, String> {
     if rows.is_empty() { Err("found no table of crates".to_owned()) } else { Ok(rows) }
 }
 
-/// Messages about errors in the table: a row differs from the real dependencies, or a crate uses a crate that is not
-/// listed above it.
+/// Messages about errors in the table: a row differs from the real dependencies of its crate, or a row is above the row
+/// of a crate that it depends on.
 fn table_errors(
     rows: &[(String, BTreeSet<String>)],
     dependencies: &BTreeMap<String, BTreeSet<String>>,

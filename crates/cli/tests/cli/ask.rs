@@ -64,7 +64,7 @@ fn ask_supports_json_output_streaming_and_standard_input() {
 }
 
 #[test]
-fn ask_with_schema_reports_when_an_answer_was_repaired_or_requested_again() {
+fn ask_with_schema_reports_that_an_answer_was_repaired_or_requested_again() {
     let schema = r#"{"type":"object","properties":{"score":{"type":"integer","minimum":1,"maximum":10}},"required":["score"]}"#;
     let script =
         [r#"{"score": 7}"#, "```json\n{'score': 8,}\n```", "no", r#"{"score": 9}"#, "no", "never"];

@@ -170,7 +170,7 @@ fn unreachable_docker_engine_is_an_error_that_names_its_socket() {
     assert!(selected.err.contains("no container engine listens at"), "{}", selected.err);
 }
 
-/// The commands run inside a chroot. There the kernel refuses user namespaces, so no jail can be created.
+/// The test runs assize in a chroot. The kernel refuses user namespaces in a chroot, so assize cannot create a jail.
 #[test]
 fn auto_isolation_falls_back_from_jail_to_docker_and_reports_it() {
     let Some(home) = with_docker() else { return };

@@ -107,7 +107,7 @@ async fn run_attack_in_cgroups() -> (BTreeMap<String, Value>, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn delegated_cgroups_limit_shared_memory_that_no_process_maps() {
+async fn memory_limit_of_a_delegated_cgroup_applies_to_shared_memory_that_no_process_maps() {
     if with_microvms().is_none() {
         return;
     }

@@ -38,7 +38,7 @@ fn commands(page: &str) -> Vec<(&str, &str)> {
     commands
 }
 
-/// Bash command that runs a script with the built binary in its `PATH`, and writes errors to standard output, too.
+/// Bash command that runs a script with the built binary in its `PATH`, and merges standard error into standard output.
 fn bash(home: &Path, script: &str) -> Command {
     let folder = Path::new(env!("CARGO_BIN_EXE_assize")).parent().unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
@@ -49,7 +49,7 @@ fn bash(home: &Path, script: &str) -> Command {
 }
 
 /// Runs the commands of a page in order in a new home folder, and compares their output with the page. Returns the
-/// number of commands. If `ASSIZE_TEST_WRITE` is set, writes outputs that differ to the page instead of failing.
+/// number of commands. If `ASSIZE_TEST_WRITE` is set, corrects the outputs in the page instead of failing.
 fn check(page: &Path) -> Result<usize, String> {
     let text = fs::read_to_string(page).unwrap();
     let home = tempfile::tempdir().unwrap();
@@ -92,7 +92,8 @@ fn check(page: &Path) -> Result<usize, String> {
     Ok(commands.len())
 }
 
-/// Every `console` block is run, and its output is compared. Commands whose output is not shown are in `sh` blocks.
+/// The test runs every `console` block and compares the output with the block. Commands that are shown without their
+/// output are in `sh` blocks.
 #[test]
 fn documented_commands_print_the_output_shown() {
     let pages = pages();
@@ -164,7 +165,7 @@ fn free_address() -> String {
 }
 
 #[test]
-fn shell_blocks_of_the_documentation_are_run_or_listed_with_a_reason() {
+fn shell_blocks_of_the_documentation_are_run_or_excluded_with_a_reason() {
     let mut used = vec![false; NOT_RUN.len()];
     let mut run = Vec::new();
     for page in pages() {

@@ -306,7 +306,7 @@ fn exec_tracebacks_contain_the_name_of_the_users_file() {
 }
 
 #[test]
-fn exec_passes_options_after_the_file_to_the_program_with_a_warning() {
+fn exec_passes_options_after_the_file_to_the_program_and_prints_a_warning() {
     let home = home();
     home.write("show.py", "import sys\nprint(sys.argv[1:])");
     let warned = |args: &[&str]| {
@@ -363,7 +363,7 @@ fn untrusted_folder_can_lower_limits_but_not_choose_the_backend() {
 }
 
 #[test]
-fn exec_clamps_cpus_to_those_of_the_machine_with_a_warning() {
+fn exec_warns_and_uses_all_cpus_if_more_are_requested_than_the_machine_has() {
     let home = home();
     let CommandOutput { code, out, err } =
         home.run_with_input(&["exec", "--cpus", "99", "--json", "-"], b"print(1)");
@@ -474,7 +474,7 @@ fn killed_exec_leaves_no_processes_no_cgroups_and_no_mounts() {
     assert_eq!(registered_sandbox_owners(&home), [] as [String; 0]);
 }
 
-/// When the host runs out of memory, the kernel may kill the supervisor process of the jail.
+/// The kernel can kill the supervisor process of a jail, for example when the host runs out of memory.
 #[test]
 fn exec_exits_125_and_ends_the_jail_when_its_supervisor_process_is_killed() {
     let home = home();

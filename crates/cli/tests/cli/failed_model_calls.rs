@@ -1,5 +1,5 @@
 //! Tests of model calls that fail after all retries, with the built binary. Each test covers one rule of
-//! `docs/explanation/durability.md` whose effect users of the command line see.
+//! `docs/explanation/durability.md`, and checks the effect that users of the command line see.
 
 use std::fs;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ fn lasting_rate_limit_makes_a_move_partial_without_failing_the_consultation() {
     assert!(neutral["failed"].is_string(), "{neutral}");
     let flags = whole["flags"].to_string();
     assert!(flags.contains("i2 ended after 0 of 2 rounds"), "{flags}");
-    assert!(flags.contains("the scores of D3: NEUTRAL, 5 for each metric"), "{flags}");
+    assert!(flags.contains("the scores of D3: NEUTRAL (5 for each metric)"), "{flags}");
     for name in ["report.md", "report.html"] {
         let page = fs::read_to_string(home.work_folder().join("report").join(name)).unwrap();
         assert!(page.contains("partial") && page.contains("assumed scores"), "{name}");

@@ -13,7 +13,7 @@ fn scorecard(home: &Home, only: &str) -> (i32, Value) {
     (code, serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}")))
 }
 
-/// Total `name` of a scorecard, such as `got_through`, over all classes of cases.
+/// Number of cases with the outcome `name` (such as `got_through`) in a scorecard, over all classes of cases.
 fn count(card: &Value, name: &str) -> u64 {
     card["count"][name].as_u64().unwrap()
 }
@@ -59,7 +59,7 @@ fn gate_scorecard_reports_hostile_cases_that_a_looser_setting_lets_through() {
     }
     let CommandOutput { out, err, .. } =
         home.run(&["attack", "--gate", "--isolation", "jail", "--only", "workers/files.txt:31"]);
-    assert!(out.contains("✗ secrets handed to agents"), "{out}");
+    assert!(out.contains("✗ secrets in requested files"), "{out}");
     assert!(out.contains("GOT THROUGH    workers/files.txt:31"), "{out}");
     assert!(err.contains(" got through the gate"), "{err}");
 }

@@ -79,7 +79,7 @@ fn invalid_flags_exit_2_with_a_helpful_message() {
         (&["config", "set", "openai.api_key", "x"], &["would contain a secret key", ".env"]),
         (&["config", "set", "model", "sk-abcdefghijklmnop"], &["would contain a secret key"]),
         (&["config", "set", "sandbox.isolation", "banana"], &["must be jail, docker, microvm"]),
-        (&["config", "set", "prices.m.cost", "1"], &["a price is `prices.MODEL.FIELD`"]),
+        (&["config", "set", "prices.m.cost", "1"], &["the key of a price is `prices.MODEL.FIELD`"]),
         (&["config", "unset", "nothing"], &["unknown setting `nothing`"]),
     ];
     let home = home();
@@ -99,7 +99,7 @@ fn invalid_flags_exit_2_with_a_helpful_message() {
 /// An invalid value of a flag exits with 2. The same value exits with 3 if it comes from an environment variable or a
 /// settings file.
 #[test]
-fn invalid_settings_exit_3_and_name_their_source() {
+fn invalid_settings_exit_3_with_a_message_that_names_their_source() {
     let rows: &[(&str, &str, &str, &[&str])] = &[
         ("ASSIZE_SANDBOX_TIMEOUT_SECONDS", "sandbox.timeout_seconds", "-1", &["exec", "x.py"]),
         ("ASSIZE_SANDBOX_ISOLATION", "sandbox.isolation", "banana", &["run", "x"]),
@@ -201,7 +201,7 @@ fn config_set_and_unset_repair_an_invalid_settings_file() {
 
 /// The state files of this test are the list of trusted folders and the token file.
 #[test]
-fn error_about_an_unusable_state_file_names_the_file_and_gives_a_hint() {
+fn unusable_state_file_is_reported_with_a_hint() {
     let home = home();
     let state = home.folder.path().join(".local/state/assize");
     // A folder replaces the state file. Removing permissions would not work, because root can read every file.
@@ -251,7 +251,7 @@ fn commands_with_closed_standard_output_exit_4_before_any_work() {
 }
 
 #[test]
-fn failed_start_of_a_run_on_a_full_disk_does_not_suggest_to_resume_the_run() {
+fn error_of_a_run_that_cannot_start_on_a_full_disk_does_not_suggest_to_resume_the_run() {
     let home = home().set("ASSIZE_STORE_PATH", "disk/store.db");
     let script = "mkdir disk && mount -t tmpfs -o size=64k tmpfs disk
 assize run 'Calculate fibonacci(10)' --quiet";

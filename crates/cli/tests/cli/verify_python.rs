@@ -56,7 +56,7 @@ fn verification_uses_the_active_virtual_environment() {
 }
 
 #[test]
-fn draft_escalates_with_the_name_of_a_missing_verification_tool() {
+fn draft_escalates_if_a_verification_tool_is_missing_and_the_reason_names_the_tool() {
     let home = project_with_venv();
     for (task, command, tool) in [
         ("t1", "python3 -m projecttool", "projecttool"),
@@ -97,7 +97,8 @@ fn virtual_environment_outside_the_workspace_needs_the_verify_python_setting() {
     assert_eq!(accepted["verdict"], "accepted", "{accepted}");
 }
 
-/// The virtual environment is mounted into the sandbox, so it must not contain files that agents may not read.
+/// The virtual environment is mounted into the sandbox, so it must not contain files that agents are not allowed to
+/// read.
 #[test]
 fn virtual_environment_that_contains_the_workspace_is_refused() {
     let home = project_with_venv();
@@ -137,8 +138,8 @@ fn relative_verify_python_setting_is_ignored_if_the_folder_is_missing() {
     assert_eq!(submitted["verdict"], "escalated", "{submitted}");
 }
 
-/// `uv` and `pyenv` create virtual environments of a Python that is not in `PATH`: the interpreter is a chain of
-/// symlinks, one of them to a folder.
+/// The test creates a virtual environment like those of `uv` and `pyenv`: its Python is not in `PATH`, and its
+/// interpreter is reached through several symlinks, one of which points to a folder.
 #[test]
 fn virtual_environment_of_a_python_outside_path_needs_the_verify_python_setting() {
     use std::os::unix::fs::symlink;
@@ -180,7 +181,7 @@ fn virtual_environment_of_a_python_outside_path_needs_the_verify_python_setting(
 }
 
 #[test]
-fn verification_with_isolation_at_least_jail_uses_the_virtual_environment() {
+fn verification_uses_the_virtual_environment_if_isolation_is_set_to_at_least_jail() {
     let home = project_with_venv();
     let command = r#"test -n \"$VIRTUAL_ENV\" && python3 -m projecttool"#;
     write_contract(&home, &format!(r#"{{"command": "{command}", "python": ".venv"}}"#));

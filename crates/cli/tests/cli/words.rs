@@ -195,7 +195,7 @@ fn exported_type_names_are_unique() {
 }
 
 #[test]
-fn exported_types_returns_public_definitions_and_explained_duplicates() {
+fn search_for_exported_types_finds_public_definitions_and_explained_duplicates() {
     let text = "pub struct A;\npub(crate) enum B<T> {\nstruct Private;\n/// Shares its name with `x::C`: an API's word.\n\
                 #[derive(Debug)]\npub type C = u8;\n// pub trait D {}\n";
     let types = [("A", false), ("B", false), ("C", true)].map(|(name, why)| (name.to_owned(), why));

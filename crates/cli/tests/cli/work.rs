@@ -349,8 +349,8 @@ fn work_succeeds_with_every_provider_that_supports_tools() {
     }
 }
 
-/// If an answer is invalid, none of its files is applied. The change summary of a submission does not contain the
-/// contents of files, so a secret that is already in a file does not cause the rejection of a later, valid answer.
+/// If an answer is invalid, none of its files is applied. The third answer is valid and is applied, although `a.py`
+/// contains a secret: the file contained it before, and the change summary of a submission contains no text of files.
 #[test]
 fn work_discards_an_invalid_text_answer_as_a_whole() {
     let key = ["TOKEN = \"ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o\""].concat();

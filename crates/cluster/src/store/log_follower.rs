@@ -26,13 +26,13 @@ pub(super) struct LogFollower {
     follower: Mutex<Option<(watch::Receiver<Latest>, AbortOnDropHandle<()>)>>,
 }
 
-/// Latest message of the log that the subscription has received.
+/// State of a subscription: whether it is active, and the latest message of the log that it has received.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Latest {
     /// Whether the subscription is active.
     subscribed: bool,
     sequence: u64,
-    /// Number of events in the message.
+    /// Number of events in the latest message.
     events: u64,
 }
 

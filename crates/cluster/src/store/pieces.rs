@@ -1,5 +1,5 @@
-//! Stores content that is too large for one message as pieces in another stream. The subjects of the pieces contain the
-//! hash of the whole content.
+//! Splits content that is too large for one message into pieces, and stores the pieces in a separate stream. The
+//! subjects of the pieces contain the hash of the whole content.
 
 use assize_run::{RunId, StoreError};
 use assize_types::Fingerprint;

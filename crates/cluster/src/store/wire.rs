@@ -140,7 +140,7 @@ pub(super) enum RunMessageKind {
 }
 
 impl RunMessageKind {
-    /// Parses the kind of a message from the parts of its NATS subject after the run id.
+    /// Parses the kind of a message from those parts of its NATS subject that follow the run id.
     pub(super) fn of<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<RunMessageKind> {
         let kind = match (words.next()?, words.next()) {
             ("state", Some("born")) => RunMessageKind::Created,

@@ -1,4 +1,4 @@
-//! Runs a user's tests against a program with a test harness, a script for each language.
+//! Runs a user's tests against a program with a test harness. Each language has its own harness, which is a script.
 //!
 //! The tests and the program run in the same process, so that tests can call the program's functions. Therefore exit
 //! code 0 does not prove that the tests passed: a program can exit before the first test. So the harness writes a

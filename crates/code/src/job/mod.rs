@@ -202,7 +202,8 @@ pub fn sessions(environment: &Environment) -> PathBuf {
     environment.state_folder.join("sessions")
 }
 
-/// Returns layers with the packages in `names`, which the user requested, for a sandbox with the given spec.
+/// Returns layers for a sandbox with the given spec. The layers contain the packages in `names`, which the user
+/// requested.
 pub async fn package_layers(
     names: &[String],
     sandboxes: &SandboxFactory,

@@ -233,7 +233,7 @@ pub fn check_inputs(inputs: &[InputFile], limits: &SandboxLimits) -> Result<(), 
     Ok(())
 }
 
-/// Checks that file names are valid relative paths, are unique, and do not use a file as a folder.
+/// Checks that file names are valid relative paths and unique, and that none of the files is also used as a folder.
 pub fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
     let mut known = BTreeSet::new();
     for name in names {

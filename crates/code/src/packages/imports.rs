@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn imports_of_a_program_are_its_top_level_modules() {
+    fn imports_of_a_program_are_reduced_to_top_level_modules() {
         let code = "import os, numpy as np\nfrom sklearn.linear_model import Ridge  # fits\n\
                     def f():\n    import matplotlib.pyplot as plt; from PIL import Image\n\
                     from . import own\nfrom .near import other\nimport\nimport $x\nprint('import pandas')";

@@ -33,7 +33,7 @@ const MAX_REQUESTED: usize = 100;
 /// Maximum number of requested packages together with all their dependencies.
 const MAX_RESOLVED: usize = 500;
 
-/// Maximum nesting depth of dependencies (packages that need packages that need packages).
+/// Maximum length of a chain of packages in which each package requires the next one.
 const MAX_ROUNDS: usize = 12;
 
 /// Timeout of one `pip download` process.
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_requested_packages_are_refused_because_of_their_number() {
+    fn too_many_requested_packages_are_refused_even_if_all_are_allowed() {
         let packages = PackageSource {
             folder: "/nowhere".into(),
             allowed: BTreeSet::from(["six".to_owned()]),

@@ -103,7 +103,7 @@ pub(super) fn remove_unused(folder: &Path, lifetime: Duration) -> io::Result<()>
     Ok(())
 }
 
-/// Returns the dependencies that the wheels in a folder declare, including those of the extras that `wanted` selects.
+/// Returns the dependencies declared by the wheels in a folder, including the dependencies of the extras in `wanted`.
 pub(super) fn declared_dependencies(
     fetched: &Path,
     wanted: &BTreeSet<Requirement>,
@@ -334,8 +334,8 @@ fn unpack(wheel: &Path, into: &Path, room: &mut (u64, usize)) -> io::Result<()> 
     Ok(())
 }
 
-/// Returns the path in the layer for a file of a wheel; `None` for a file that only an installation needs, such as a
-/// script.
+/// Returns the path in the layer for a file of a wheel; `None` for a file that is needed only during installation, such
+/// as a script.
 pub(super) fn path_in_layer(name: &str) -> Result<Option<PathBuf>, String> {
     let path = Path::new(name);
     let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn error_for_an_invalid_wheel_names_the_wheel() {
+    fn error_for_an_invalid_wheel_contains_its_file_name() {
         let (fetched, folder) = folders();
         fs::write(fetched.path().join("six-1-py3-none-any.whl"), "<html>not found</html>").unwrap();
         let error = unpack_all(fetched.path(), folder.path()).unwrap_err().to_string();

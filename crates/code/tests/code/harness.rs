@@ -78,7 +78,7 @@ async fn all_failed_tests_are_counted() {
 
 /// Code that looks like a test must either run or make the attempt fail.
 #[tokio::test(flavor = "multi_thread")]
-async fn harness_does_not_count_tests_that_did_not_run_as_passed() {
+async fn tests_that_do_not_run_never_count_as_passed() {
     let fixture = Fixture::new().await;
     for tests in [
         "class TestX:\n    def test_one(self): assert False",

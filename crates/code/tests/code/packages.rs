@@ -261,7 +261,7 @@ async fn disk_error_of_the_package_cache_ends_the_run() {
     assert!(error.contains("cannot fetch packages: cannot access `/proc/self`"), "{error}");
 }
 
-/// pip itself would download a URL dependency and run the build backend of its source.
+/// With a URL dependency, pip itself would download the source at the URL and run its build backend.
 #[tokio::test(flavor = "multi_thread")]
 async fn package_with_a_url_dependency_is_refused_and_its_code_does_not_run() {
     let fixture = Fixture::new().await;
@@ -395,7 +395,8 @@ def test_raises():
     assert_eq!(tested(right, none).await.history[0].error, Some(CodeFailure::NoTests));
 }
 
-/// Reports that a test is skipped without a package index; fails if `ASSIZE_TEST_REQUIRE` requires the index.
+/// Reports that a test is skipped because the package index cannot be reached; fails if `ASSIZE_TEST_REQUIRE` requires
+/// the index.
 #[expect(clippy::print_stderr, reason = "reports the skipped test")]
 fn skipped(error: &CodeFailure) {
     let required = std::env::var("ASSIZE_TEST_REQUIRE").unwrap_or_default();

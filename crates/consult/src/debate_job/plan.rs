@@ -25,7 +25,7 @@ const DOCUMENT: &str = "move.md";
 /// Maximum number of rounds of a debate.
 pub(super) const MAX_ROUNDS: u32 = 50;
 
-/// Input of a debate, stored with its run to resume or fork the run. The move is stored as an artifact.
+/// Stored input of a debate, from which its run can be resumed or forked. The move is stored as an artifact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DebateInput {
     pub move_id: String,
@@ -83,7 +83,7 @@ pub struct DebatePlan {
     image: Option<String>,
     rounds: u32,
     pub(super) at: Option<u32>,
-    /// New personas by role, which apply from the round in `at` on.
+    /// New personas by role. They apply from the round `at` on.
     new_personas: BTreeMap<String, String>,
     /// Stored input of the run that is resumed or forked.
     stored_input: Option<DebateInput>,
@@ -303,7 +303,7 @@ fn model_changed(run: &Run, before: &DebateInput, gateway: &Gateway) -> Failure 
         provider => format!("resume with `--provider {provider} --model {}`", before.model),
     };
     Failure::new(FailureKind::Settings, message).hint(format!(
-        "{resume}, or fork the run with another model: `assize debate --fork {} --at round-4`",
+        "{resume}, or fork the run with a different model: `assize debate --fork {} --at round-4`",
         run.id
     ))
 }

@@ -103,8 +103,8 @@ impl ConsultJob {
         estimate::check_prices(&self.context, &self.gateway, &self.others)
     }
 
-    /// Returns the estimate if the user must confirm it: its cost is unknown or exceeds `consult.confirm_above`, and
-    /// the budget does not limit the cost to that amount.
+    /// Returns the estimate if the user must confirm it. The user must confirm an estimate whose cost is unknown or
+    /// exceeds `consult.confirm_above`, unless the budget limits the cost to that amount.
     pub fn estimate_to_confirm(&self) -> Option<&Estimate> {
         let settings = &self.request.providers.settings;
         let estimate = self.estimate.as_ref()?;

@@ -129,7 +129,7 @@ impl DebatePlacement {
         DebatePlacement::InProcess { why }
     }
 
-    /// Returns a runner that executes the debates of `run` where this placement says.
+    /// Returns a runner that executes the debates of `run` in the place that was chosen for them.
     pub(crate) fn of_run(self, spec: SandboxSpec, run: &Run) -> Arc<dyn DebateRunner> {
         match self {
             DebatePlacement::Cluster(remote) => remote.of_run(run, spec),

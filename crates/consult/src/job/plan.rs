@@ -28,7 +28,7 @@ const GATHERED: &str = "gathered.json";
 /// Name of the artifact with the personas.
 const PERSONAS: &str = "personas.toml";
 
-/// Input of a consultation, stored with its run to resume or fork the run. Large parts are stored as artifacts.
+/// Stored input of a consultation, from which its run can be resumed or forked. Large parts are stored as artifacts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConsultInput {
     pub company: ConsultCompany,
@@ -137,7 +137,7 @@ impl ConsultPlan {
         if let Some(company) = known.as_ref().filter(|_| wants(DataSource::Edgar)) {
             gathered = gathered.and(edgar.gather(company).await?);
             if ask.files.is_none() && !wants(DataSource::Synthetic) {
-                let note = "the only news on the company are titles of SEC filings; add your own files with `--data`";
+                let note = "the only news on the company is a list of SEC filings; add your own files with `--data`";
                 gathered.notes.push(note.to_owned());
             }
         }

@@ -106,8 +106,8 @@ impl ModelProxy {
     /// Answers one model call, which is identified by its key within the debate.
     ///
     /// # Errors
-    /// If the call is not allowed or failed. The debate decides whether it can continue without the answer. If the
-    /// error ends the whole run, the [`ModelSource`] has also stored the error.
+    /// When the call is not allowed, or when it failed. The debate decides whether it can continue without the answer.
+    /// If the error ends the whole run, the [`ModelSource`] has also stored the error.
     pub async fn answer(
         &self,
         key: &str,

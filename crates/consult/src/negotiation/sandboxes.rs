@@ -25,7 +25,7 @@ static NEGOTIATOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/assize-nego
 
 const NAME: &str = "negotiator";
 
-/// Maximum number of consecutive attempts to run a debate, each in a new sandbox, that bring no new model answer.
+/// Maximum number of consecutive attempts to run a debate without a new model answer. Each attempt uses a new sandbox.
 const MAX_ATTEMPTS: u32 = 3;
 
 /// Time limit of one debate. It is long, because models are slow and calls wait for each other.

@@ -21,7 +21,7 @@ const MAX_FILES: usize = 200;
 /// Maximum depth of nested folders.
 const MAX_DEPTH: usize = 4;
 
-/// Maximum number of files that are listed in the folder before the files to read are chosen.
+/// Maximum number of files of the folder that are listed. Only listed files can be read.
 const MAX_SEEN: usize = 10_000;
 
 /// Maximum number of notes returned about files that were left out or truncated.
@@ -101,7 +101,8 @@ pub fn gather(folder: &Path) -> Result<GatheredData, FilesError> {
     let unnamed = gathered.notes.len().saturating_sub(MAX_NOTES);
     if unnamed > 0 {
         gathered.notes.truncate(MAX_NOTES);
-        gathered.notes.push(format!("further notes on data files, not shown: {unnamed}"));
+        let note = format!("number of further notes on data files (not shown): {unnamed}");
+        gathered.notes.push(note);
     }
     Ok(gathered)
 }
@@ -260,7 +261,8 @@ mod tests {
         assert_eq!(gathered.notes.len(), MAX_NOTES + 1);
         let left_out = "number of files left out, as there are too many files or too much text: 50";
         assert_eq!(gathered.notes[0], left_out);
-        assert_eq!(gathered.notes[MAX_NOTES], "further notes on data files, not shown: 232");
+        let not_shown = "number of further notes on data files (not shown): 232";
+        assert_eq!(gathered.notes[MAX_NOTES], not_shown);
     }
 
     #[test]

@@ -32,7 +32,8 @@ fn call_is_of_first(asked: &crate::script::Asked, count: usize) -> bool {
     is_of_first(&asked.key, count)
 }
 
-/// In the debates of 7 of 15 moves, calls for entries fail permanently: these moves are scored, and marked as partial.
+/// In the debates of 7 of 15 moves, some calls that request an entry of the critic or of a decision maker fail
+/// permanently. These moves are scored, and their debates are marked as partial.
 #[tokio::test]
 async fn moves_whose_debate_has_failed_calls_are_partial_and_still_ranked() {
     let model = Script::saying(|asked| {
@@ -79,7 +80,8 @@ async fn scores_of_a_judge_whose_call_fails_are_neutral_and_flagged() {
         .collect();
     assert_eq!(
         flags,
-        ["the scores of D3: NEUTRAL, 5 for each metric: the judge's call failed: no answer"]
+        ["the scores of D3: NEUTRAL (5 for each metric), because the judge's call failed: \
+          no answer"]
     );
     let marked = journal.events().into_iter().find(|event| event.payload["neutral"].is_array());
     assert_eq!(marked.unwrap().payload["neutral"], serde_json::json!(["D3"]));

@@ -162,7 +162,7 @@ async fn scores_of_a_judge_whose_call_fails_are_neutral_and_marked() {
         assert_eq!(score.failed.as_deref(), Some("simulated error"));
         assert_eq!(
             score.caveat().unwrap(),
-            "NEUTRAL, 5 for each metric: the judge's call failed: simulated error"
+            "NEUTRAL (5 for each metric), because the judge's call failed: simulated error"
         );
         assert_eq!(verdict.total_score, 20 + 60);
         assert_eq!(verdict.failed_judges().collect::<Vec<_>>(), ["D3"]);
@@ -205,7 +205,7 @@ async fn debate_has_no_verdict_without_completed_rounds_or_if_most_judges_fail()
     let none = plain_debate(&without_judges, 3).await.no_verdict_reason().unwrap();
     assert_eq!(
         none.to_string(),
-        "the calls of 2 of 3 judges failed, so there is no verdict: simulated error"
+        "the calls of 2 of 3 judges failed, so there is no verdict; first error: simulated error"
     );
 }
 

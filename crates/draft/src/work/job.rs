@@ -84,7 +84,7 @@ impl WorkPlan {
     pub fn restored(run: &Run) -> Result<WorkPlan, Failure> {
         serde_json::from_value(run.input.clone()).map(WorkPlan::Stored).map_err(|error| {
             let message = format!(
-                "cannot read the input of `{}`: another version of assize wrote it: {error}",
+                "cannot read the input of `{}`, written by a different assize version: {error}",
                 run.id
             );
             Failure::new(FailureKind::Environment, message)
@@ -116,8 +116,8 @@ pub struct WorkJob {
 }
 
 impl WorkJob {
-    /// Stores a patch as an artifact of the run. The patch contains the changes that the model proposed in text mode
-    /// and that are escalated.
+    /// Stores a patch as an artifact of the run. The patch contains the escalated changes that the model proposed in
+    /// text mode.
     async fn store_patch(
         &mut self,
         worked: &WorkReport,

@@ -57,7 +57,7 @@ impl ToolOutput {
     }
 }
 
-/// Error of a tool call that the model cannot correct.
+/// Error of the store or of the contract in a tool call. The model cannot correct such an error.
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
 #[error("{0}")]
 struct ToolFailure(String);

@@ -113,11 +113,11 @@ pub enum WorkUpdate {
     FilesRead(ShownFiles),
     /// The model answered.
     Answered(ModelAnswer),
-    /// Turns to append to the conversation.
+    /// These turns are appended to the conversation.
     Turns(Vec<TranscriptTurn>),
     /// The agent submitted changes.
     Submitted(ReportedSubmission),
-    /// Tokens and cost of a model call, to be added to the total.
+    /// A model call used these tokens at this cost; both are added to the total.
     Spent(CallTotals),
     /// The answer was truncated.
     Truncated,

@@ -124,10 +124,10 @@ async fn kill_repeatedly(kills: usize) -> usize {
     applied
 }
 
-/// A process died after it had recorded the intent and changed none, one or both of two files. The next process applies
-/// the change completely or not at all, even if a user has edited a file since.
+/// A process died after it had recorded the intent to change two files, and had changed none, one or both. The next
+/// process applies the change completely or not at all, even if a user has edited a file since.
 #[tokio::test]
-async fn recorded_intent_is_finished_by_the_next_process() {
+async fn interrupted_change_is_applied_by_the_next_process_completely_or_not_at_all() {
     for (done, edited) in [(0, ""), (1, ""), (2, ""), (2, "one.py"), (0, "two.py"), (1, "two.py")] {
         let fixture = Fixture::new();
         fixture.put("one.py", "x = 1\n");

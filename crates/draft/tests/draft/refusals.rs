@@ -185,7 +185,7 @@ async fn draft_request_for_a_file_with_a_secret_is_refused() {
 }
 
 #[tokio::test]
-async fn change_escalates_if_the_file_is_ignored_by_git_executable_or_run_by_a_build() {
+async fn change_escalates_if_the_file_is_ignored_by_git_or_executable_or_run_by_a_build() {
     let fixture = Fixture::new();
     fixture.put(".gitignore", "build/\n*.log\n!keep.log\n");
     fixture.put("sub/.gitignore", "/generated\n");
@@ -233,7 +233,7 @@ async fn ignore_patterns_of_the_outer_repository_apply() {
 /// If an ignore list cannot be read, its patterns are unknown, so every change of a file to which the list applies
 /// escalates.
 #[tokio::test]
-async fn unreadable_git_ignore_lists_escalate() {
+async fn change_escalates_if_a_git_ignore_list_is_unreadable() {
     let fixture = Fixture::new();
     fs::create_dir_all(fixture.repo(".git/info")).unwrap();
     let large = "# a comment\n".repeat(100_000) + "*.log\n";

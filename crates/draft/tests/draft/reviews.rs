@@ -80,7 +80,7 @@ async fn draft_requested_again_for_a_changed_file_starts_from_the_new_content() 
     fixture.put("src/watchdog.py", "y = 1\n");
     let again = fixture.request("src/watchdog.py").await.unwrap();
     assert_eq!(again.draft_path, draft);
-    assert!(again.note.unwrap().contains("starts again from its current content"));
+    assert!(again.note.unwrap().contains("starts again from the current file"));
     assert_eq!(fixture.service.read(AGENT, &draft).await.unwrap().content, "y = 1\n");
     assert_eq!(
         fixture.propose("src/watchdog.py", "y = 2\n").await.verdict,

@@ -196,7 +196,7 @@ async fn unsupported_files_and_invalid_task_ids_return_specific_errors() {
     for (path, why) in [
         ("latin.txt", "is not UTF-8 text"),
         ("image.png", "is not UTF-8 text"),
-        ("src", "the path is a folder; name a file in this folder"),
+        ("src", "the path is a folder; write the path of a file in this folder"),
         ("src/watchdog.py/x", "no such file"),
     ] {
         match fixture.request(path).await {

@@ -40,7 +40,7 @@ const MIN_PASSWORD: usize = 3;
 /// Minimum length of a literal password without a digit, in bytes.
 const MIN_WORD_PASSWORD: usize = 4;
 
-/// Minimum number of consecutive consonants that shows that a text is random, because no word has so many.
+/// A text with at least this many consecutive consonants is random, because no word has so many.
 const MIN_CONSONANTS: usize = 6;
 
 /// Matches words of literals that are assigned to a variable for a password but are not passwords: words of
@@ -183,9 +183,9 @@ impl SecretClassifier {
         !self.stand_in.is_match(text) && self.rest(text).len() >= 6 && order(text) < 0.5
     }
 
-    /// Whether a literal assigned to a variable for a password is a real password, which may be a well-known one. A
-    /// placeholder and a reference to another value are not passwords. A password has at least four characters, or
-    /// three characters with at least one digit.
+    /// Whether a literal that is assigned to a password variable is a real password. Well-known passwords count too;
+    /// placeholders and references to other values do not. A password has at least four characters, or three
+    /// characters with at least one digit.
     pub(super) fn is_literal_password(&self, text: &str) -> bool {
         let spaced = text.replace(['_', '-', '.'], " ");
         let rest = self.not_password.replace_all(&spaced, "");
@@ -208,9 +208,9 @@ impl SecretClassifier {
     }
 }
 
-/// Proportion of the pairs of neighbouring characters in a text that are equal or consecutive, as in `aaaa` and `abcd`,
-/// from 0 to 1. For texts of at least 12 bytes, also computes the proportion of equal or consecutive characters among
-/// the pairs of characters with one character between them, as in `a1b2c3d4e5f6`, and returns the larger value.
+/// How regular a text is, from 0 to 1: the proportion of its pairs of neighbouring characters in which the characters
+/// are equal or consecutive, as in `aaaa` and `abcd`. In texts of at least 12 bytes, the characters at distance two are
+/// also compared, as in `a1b2c3d4e5f6`, and the larger of the two proportions is returned.
 fn order(text: &str) -> f64 {
     let bytes = text.as_bytes();
     let share = |step: usize| {

@@ -19,8 +19,8 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Minimum length of base64 text that is found within a line, in characters. If it is already known which text is a
-/// value, such as a field of a Kubernetes `Secret`, the text is decoded if it has at least half this length.
+/// Minimum length of base64 text that is found within a line, in characters. Half this length is enough for a text that
+/// is known to be a whole value, such as a field of a Kubernetes `Secret`.
 const MIN_BASE64: usize = 24;
 /// Minimum length of base32 and hexadecimal text, in characters.
 const MIN_ENCODED: usize = 32;

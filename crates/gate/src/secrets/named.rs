@@ -130,7 +130,7 @@ impl NamePatterns {
         })
     }
 
-    /// Returns the secret values in a line that are identified as secrets by their names.
+    /// Finds the values in a line whose names show that the values are secret. A name can precede or follow its value.
     pub(super) fn values(
         &self,
         line: &str,
@@ -151,7 +151,7 @@ impl NamePatterns {
         values
     }
 
-    /// Returns the secret values in a line that follow their names.
+    /// Finds the secret values in a line, but only values that follow their name.
     fn after_names(
         &self,
         line: &str,

@@ -337,8 +337,8 @@ const MIN_KEY_CHARS: usize = 40;
 /// Maximum number of lines in a private key.
 const MAX_KEY_LINES: usize = 200;
 
-/// Whether the lines after a PEM header may be a real private key. If the end of the key is found and the body is
-/// shorter than a key, the key is an example.
+/// Whether the lines after a PEM header may be a real private key. If the line with the end of the key is found and the
+/// body before that line is too short for a real key ([`MIN_KEY_CHARS`]), the key is an example.
 pub(super) fn may_be_key(body: &[&str]) -> bool {
     let part = |char: char| char.is_ascii_alphanumeric() || "+/=".contains(char);
     let length = |line: &&str| -> usize {

@@ -1,6 +1,6 @@
-//! Canary tests: tests that must fail. The gate adds them to the test files that a test runner executed, with names
-//! built from words of the real tests. If code forges the results of its tests, the canary tests pass too or are
-//! missing from the report.
+//! Canary tests: tests that must fail. The gate adds them to the test files that a test runner executed. The name of a
+//! canary test consists mostly of words from the names of the real tests. If code forges the results of its tests, the
+//! canary tests pass too or are missing from the report.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -81,7 +81,7 @@ impl TestCommand {
     /// Recognises `npm test` and similar commands by the script that they run. If the test runner accepts the report
     /// arguments at the end of its command, the returned command runs `npm`, which passes these arguments to the test
     /// runner. If the test runner needs the arguments at a different position, the returned command runs the test
-    /// runner without `npm`; returns `None` if the script then has a `pre` or `post` script.
+    /// runner without `npm`. In this case, returns `None` if `npm` would also run a `pre` or `post` script.
     fn of_script(command: &str, package: &str) -> Option<TestCommand> {
         let (before, mut all) = split(command)?;
         let words: Vec<&str> = all.iter().map(String::as_str).collect();

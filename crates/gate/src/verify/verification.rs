@@ -77,8 +77,9 @@ impl Verification {
         self.baselines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs the verification commands of the policy, one after the other, until one fails. Returns the reasons against
-    /// the change and the result of the last command. The names of the workspace copies begin with
+    /// Runs the verification commands of the policy, one after the other, until one fails or its result is unreliable.
+    /// A command that cannot be run becomes a reason, and the next command is still run. Returns the reasons against
+    /// the change and the result of the last command that was run. The names of the workspace copies begin with
     /// `verify-{submission}-`.
     pub async fn run(
         &self,

@@ -86,7 +86,7 @@ impl Counts {
 
 /// Maximum number of secrets in the corpus that the scanner may miss.
 const KNOWN_MISSES: usize = 3;
-/// Maximum number of secrets in the corpus that may be found by a rule that is not the rule in their label.
+/// Maximum number of secrets in the corpus that may be found by a different rule than the one in their label.
 const BY_ANOTHER_RULE: usize = 18;
 
 #[test]
@@ -276,7 +276,7 @@ fn secret_scanner_finds_a_key_at_the_end_of_a_line_of_one_megabyte() {
     }
 }
 
-/// Each text has thousands of unfinished statements: lines that start a statement of several lines which never ends.
+/// Each text repeats the beginning of a multi-line statement thousands of times, but no statement is completed.
 #[test]
 fn secret_scanner_finds_a_key_after_many_unfinished_statements() {
     let key = ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();

@@ -266,8 +266,8 @@ fn stream_truncated() -> ModelError {
     malformed("the stream ended before the answer was complete")
 }
 
-/// Parses the arguments of a tool call, which some providers send as JSON in a string. If the string is not valid JSON,
-/// returns it as a JSON string, which the validation of the tool's arguments rejects.
+/// Parses the arguments of a tool call, which some providers send as JSON in a string. If `text` is not valid JSON,
+/// returns it as a JSON string. The validation of the tool's arguments then rejects this string.
 fn arguments_from_text(text: &str) -> Value {
     if text.trim().is_empty() {
         return Value::Object(serde_json::Map::new());

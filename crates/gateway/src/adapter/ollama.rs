@@ -1,5 +1,5 @@
-//! Adapter for Ollama's native chat endpoint. It is used because the OpenAI-compatible endpoint of Ollama cannot set
-//! the context size, and Ollama silently truncates prompts that do not fit.
+//! Adapter for Ollama's native chat endpoint. Requests to Ollama's OpenAI-compatible endpoint cannot set the context
+//! size, and Ollama silently truncates prompts that do not fit.
 
 use assize_llm::{ModelError, StopReason, ToolCall, ToolResult};
 use assize_types::Usage;

@@ -103,7 +103,7 @@ async fn prompt_that_cannot_fit_the_context_window_is_not_sent() {
 }
 
 #[tokio::test]
-async fn context_overflow_error_names_the_window_size_and_the_setting() {
+async fn hint_of_a_context_overflow_error_contains_the_window_size_and_the_setting() {
     // Error responses of llama.cpp and vLLM.
     let llama = json!({"error": {"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": 2301, "n_ctx": 2048,
         "message": "the request exceeds the available context size, try increasing it"}});

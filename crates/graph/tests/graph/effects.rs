@@ -261,7 +261,7 @@ async fn effect_returns_the_outcome_that_another_process_recorded_first() {
 }
 
 #[tokio::test]
-async fn observer_receives_the_started_recorded_and_replayed_stages_of_effects() {
+async fn observer_is_notified_when_an_effect_is_started_recorded_or_replayed() {
     let journal = Arc::new(MemoryJournal::new());
     let calls = Arc::new(AtomicU64::new(0));
     let stages = Arc::new(Mutex::new(Vec::new()));

@@ -66,7 +66,7 @@ fn diamond(slow: Duration) -> Graph<Log> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn join_applies_updates_in_branch_order_and_branches_do_not_see_each_other() {
+async fn join_applies_updates_in_branch_order_and_branches_do_not_see_updates_of_other_branches() {
     for slow in [0, 60] {
         let log =
             diamond(Duration::from_secs(slow)).run(Log::default(), RunOptions::default()).await;

@@ -256,7 +256,7 @@ struct Process {
 }
 
 impl Process {
-    /// Point at which the simulated process may be killed. Once the process is killed, this function never returns.
+    /// Point at which the simulated process can be killed. Once the process is killed, this function never returns.
     async fn kill_point(&self) {
         if self.kill_points.fetch_add(1, Ordering::Relaxed) >= self.kill_at {
             self.killed.cancel("killed");

@@ -23,10 +23,10 @@ const MAX_THREADS: u64 = 128;
 /// space.
 const SINGLE_HEAP: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
 
-/// Maximum number of file descriptors that the host may send for the emulator.
+/// Maximum number of file descriptors that the host is allowed to send for the emulator.
 pub(super) const MOST: usize = 16;
 
-/// The only device that the emulator may open for writing.
+/// The only device that the emulator is allowed to open for writing.
 const KVM: &str = "/dev/kvm";
 
 /// Lowest number for temporary copies of file descriptors. It is above all numbers that the emulator's descriptors

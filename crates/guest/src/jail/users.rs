@@ -56,8 +56,9 @@ pub(crate) fn become_program(with_group: bool) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Drops all capabilities of this process. If programs run as another user, the capabilities to run programs as that
-/// user and to kill these programs remain; in a jail, the capabilities are limited to its user namespace.
+/// Drops all capabilities of this process, except those that the guest agent needs to run programs as another user and
+/// to kill them. If `with_other_user` is false, drops these too. In a jail, the remaining capabilities are valid only in
+/// the jail's user namespace.
 pub(crate) fn drop_capabilities(with_other_user: bool) -> Result<(), StepError> {
     let kept = if with_other_user {
         CapabilitySet::KILL | CapabilitySet::SETUID | CapabilitySet::SETGID

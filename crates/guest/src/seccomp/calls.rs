@@ -4,7 +4,7 @@ use libc::*;
 
 use super::{ArgumentCheck, SyscallAction};
 
-/// System calls that programs may make with any arguments, grouped by the kind of program that needs them.
+/// System calls that are allowed with any arguments, grouped by the kind of program that needs them.
 #[rustfmt::skip]
 pub(super) const ALLOWED: &[&[c_long]] = &[
     // System calls for reading, writing and waiting, which every program needs.

@@ -43,8 +43,8 @@ enum ArgumentCheck {
 pub(crate) struct SeccompFilter(Vec<sock_filter>);
 
 impl SeccompFilter {
-    /// Assembles the filter. With `all_in_sight`, programs can allocate only memory that the guest agent can count when
-    /// it checks the memory limit itself.
+    /// Assembles the filter. With `all_in_sight`, programs can allocate only memory that the memory watch (the guest
+    /// agent's own check of the memory limit) can count.
     pub(crate) fn new(all_in_sight: bool) -> Result<SeccompFilter, String> {
         let architecture = match std::env::consts::ARCH {
             "x86_64" => 0xc000_003e,
@@ -200,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// Architecture number for tests, which no real architecture has.
+    /// Architecture number that no real architecture has, used in tests.
     const HERE: u32 = 7;
 
     /// Interprets the BPF program as the kernel does, and returns its result.

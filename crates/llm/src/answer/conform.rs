@@ -122,8 +122,8 @@ fn whole(number: &serde_json::Number) -> Option<Value> {
     (float.fract() == 0.0 && float.abs() <= EXACT).then(|| Value::from(float as i64))
 }
 
-/// Renames keys to properties that are missing. A key is renamed only if it differs from the property in nothing but
-/// case and punctuation, and no other key matches the property.
+/// Renames misspelt keys to the names of missing properties. A key is renamed only if it differs from the name of the
+/// property in nothing but case and punctuation, and no other key matches the property.
 fn respell_keys(
     members: &mut Map<String, Value>,
     properties: &Map<String, Value>,

@@ -23,8 +23,8 @@ pub(crate) enum CgroupParents {
 /// The cgroup controllers that a jail needs.
 const NEEDED: [&str; 3] = ["memory", "pids", "cpu"];
 
-/// Name of the subgroup into which this process moves itself, because a delegated cgroup that contains processes cannot
-/// enable controllers.
+/// Name of the subgroup into which this process moves itself. The move is necessary, because a delegated cgroup cannot
+/// enable controllers for its subgroups while it contains processes.
 const OWN: &str = "assize";
 
 const NOT_DELEGATED: &str = "no cgroup is delegated to this user; with systemd, `systemd-run --user --scope assize …` \

@@ -7,7 +7,7 @@ use super::SandboxFactory;
 use crate::{Enforcement, SandboxSpec};
 
 impl SandboxFactory {
-    /// Returns the configured limits. If more CPUs are configured than `max_cpus` allows, the limit is `max_cpus`.
+    /// Returns the configured limits. If more CPUs are configured than `max_cpus` allows, the CPU limit is `max_cpus`.
     pub fn limits(&self) -> SandboxLimits {
         let sandbox = &self.settings.sandbox;
         let cpus = sandbox.cpus.min(self.max_cpus());

@@ -306,7 +306,7 @@ impl SandboxFactory {
         self.environment.state_folder.join("sandboxes")
     }
 
-    /// Opens a sandbox manager for a backend, and removes the sandboxes that processes left behind when they died.
+    /// Opens a sandbox manager for a backend, and removes the sandboxes that dead processes left behind.
     pub async fn manager(&self, backend: Arc<dyn Backend>) -> Result<SandboxManager, Failure> {
         self.open(backend).await.map_err(|error| {
             let failure = Failure::from(error);

@@ -113,7 +113,7 @@ fn host_config(client: &EngineClient, spec: &SandboxSpec, image: &DockerImage) -
     }
 }
 
-/// Mount options of the writable tmpfs. Programs may be executed from it, as on the other backends.
+/// Mount options of the writable tmpfs. Programs can be executed from this tmpfs, as from the disks of other backends.
 fn disk_options(client: &EngineClient, limits: &SandboxLimits) -> String {
     let options = format!("rw,exec,nosuid,nodev,size={},mode=1777", limits.disk);
     // Podman does not support `nr_inodes`.

@@ -148,9 +148,9 @@ impl Docker {
         Ok(image)
     }
 
-    /// Returns the name of the existing image that a sandbox uses if its spec contains no image: the base image, or the
-    /// root file system from which the base image is derived on first use. The inner error is the reason why neither
-    /// exists.
+    /// Returns the name of the default image, for sandboxes whose spec contains no image. This is the base image or, if
+    /// the base image does not exist, the root file system from which it is derived on first use. If neither exists,
+    /// returns the reason as the inner error.
     pub(super) async fn find_base(
         &self,
         client: &EngineClient,

@@ -326,7 +326,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the mount point of cgroup v2, if this process may create cgroups there.
+    /// Returns the mount point of cgroup v2, if this process is allowed to create cgroups below it.
     fn unified() -> Option<PathBuf> {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
         let line = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;

@@ -1,8 +1,8 @@
 //! Selects the accelerator of microVMs: the CPU executes their instructions with KVM, or QEMU emulates them.
 //!
-//! On some hosts, `/dev/kvm` can be opened, but no ordinary kernel boots with it. KVM is therefore used only after a
-//! microVM has booted with it in time. The result of this test is cached until the host kernel, the CPU, QEMU or the
-//! image changes.
+//! On some hosts, `/dev/kvm` can be opened, but no ordinary kernel boots with KVM. KVM is therefore used only after a
+//! test, in which a microVM must boot with KVM within a time limit. The result of this test is cached until the host
+//! kernel, the CPU, QEMU or the image changes.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;

@@ -107,8 +107,8 @@ impl MicrovmBuilder {
         self.decided.get()
     }
 
-    /// Shows the user a message that explains a delay. If the options contain no callback for messages, the message is
-    /// logged.
+    /// Shows a message to the user, for example to explain a delay. If the options contain no callback for messages,
+    /// the message is logged.
     pub(super) fn notify_user(&self, what: &str) {
         match self.options.notify_user {
             Some(say) => say(what),

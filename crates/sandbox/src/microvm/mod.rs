@@ -48,7 +48,7 @@ pub struct MicrovmOptions {
     pub kvm: KvmMode,
     /// Program that the kernel starts instead of the guest agent, for tests with a hostile guest.
     pub first_process: Option<Vec<u8>>,
-    /// Callback that shows the user a message that explains a delay.
+    /// Callback that shows a message to the user, for example to explain a delay.
     pub notify_user: Option<fn(&str)>,
 }
 

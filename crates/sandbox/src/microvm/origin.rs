@@ -1,4 +1,5 @@
-//! Origin of a snapshot: software and hardware properties that must be unchanged for the snapshot to be restored.
+//! Origin of a snapshot: the software and hardware that the snapshot was created with. A snapshot is restored only if
+//! its origin is unchanged.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -21,7 +21,7 @@ use crate::spec::{LAYERS, SandboxSpec};
 /// Time limit for restoring a snapshot. The same limit applies to the guest agent's reply to `Hello` afterwards.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// CPU share of QEMU and the guest kernel in thousandths of a CPU, in addition to the CPU share of the programs.
+/// CPU limit of QEMU and the guest kernel in thousandths of a CPU, in addition to the CPU limit of the programs.
 const OWN_CPU_MILLIS: u32 = 250;
 
 /// Number of random bytes that each restored microVM receives, so that its random numbers differ from those of other

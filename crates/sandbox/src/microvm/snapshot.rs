@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn saved_snapshot_loads_unchanged_and_sealed() {
+    fn saved_snapshot_is_loaded_unchanged_and_sealed() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("a");
         snapshot().save(&place, &SnapshotOrigin::example(), TICKS).unwrap();

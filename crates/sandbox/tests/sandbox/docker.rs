@@ -1,4 +1,4 @@
-//! Tests of the Docker backend only: images, a lost engine, a killed process.
+//! Tests of the Docker backend only: images, a lost connection to the engine, a killed process.
 
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -112,7 +112,7 @@ async fn clean_up_removes_leftover_containers() {
     assert!(matches!(error, SandboxError::SandboxFailed(_)), "{error}");
 }
 
-/// Not a test: the process that `container_is_removed_when_its_process_is_killed` starts and kills.
+/// Not a test: code of the process that the test `container_is_removed_when_its_process_is_killed` starts and kills.
 #[tokio::test]
 async fn helper_process_that_a_test_kills() {
     let Ok(creator) = std::env::var(KILLED) else { return };

@@ -34,8 +34,8 @@ def hear():
 def call(number, key, request): send(8, number, {'key': key, 'request': request})
 ";
 
-/// Fake host, which answers each call with the request of the call. The end of the journal key of a call selects
-/// special behaviour.
+/// Fake host, which answers a call by sending the request back, unless the end of the call's journal key selects a
+/// different behaviour.
 #[derive(Default)]
 struct Host {
     calls: Mutex<Vec<String>>,
@@ -143,7 +143,7 @@ async fn protocol_violation_ends_the_program_with_an_error() {
             ("for n in range(30): send(10, 0, n)", "more than 10 events"),
             (
                 "send(6, 1, {'ended': {'exit_code': 0, 'micros': 1}})",
-                "a frame that only the host may send",
+                "a frame that only the host is allowed to send",
             ),
             ("os.write(3, b'\\xff' * 100)", "frame of 4294967295 bytes"),
             ("send(8, 1, b'{}')", "malformed frame"),

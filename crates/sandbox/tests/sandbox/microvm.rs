@@ -222,7 +222,7 @@ async fn pooled_microvm_has_a_prepared_interpreter() {
     pool.close().await;
 }
 
-/// Captures the log of this thread until the guard that `start` returns is dropped.
+/// Captures the log of this thread. The method `start` returns a guard; when the guard is dropped, the capture ends.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -237,7 +237,7 @@ impl Log {
         tracing::subscriber::set_default(subscriber)
     }
 
-    /// Returns the logged reasons why snapshots were created since the last call.
+    /// Returns the reasons for creating a snapshot that were logged after the previous call of this method.
     fn reasons(&self) -> Vec<String> {
         let bytes = std::mem::take(&mut *self.0.lock().unwrap());
         let mut parts = text(&bytes).split("no usable snapshot, creating one reason=");
@@ -421,7 +421,7 @@ async fn until(done: impl Fn() -> bool) {
     }
 }
 
-/// Not a test: the process that `killed_process_leaves_no_emulator` starts and kills.
+/// Not a test: code of the process that the test `killed_process_leaves_no_emulator` starts and kills.
 #[tokio::test]
 async fn helper_process_that_a_test_kills() {
     if std::env::var_os(KILLED).is_none() {

@@ -61,9 +61,9 @@ pub(crate) async fn resume(
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ForkBody {
-    /// Point from which the fork repeats all model calls: a round of the debate such as `round-4`, or in a consultation
-    /// a round of the debate on one proposed business move such as `m3/round-4`. If omitted, every unchanged prompt
-    /// reuses its recorded answer
+    /// Point from which the fork repeats all model calls. For a debate: a round, such as `round-4`. For a consultation:
+    /// a proposed business move and a round of the debate on it, such as `m3/round-4`. If omitted, every unchanged
+    /// prompt reuses its recorded answer
     pub(crate) at: Option<String>,
     /// New personas by role (`critic`, `D1` and so on), used from the point `at` on; requires `at`
     pub(crate) personas: BTreeMap<String, String>,

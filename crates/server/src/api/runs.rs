@@ -279,7 +279,8 @@ pub(crate) async fn cancel(
     let run = app.run(&id).await?;
     if run.status != RunStatus::Running {
         let status = RunState::of(&run).name();
-        let detail = format!("cannot cancel `{}`: the run is not running but {status}", run.id);
+        let detail =
+            format!("cannot cancel `{}`: the status of the run is {status}, not running", run.id);
         return Err(Problem::conflict(detail));
     }
     if !app.supervisor.cancel(&run.id) {
@@ -388,7 +389,8 @@ pub(crate) async fn scores(
     if let Some(scores) = kinds::scores(&run)? {
         let scores = serde_json::from_value(scores).map_err(|error| {
             Problem::conflict(format!(
-                "cannot read the scores, because another version of assize wrote the scores: {error}"
+                "cannot read the scores, because a different version of assize wrote the scores: \
+                 {error}"
             ))
         })?;
         return Ok(Json(Scores { scores, so_far: Vec::new() }));

@@ -88,10 +88,10 @@ pub(crate) struct ExecResult {
     peak_memory_bytes: u64,
     stdout: String,
     stderr: String,
-    /// Backend of the sandbox; for `/api/exec` also why the backend was chosen
+    /// Backend of the sandbox. In responses to `/api/exec`, the text also explains why the backend was chosen
     isolation: String,
     files: Vec<ExecFile>,
-    /// Files that the program wrote and that the response does not contain, each with the reason
+    /// Files of the program that the response does not contain, each with the reason
     not_collected: Vec<String>,
 }
 

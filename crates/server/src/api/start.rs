@@ -185,7 +185,7 @@ pub(crate) fn refuse_unconfirmed_cost(job: &ConsultJob, yes: bool) -> Result<(),
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct EstimateView {
     calls: u64,
-    /// Number of model calls in the longest chain of calls in which each call needs the answer of the previous call
+    /// Length of the longest chain of model calls in which each call needs the answer of the previous call
     calls_in_a_row: u64,
     input_tokens: u64,
     output_tokens: u64,

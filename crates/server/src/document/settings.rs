@@ -39,7 +39,7 @@ fn schema(config: &Settings, setting: &Setting) -> Value {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "the value was parsed as a whole number; a size is in bytes"
+        reason = "the maximum is a whole number: it was parsed as one, or it is a size in bytes"
     )]
     let at_most = |most: u64| ceiling(config, setting).map_or(most, |ceiling| ceiling as u64);
     match &setting.kind {

@@ -57,8 +57,9 @@ pub(crate) enum SessionRefusal {
     TooManyInFlight,
 }
 
-/// Reservation of one MCP session for a caller. It counts against the caller's session limit until it is dropped: when
-/// opening the session has failed, or when the session is open. From then on the open session itself counts.
+/// Reservation of one MCP session for a caller. The reservation counts against the caller's session limit until it is
+/// dropped, which happens when the session has been opened or could not be opened. An open session counts against
+/// the limit without a reservation.
 #[derive(Debug)]
 pub(crate) struct SessionReservation {
     sessions: Arc<McpSessions>,

@@ -39,7 +39,7 @@ pub struct DoctorReport {
     pub order: [&'static str; 5],
     /// Date of the built-in price table.
     pub prices_as_of: &'static str,
-    /// Settings that are not applied because the project folder that sets them is not trusted.
+    /// Settings that are not applied, because they come from a project folder that is not trusted.
     pub withheld: Vec<WithheldSetting>,
     pub sandboxes: SandboxesReport,
     /// Report on the cluster; null if no cluster is configured.

@@ -21,7 +21,8 @@ pub struct CopiedOut {
     pub files: Vec<(String, u64)>,
     /// Messages about files that were not copied from the sandbox, each with the reason.
     pub not_copied: Vec<String>,
-    /// Names of the files that were not copied because the target folder already has a file or folder of this name.
+    /// Names of the files that were not copied, because files or folders with these names already exist in the target
+    /// folder.
     pub in_the_way: Vec<String>,
 }
 

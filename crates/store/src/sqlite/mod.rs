@@ -1,5 +1,5 @@
 //! Store in one SQLite file in WAL mode: readers and the single writer do not block each other, and
-//! several processes may share the file.
+//! several processes can use the file at the same time.
 
 mod rows;
 mod schema;

@@ -195,7 +195,7 @@ pub(super) fn find_record(
 /// times this maximum.
 pub(super) const EVENTS_OF_A_ROW: usize = 1000;
 
-/// Ids of the events in a journal row that has this number of events.
+/// Ids of the events in the journal row with the number `row`, which contains `events` events.
 pub(super) fn event_ids(row: i64, events: usize) -> impl Iterator<Item = u64> {
     let first = row as u64 * EVENTS_OF_A_ROW as u64;
     first..first + events as u64

@@ -52,9 +52,10 @@ impl From<StoreError> for TransactionError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionMode {
     Read,
-    /// Write without waiting for the disk, except when SQLite checkpoints the write-ahead log.
+    /// Operations that write without waiting for the disk, except when SQLite checkpoints the
+    /// write-ahead log.
     Write,
-    /// Write, and wait until the data is on the disk.
+    /// Operations that write, and wait until the data is on the disk.
     WriteToDisk,
 }
 
@@ -102,8 +103,8 @@ impl ConnectionWorker {
         Ok(ConnectionWorker { mode, queue, waker: Some(waker), thread: Some(thread) })
     }
 
-    /// Executes an operation on the connection. `body` may run more than once; its changes are
-    /// rolled back before it runs again.
+    /// Executes an operation on the connection. `body` can run more than once; the changes of each
+    /// attempt are rolled back before the next attempt.
     pub(super) async fn run_operation<T: Send + 'static>(
         &self,
         body: impl FnMut(&Connection) -> Result<T, TransactionError> + Send + 'static,

@@ -407,8 +407,8 @@ pub(crate) async fn concurrent_writers_lose_no_records_or_events(store: Any) {
     assert_eq!(store.events(EventQuery::default()).await.unwrap().len(), 400);
 }
 
-/// A client that polls the events of several runs after the last event id it received gets every event once and in
-/// order.
+/// A client polls for the events of several runs, each time from the id of the last received event. It receives every
+/// event once and in order.
 pub(crate) async fn polling_events_of_several_runs_returns_each_event_once_in_order(store: Any) {
     const STEPS: usize = 60;
     let mut runs = Vec::new();

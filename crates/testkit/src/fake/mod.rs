@@ -493,7 +493,8 @@ fn describe(kind: FakeKind, raw: &RawRequest, shared: &Shared) -> Result<Option<
     Ok(known.map(|(_, description)| description.clone()))
 }
 
-/// Reply to the free request with which clients check that the provider is reachable and the API key is valid.
+/// Reply to the request with which clients check, without cost, that the provider is reachable and that the API key is
+/// valid.
 fn probe(kind: FakeKind, raw: &RawRequest) -> Action {
     let bearer = format!("Bearer {KEY}");
     let (path, header, value) = match kind {

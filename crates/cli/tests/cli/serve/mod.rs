@@ -267,7 +267,7 @@ impl<'a> TestServer<'a> {
         })
     }
 
-    /// Waits until a run has ended, and returns the run as the API describes it.
+    /// Waits until a run has ended. Returns the JSON object with which the API describes the run.
     pub(crate) fn wait_for_end(&self, run: &str) -> Value {
         self.wait_for_events(run, None);
         self.get(&format!("/api/runs/{run}")).success_json()

@@ -324,7 +324,7 @@ fn api_executes_code_and_keeps_named_sandboxes_until_the_server_stops() {
 }
 
 #[test]
-fn api_serves_sessions_system_information_attack_scorecards_and_metrics() {
+fn api_serves_metrics_sessions_attack_scorecards_and_system_information() {
     let home = home();
     home.write("mine/x.py", "");
     let serving = TestServer::start(&home, &["--root", "mine=mine"]);

@@ -64,7 +64,7 @@ fn run_code(serving: &TestServer<'_>, code: &str) -> Value {
 }
 
 #[test]
-fn exec_requests_named_sandboxes_mcp_calls_and_runs_share_one_warm_pool() {
+fn one_warm_pool_serves_runs_mcp_calls_named_sandboxes_and_exec_requests() {
     let home = with_pool(2);
     let serving = TestServer::start(&home, &[]);
     // The warm pool is filled before the first request.

@@ -124,8 +124,8 @@ impl CompanyFacts {
     }
 }
 
-/// Builds a series with the fact in the latest filing for each period, and the value in an earlier filing if
-/// that value differs.
+/// Builds the series of a concept. For each period, the series has the fact in the latest filing, and the value in an
+/// earlier filing if that value differs.
 fn read(concept: &str, unit: &str, facts: &[Fact]) -> Series {
     let mut by_period: BTreeMap<(Option<Date>, Date), Vec<&Fact>> = BTreeMap::new();
     for fact in facts {

@@ -30,7 +30,8 @@ fn concepts(kind: &str) -> Vec<(&'static str, Vec<&'static str>)> {
     named.map(|(name, concepts)| (name, concepts.split(' ').collect())).collect()
 }
 
-/// Measure of long-term debt that may or may not include the part due within a year.
+/// Name of the measure for long-term debt. The filings do not say whether its values include the part due within a
+/// year.
 pub(super) const DEBT: &str = "long-term debt (with or without the part due within a year)";
 
 const EARNINGS_PER_SHARE: &str = "earnings per share";

@@ -112,7 +112,7 @@ impl Edgar {
     /// Looks up a company by its ticker.
     ///
     /// # Errors
-    /// [`EdgarError::Unknown`] if the ticker is not in the SEC's list. Any other error if the list is unavailable.
+    /// [`EdgarError::Unknown`] when the ticker is not in the SEC's list; any other error when the list is unavailable.
     pub async fn resolve(&self, ticker: &Ticker) -> Result<EdgarCompany, EdgarError> {
         const LIST: &str = "company_tickers.json";
         let parse = |text: &str| {
@@ -133,7 +133,7 @@ impl Edgar {
     /// Downloads facts and filings of a company.
     ///
     /// # Errors
-    /// If the facts of the company are unavailable. A missing list of filings only adds a note.
+    /// When the facts of the company are unavailable. A missing list of filings only adds a note.
     pub async fn gather(&self, company: &EdgarCompany) -> Result<GatheredData, EdgarError> {
         let cik = format!("CIK{:010}", company.cik);
         let mut notes = Vec::new();
@@ -205,7 +205,7 @@ impl Edgar {
             let exchanges: Vec<&str> =
                 submissions.exchanges.iter().flatten().map(String::as_str).collect();
             head.push_str(&format!(
-                " Industry: {}. Listed on: {}. Its fiscal year ends on {}.",
+                " Industry: {}. Listed on: {}. The company's fiscal year ends on {}.",
                 or_unknown(&submissions.industry),
                 or_unknown(&exchanges.join(", ")),
                 month_and_day(submissions.fiscal_year_end.as_deref().unwrap_or_default()),

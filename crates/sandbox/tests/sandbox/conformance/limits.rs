@@ -98,7 +98,7 @@ else:
     }
 }
 
-/// `/dev/zero` is readable even where it cannot be mapped.
+/// Programs can read `/dev/zero`, even on a backend on which they cannot map it into memory.
 pub(super) async fn dev_zero_can_be_read(bench: Bench) {
     let done = bench.python("print(open('/dev/zero', 'rb').read(3))").await;
     assert_eq!(text(&done.stdout), "b'\\x00\\x00\\x00'\n");
