@@ -25,7 +25,6 @@ export default defineConfig({
     colorScheme: "light",
     actionTimeout: 30_000,
     navigationTimeout: 30_000,
-    trace: { mode: "retain-on-failure", screenshots: false, sources: false },
     screenshot: "only-on-failure",
     launchOptions: {
       executablePath: process.env.ASSIZE_CHROMIUM ?? "/usr/bin/chromium",

@@ -216,6 +216,7 @@ impl Runner {
         &self,
         origin: &RunOrigin,
         new: NewRun,
+        new_budget: Option<BudgetLimits>,
         dispatch: &dyn Dispatch,
     ) -> Result<(Run, RemoteRun), Failure> {
         let after = match origin.resumed() {
@@ -230,6 +231,10 @@ impl Runner {
         let mut holder = LeaseHolder::this_process(self.role, Some(dispatch.node())).released();
         holder.asked.clone_from(&self.overrides);
         let (run, _) = self.claim(origin, new, &holder).await?;
+        // Before the run is queued, because a worker reads the budget when it receives the run.
+        if let Some(budget) = new_budget {
+            store_budget(&*self.store, &run.id, budget).await?;
+        }
         // If this process dies before the run is queued, a worker still finds the run: workers regularly search the
         // store for runs that should be queued but are not.
         dispatch.enqueue(&run).await?;
@@ -263,7 +268,7 @@ impl<J: Job> PlannedRun<J> {
         let (run, executor) = match &runner.placement {
             Placement::Cluster(dispatch) if !J::LOCAL_ONLY => {
                 job.check_remote()?;
-                let (run, remote) = runner.enqueue(&origin, new, &**dispatch).await?;
+                let (run, remote) = runner.enqueue(&origin, new, new_budget, &**dispatch).await?;
                 (run, Executor::Remote(remote))
             }
             placement => {
@@ -282,12 +287,12 @@ impl<J: Job> PlannedRun<J> {
                 }
                 let local = Some(job.prepare().await?);
                 let (run, journal) = runner.claim_locally(&origin, new, &ledger, node).await?;
+                if let Some(budget) = new_budget {
+                    store_budget(&*runner.store, &run.id, budget).await?;
+                }
                 (run, Executor::Local { journal, inherited, local })
             }
         };
-        if let Some(budget) = new_budget {
-            store_budget(&*runner.store, &run.id, budget).await?;
-        }
         Ok(Trial { run, job, ledger, store: runner.store, executor })
     }
 }

@@ -261,7 +261,7 @@ impl RunOutput<'_> {
     /// Writes the successful program to the file given with `--save`.
     fn save(&self, verdict: &CodeVerdict) -> Result<(), Failure> {
         match (&self.trial.job.input.save, &verdict.code) {
-            (Some(path), Some(code)) if verdict.success => save(path, code),
+            (Some(path), Some(code)) if verdict.success => save(path, code, &self.trial.run.id),
             _ => Ok(()),
         }
     }
@@ -319,7 +319,7 @@ fn refuse_existing(path: &Path) -> Result<(), Failure> {
 }
 
 /// Writes the program to a new file.
-fn save(path: &Path, code: &str) -> Result<(), Failure> {
+fn save(path: &Path, code: &str, run: &str) -> Result<(), Failure> {
     use std::io::Write;
     let written = std::fs::File::create_new(path).and_then(|mut file| {
         // After a failed write, the file is removed, because a truncated program could be mistaken for a complete one.
@@ -329,7 +329,7 @@ fn save(path: &Path, code: &str) -> Result<(), Failure> {
         let message = format!("cannot write `{}`: {error}", path.display());
         Failure::new(FailureKind::Environment, message).hint(format!(
             "the program is stored with the run: {}",
-            hints::runs("show RUN --transcripts")
+            hints::runs(&format!("show {run} --transcripts"))
         ))
     })
 }

@@ -109,18 +109,23 @@ impl DraftService {
             .map(|word| word.trim_end_matches(['.', '?', '!']).trim_start_matches("./"))
             .filter(|word| word.contains('.') || word.contains('/'))
             .collect();
+        let paths: Vec<String> = found.files.iter().map(|(path, _)| path.to_string()).collect();
         let mut named = Vec::new();
         for word in words {
-            let of_name: Vec<String> = found
-                .files
-                .iter()
-                .filter(|(path, _)| path.to_string() == word || path.name() == word)
-                .map(|(path, _)| path.to_string())
-                .collect();
-            if let [only] = of_name.as_slice()
-                && !named.contains(only)
+            let exact = paths.iter().find(|path| *path == word);
+            let file = exact.or_else(|| {
+                let mut of_name = found
+                    .files
+                    .iter()
+                    .zip(&paths)
+                    .filter(|((path, _), _)| path.name() == word)
+                    .map(|(_, path)| path);
+                of_name.next().filter(|_| of_name.next().is_none())
+            });
+            if let Some(file) = file
+                && !named.contains(file)
             {
-                named.push(only.clone());
+                named.push(file.clone());
             }
         }
         Ok(named)

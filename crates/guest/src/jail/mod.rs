@@ -150,9 +150,15 @@ fn build(setup: &JailSetup, handed: &[OwnedFd]) -> Result<Jail, StepError> {
         "proc" => Ok(Jail { pid, has_proc: true }),
         "no proc" => Ok(Jail { pid, has_proc: false }),
         failure => {
-            let (errno, name) =
-                failure.split_once(' ').unwrap_or(("0", "the jail's init process exited early"));
-            let error = io::Error::from_raw_os_error(errno.parse().unwrap_or(0));
+            let (name, error) = match failure.split_once(' ') {
+                Some((errno, name)) => {
+                    (name, io::Error::from_raw_os_error(errno.parse().unwrap_or(0)))
+                }
+                None => {
+                    let reason = "it exited before it reported a result";
+                    ("the jail's init process", io::Error::other(reason))
+                }
+            };
             Err(StepError { name: name.to_owned(), error })
         }
     }
