@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use assize_code::{CodeJob, CodePlan, CodeRequest, CodeVerdict, OutputFile};
 use assize_config::{Environment, REHEARSAL_LABEL};
-use assize_run::{CompletedRun, RunKind, RunOrigin, Signal, Store, Trial};
+use assize_run::{CompletedRun, RunId, RunKind, RunOrigin, Signal, Store, Trial};
 use assize_service::Services;
 use assize_service::files::{self, CopiedOut};
 use assize_types::text::shorten;
@@ -319,7 +319,7 @@ fn refuse_existing(path: &Path) -> Result<(), Failure> {
 }
 
 /// Writes the program to a new file.
-fn save(path: &Path, code: &str, run: &str) -> Result<(), Failure> {
+fn save(path: &Path, code: &str, run: &RunId) -> Result<(), Failure> {
     use std::io::Write;
     let written = std::fs::File::create_new(path).and_then(|mut file| {
         // After a failed write, the file is removed, because a truncated program could be mistaken for a complete one.

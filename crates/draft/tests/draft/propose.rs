@@ -143,3 +143,15 @@ async fn late_log_entry_with_a_known_idempotency_key_creates_no_submission() {
     let stages: Vec<SubmissionStage> = state.submissions.values().map(|s| s.stage).collect();
     assert_eq!(stages, [SubmissionStage::Accepted]);
 }
+
+#[tokio::test]
+async fn task_names_a_file_by_its_exact_path_or_by_a_file_name_that_only_one_file_has() {
+    let fixture = Fixture::new();
+    for path in ["a.py", "lib/a.py", "lib/b.py", "lib/c.py", "app/c.py"] {
+        fixture.put(path, "x = 1\n");
+    }
+    let named = fixture.service.files_named_in("Change a.py, `b.py` and c.py.").await.unwrap();
+    assert_eq!(named, ["a.py", "lib/b.py"]);
+    let named = fixture.service.files_named_in("Move ./app/c.py to lib").await.unwrap();
+    assert_eq!(named, ["app/c.py"]);
+}
