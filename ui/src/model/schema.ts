@@ -2435,7 +2435,7 @@ export interface components {
             cpu_millis: number;
             /** @description Maximum total size of the files that programs write, in bytes. */
             disk: number;
-            /** @description Maximum memory in bytes, without swap. */
+            /** @description Maximum memory in bytes. The sandbox gets no swap in addition to this memory. */
             memory: number;
             /**
              * @description Maximum number of bytes that are stored of each output stream (standard output, standard error) of one
