@@ -253,7 +253,7 @@ pub(crate) fn read_tsc() -> Option<u64> {
 
 /// Returns `None`, because the time-stamp counter is not needed on other architectures.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn ticks() -> Option<u64> {
+pub(crate) fn read_tsc() -> Option<u64> {
     None
 }
 
