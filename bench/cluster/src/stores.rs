@@ -18,8 +18,8 @@ const AT_ONCE: usize = 45;
 pub(crate) fn compare(records: usize) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     println!(
-        "milliseconds per record of 600 bytes, for sequential and for {AT_ONCE} concurrent writes, each with its ratio \
-         to the first store:"
+        "milliseconds per record of 600 bytes: first with sequential writes, then with {AT_ONCE} concurrent writes \
+         (in parentheses: the ratio to the time of the first store):"
     );
     let folder = tempfile::tempdir()?;
     let mut first = None;

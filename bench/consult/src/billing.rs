@@ -3,8 +3,8 @@
 //! The provider is a fake over real HTTP that caches prompts by Anthropic's rules. For comparison, the charge is also
 //! computed for the same requests in a *plain order*: each prompt has the same words, but begins with the question to
 //! the role, continues with the shared context, and has no cache breakpoints. The charge in the plain order is also
-//! computed without the company documents in the prompts of debates, because omitting these documents would be a
-//! different way to save tokens.
+//! computed without the company documents in the prompts of debates: a design without caching could save tokens by
+//! omitting these documents.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -154,8 +154,8 @@ fn texts(blocks: &Value) -> Vec<&str> {
     blocks.iter().filter_map(|block| block["text"].as_str()).collect()
 }
 
-/// Answer of the fake provider to the request `body`, as long as a typical answer to such a request. `before` is the
-/// number of earlier requests. It is part of the answer, so that no two answers are equal.
+/// Answer of the fake provider to the request `body`. It has the length of a typical answer to such a request. `before`
+/// is the number of earlier requests. This number is part of the answer, so that no two answers are equal.
 fn answer(before: usize, body: &Value) -> String {
     let asked = &body["output_config"]["format"]["schema"]["properties"];
     let question = texts(&body["messages"][0]["content"]).pop().unwrap_or_default();

@@ -65,16 +65,19 @@ async fn main() -> anyhow::Result<()> {
         args.at_once,
         took.len()
     );
-    println!("  measured wall time                             {:>8.2} s", wall.as_secs_f64());
+    println!("  measured wall time                                 {:>8.2} s", wall.as_secs_f64());
     println!(
-        "  sum of the delays, longest chain of {chain:>2} calls   {:>8.2} s",
+        "  computed duration of the longest chain ({chain:>2} calls)  {:>8.2} s",
         shortest.as_secs_f64()
     );
     println!(
-        "  sum of the delays, one debate after the other  {:>8.2} s",
+        "  computed duration with one debate after the other  {:>8.2} s",
         one_by_one.as_secs_f64()
     );
-    println!("  our own CPU time, sandboxes included           {:>8.2} s", cpu_time.as_secs_f64());
+    println!(
+        "  our own CPU time, sandboxes included               {:>8.2} s",
+        cpu_time.as_secs_f64()
+    );
     println!();
     if !shortest.is_zero() {
         let ratio = wall.as_secs_f64() / shortest.as_secs_f64();
@@ -96,8 +99,9 @@ impl Args {
         Duration::from_millis(self.latency)
     }
 
-    /// Number of calls in the longest chain of calls that wait for each other. Three calls precede the debates: data,
-    /// inference, proposed moves. A debate adds two calls for each round, and one for the scores.
+    /// Number of calls in the longest chain of calls, in which each call waits for the one before it. Three calls
+    /// precede the debates: data, inference, proposed moves. A debate adds two calls for each round, and one for the
+    /// scores.
     fn longest_chain(&self) -> u32 {
         3 + 2 + 2 * (self.rounds - 1) + 1
     }

@@ -1,9 +1,9 @@
 //! Benchmark of one edit through the gate, without the model: a file of 2,000 lines in a workspace of 10,000 files.
 //! Also checks that drafts with difficult contents arrive unchanged, and that no path leads out of the workspace.
 //!
-//! Each time is measured twice: in memory, without waiting for a disk, which is the time of our own code; and on disk,
-//! where every step waits until it is durable. The baselines are an edit without a gate (write a temporary file, sync,
-//! rename) and `git diff --stat`.
+//! Each duration is measured twice. In memory, no step waits for a disk, so the duration is the time of our own code.
+//! On disk, every step waits until its data is stored durably. The baselines are an edit without a gate (write a
+//! temporary file, sync, rename) and `git diff --stat`.
 
 mod draft_contents;
 mod history;

@@ -14,7 +14,7 @@ use serde::Deserialize;
 struct Sample {
     /// Name of the set in which the sample is counted.
     set: String,
-    /// Name of the rule or plugin whose tests in the public scanner contain this sample.
+    /// Name of the public scanner's rule or plugin whose tests contain this sample.
     rule: String,
     /// Whether the text contains a secret.
     secret: bool,

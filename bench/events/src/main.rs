@@ -117,7 +117,8 @@ async fn receive_events(
     }
 }
 
-/// Connects all clients, then starts the run, and measures until all clients have received the run's last event.
+/// Connects all clients, then starts the run, and measures delays, total time and memory until every client has
+/// received the last event of the run.
 async fn measure(
     name: &'static str,
     clients: usize,

@@ -82,7 +82,7 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
     measured.insert(0, ("boot to ready".to_owned(), Measured::Creation(manager)));
     all.insert(0, starts);
     println!(
-        "\n{} runs of each row, one at a time (boot to ready: {}); the rows take turns; accelerator: {accelerator}",
+        "\n{} runs of each row ({} of `boot to ready`), one at a time; the rows take turns; accelerator: {accelerator}",
         args.iterations,
         STARTS.min(args.iterations)
     );

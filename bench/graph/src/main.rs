@@ -2,9 +2,10 @@
 //!
 //! Both engines run the same three cases with a model that answers at once, with the same answers of 600 characters:
 //! (a) one debate of 61 calls, (b) fifteen branches of one call each and a reduce step, (c) fifteen parallel debates.
-//! Each case runs without durability, and with every finished call durable in SQLite; LangGraph uses its `sync` mode.
-//! Each case of each engine is a separate process, and the two engines alternate, so that other load on the machine
-//! affects both. Absolute times depend on the machine: compare the ratios.
+//! Each case runs in three modes: without durability, and with every finished call stored in SQLite, where the setting
+//! `synchronous` is `NORMAL` or `FULL`. With SQLite, LangGraph uses its durability mode `sync`. Each engine runs each
+//! case in separate processes, and the two engines alternate, so that other load on the machine affects both. Absolute
+//! times depend on the machine: compare the ratios.
 //!
 //! `scripts/bench-graph` creates the virtual environment of LangGraph and runs this benchmark.
 

@@ -1,9 +1,9 @@
 //! Benchmark of a whole `assize run`, with a model that answers immediately and a program that succeeds at the first
-//! attempt. It measures the time of the whole run, and the overhead of assize: the time of the whole run minus the
-//! time of the run's program. For comparison, `docker exec` runs the same program in a running container.
+//! attempt. The benchmark measures the time of the whole run, and the overhead of assize: the time of the whole run
+//! minus the time of the run's program. For comparison, `docker exec` runs the same program in a running container.
 //!
-//! Gateway, graph, SQLite journal and warm pool of jails are real. Times on a shared machine are noisy: compare the
-//! ratios.
+//! Gateway, graph, SQLite journal and warm pool of jails are real. On a shared machine, the times are noisy; the ratio
+//! between `docker exec` and a whole run is more reliable.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
@@ -171,7 +171,7 @@ fn percentile(times: &mut [Duration], percent: usize) -> f64 {
     times.get(at).map_or(0.0, |time| time.as_secs_f64() * 1e3)
 }
 
-/// Running Docker container, and the program that `docker exec` runs in it.
+/// A Docker container that is kept running, and the program that `docker exec` runs in it.
 struct Peer {
     container: String,
     code: String,

@@ -28,7 +28,7 @@ struct Answer {
     broke: Option<String>,
 }
 
-/// Byte offset of the line break before the last output line that may be the probe's answer.
+/// Byte offset of the line break before the probe's answer, which is the last output line that begins with `{"`.
 fn answer_at(stdout: &[u8]) -> Option<usize> {
     let start = b"\n{\"";
     stdout.windows(start.len()).rposition(|piece| piece == start)

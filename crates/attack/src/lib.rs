@@ -7,7 +7,7 @@
 //!
 //! Probes look for `fixtures` that a helper process provides on the host, such as files, sockets and shared memory.
 //! Each fixture contains a random nonce. Most probes prove their success by reporting that nonce. The success of the
-//! other probes is observed from outside. Controls have limits and leave the host unchanged.
+//! other probes is observed from outside. Controls have a deadline and leave the host unchanged.
 
 mod attack;
 mod catalog;

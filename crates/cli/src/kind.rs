@@ -97,7 +97,7 @@ pub(crate) fn summary(run: &Run) -> Option<String> {
     }
 }
 
-/// Adds the fields that only this kind of run has to the JSON object of the run.
+/// Extends the JSON object of the run with the fields that only this kind of run has.
 pub(crate) async fn describe(
     stored: &StoredRun<'_>,
     transcripts: bool,

@@ -206,7 +206,7 @@ pub fn needed_labels(config: &Settings) -> Result<BTreeMap<String, String>, Fail
     Ok(config.cluster.require_labels.as_deref().map(labels).transpose()?.unwrap_or_default())
 }
 
-/// Returns the requirements that a run has of the worker that executes it.
+/// Returns the requirements that a worker must meet to execute a run.
 pub fn requirements_of(run: &Run) -> Requirements {
     let RunInput { needs: labels, region, .. } = RunInput::of(run).unwrap_or_default();
     let needs = Requirements { labels, region, ..Requirements::default() };
@@ -233,8 +233,8 @@ pub fn with_sandbox_requirements(needs: Requirements, run: &Run) -> Requirements
     }
 }
 
-/// Returns the isolation that the user requested when the run was last resumed. If the user requested none then,
-/// returns the isolation that was requested when the run was started.
+/// Returns the isolation that the user requested when the run was last resumed. If there was no such request, returns
+/// the isolation that the user requested when the run was started.
 pub fn isolation_of(run: &Run) -> Option<String> {
     let now = LeaseHolder::last(run)
         .and_then(|mut last| last.asked.remove(SettingKey::SandboxIsolation.name()));

@@ -32,7 +32,7 @@ const MARK: &str = "Assize-Mark";
 /// Prefix of a stream's description. The version of the data format follows the prefix.
 const VERSION_PREFIX: &str = "assize, version ";
 
-/// Delays before a request to which the servers did not reply is repeated: the initial delay and the maximum delay.
+/// Initial delay and maximum delay before a request is repeated, if the servers did not reply to it.
 const RETRY_PAUSE: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 
 /// Duration after which an outage of the NATS servers is logged.
@@ -235,9 +235,9 @@ impl NatsConnection {
         Ok(self.context.get_stream_no_info(self.stream_name(stream)).await?)
     }
 
-    /// Creates a stream if it does not exist, and returns the configuration that the stream has. An existing stream is
-    /// not changed, except that an older version of the data format in its description is replaced by the current
-    /// version.
+    /// Creates a stream if it does not exist, and returns its configuration. An existing stream is not changed, with
+    /// one exception: if its description contains an older version of the data format, the current version replaces
+    /// that version.
     pub(crate) async fn set_up(&self, config: Config) -> Result<Config, StoreError> {
         let description = Some(describe(config.description.as_deref()));
         let config = Config { description, ..config };

@@ -39,7 +39,7 @@ const LEASE_MS: &str = "lease in ms: ";
 
 pub(crate) const WORK: &str = "work";
 
-/// Requirements that a job has of the worker that executes it.
+/// Requirements that a worker must meet to execute a job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WorkNeeds")]
 pub struct Requirements {
@@ -451,8 +451,8 @@ async fn move_to_dead_letters(
     }
 }
 
-/// Renews the lease on a job until the lease expires. A later renewal would extend the lease of the worker that
-/// receives the job next.
+/// Renews the lease on a job at a fixed interval, and stops once the lease has expired. Another worker may then have
+/// received the job, and a renewal would extend the lease of that worker.
 async fn renew_lease(acker: Arc<Acker>, lease: JobLease) {
     loop {
         tokio::time::sleep(lease.times.renewal()).await;

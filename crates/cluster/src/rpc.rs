@@ -229,8 +229,7 @@ impl StoredPieces {
         self.lock().insert(id.to_owned(), kept);
     }
 
-    /// Returns one piece of a stored reply, and postpones the removal of the reply: it is now removed after
-    /// [`PIECE_TTL`].
+    /// Returns one piece of a stored reply. The reply is removed once none of its pieces was fetched for [`PIECE_TTL`].
     fn fetch(&self, id: &str, index: usize) -> Option<Bytes> {
         let mut pieces = self.lock();
         let kept = pieces.get_mut(id)?;

@@ -25,7 +25,7 @@ pub struct CodeExecution {
     /// Report of the user's tests; null if there are no tests, or they did not finish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests: Option<TestReport>,
-    /// Files that the program created, sorted by name.
+    /// Files that the program created, sorted by name; with a session, all files of the session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<OutputFile>,
     /// Descriptions of files that were not collected, with reasons.

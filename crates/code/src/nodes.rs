@@ -120,8 +120,8 @@ impl CodeRunner {
         Ok((Attempt { candidate: place.candidate, ..attempt }, asking.spent()))
     }
 
-    /// Creates an attempt from model answers that do not match the schema. The program is the code block in these
-    /// answers, if there is one.
+    /// Creates an attempt from model answers that do not match the schema. The program is the longest code block of
+    /// the latest answer that contains one; without a code block, the attempt has no program.
     fn attempt_from_text(
         &self,
         state: &CodeState,
@@ -202,8 +202,8 @@ impl CodeRunner {
         }
     }
 
-    /// Detects the environment of programs in the sandbox as an effect, so that a resumed run does not repeat the
-    /// detection.
+    /// Detects the interpreter, the packages and the session files that programs can use in the sandbox. The detection
+    /// is an effect, so a resumed run does not repeat it.
     async fn detect_sandbox(
         &self,
         context: &Context<CodeState>,
@@ -259,8 +259,7 @@ impl CodeRunner {
         journaled(context, &format!("{place}/execute"), request, run, events).await
     }
 
-    /// Saves the files of an execution to the session as an effect, so that a resumed run does not save the files
-    /// again.
+    /// Saves the files of an execution to the session. Saving is an effect, so a resumed run does not repeat it.
     async fn commit(
         &self,
         context: &Context<CodeState>,

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn rehearsal_critique_names_the_error_of_the_last_attempt() {
+    fn rehearsal_critique_describes_the_error_of_the_last_attempt() {
         let scene = scene("Read data from users.json and print usernames").unwrap();
         let missing = "What happened: the program exited with code 1.\n\
                        FileNotFoundError: [Errno 2] No such file or directory: 'users.json'\n";

@@ -172,7 +172,7 @@ impl CodeRunner {
         self
     }
 
-    /// Saves the files that a program created or changed to the session.
+    /// Replaces the files of the session with the files of an execution.
     pub(crate) async fn save_to_session(
         &self,
         execution: &CodeExecution,

@@ -18,10 +18,10 @@ pub struct CodeTask {
     pub max_attempts: u32,
     /// Number of programs that are written in parallel in each attempt. The first program that succeeds is the result.
     pub candidates: u32,
-    /// Number of the sample in an evaluation. It makes the model requests of different samples of the same task
-    /// distinct.
+    /// Number of the sample in an evaluation. The number is part of each model request, so that the requests of two
+    /// samples of the same task differ.
     pub sample: u32,
-    /// Source of the tests to run against the program.
+    /// Source code of the tests to run against the program.
     pub tests: Option<String>,
     /// Whether the prompt for the model includes the tests.
     pub shows_tests: bool,

@@ -19,7 +19,7 @@ named_values! {
         Never = "never",
     }
 
-    /// Which failures the stored result of a finished model call survives.
+    /// Kinds of failures that do not destroy the stored result of a finished model call.
     StoreDurability {
         /// The result survives a crash or a kill of the process, but it may be lost if the machine loses power.
         ProcessCrash = "process-crash",

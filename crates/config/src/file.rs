@@ -186,8 +186,8 @@ fn secret_in_file_error(path: &Path, line: usize, key: &str) -> Failure {
 }
 
 /// Parses the variables of a `.env` file. Values are not expanded, and nothing is executed. Malformed lines are
-/// skipped, with one exception: an unclosed quote is an error if `is_ours` returns true for the name of the variable,
-/// that is, if assize may use the variable.
+/// skipped, with one exception: an unclosed quote is an error if `is_ours` returns true for the name of the variable.
+/// `is_ours` returns true for the names of variables that assize can read settings or API keys from.
 pub fn parse_env(
     path: &Path,
     text: &str,

@@ -230,7 +230,8 @@ impl SettingsOrigin {
         Ok(())
     }
 
-    /// Parses the `.env` file. A malformed variable is an error if assize may use the variable; else it is skipped.
+    /// Parses the `.env` file. Malformed lines are skipped, with one exception: an unclosed quote is an error if assize
+    /// can read a setting or an API key from a variable with this name.
     fn read_env_file(&self, text: &str) -> Result<Vec<FileEntry>, Failure> {
         let known: Vec<String> = all().iter().flat_map(Setting::variables).collect();
         let is_ours = |name: &str| {

@@ -2,7 +2,7 @@
 //!
 //! Trust applies to the current content of the folder's `assize.toml` and `.env`. When one of these files changes, the
 //! user must trust the folder again. Without this rule, an attacker who can change a trusted repository could send the
-//! user's API key to another server.
+//! user's API key to a server of the attacker.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,11 +1,11 @@
-//! Checks that the code of all crates reads settings by field or by [`SettingKey`](assize_config::SettingKey), never by
-//! a literal key such as `"sandbox.memory"`.
+//! Checks that the code of all crates except `config` reads settings by field or by
+//! [`SettingKey`](assize_config::SettingKey), never by a literal key such as `"sandbox.memory"`.
 
 use std::fs;
 use std::path::Path;
 
 #[test]
-fn other_crates_do_not_look_up_settings_by_literal_key() {
+fn no_crate_except_config_looks_up_settings_by_literal_key() {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     let crates = fs::read_dir(own.parent().unwrap()).unwrap();
     let crates = crates.map(|entry| entry.unwrap().path()).filter(|folder| folder != own);

@@ -14,10 +14,10 @@ use crate::sources::{GatheredData, SourceDocument};
 /// Label above a document whose data a model made up.
 pub const SYNTHETIC: &str = "SYNTHETIC: input data is made up, not from filings or files. No figure in it was measured or filed.";
 
-/// Label above conclusions if a model made up only a part of the company data.
+/// Label above a document that a model wrote from company data, if a model made up only a part of that data.
 pub(crate) const PARTLY_SYNTHETIC: &str = "SYNTHETIC: part of the input data is made up, not from filings or files. No figure in that part was measured or filed.";
 
-/// Returns the label for conclusions from the gathered data, if any of the data is synthetic.
+/// Returns the label for documents that models write from the gathered data, if any of the data is synthetic.
 pub(crate) fn synthetic_label(gathered: &GatheredData) -> Option<&'static str> {
     let own =
         |document: &SourceDocument| !document.text.starts_with(&labelled(Some(SYNTHETIC), ""));
@@ -148,7 +148,7 @@ fn list_item(line: &str) -> Option<&str> {
     bullet.or_else(number).filter(|rest| rest.starts_with([' ', '\t'])).map(str::trim_start)
 }
 
-/// A proposed move, with its document for the debate and the checks of its citations and figures.
+/// A proposed move, with its document for the debate and the results of checking its citations and figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MoveSuggestion {
     /// Id of the move: `m1`, `m2` and so on.

@@ -22,8 +22,8 @@ pub struct RoundDrift {
     pub decision_makers: Option<f64>,
 }
 
-/// Computes for each round of a move's debate which share of its words occurs neither in `document` nor in an earlier
-/// entry of the same conversation.
+/// Computes the share of new words in each round of a move's debate. A word is new if it occurs neither in `document`
+/// nor in an earlier entry of the same conversation.
 pub fn drift(document: &str, verdict: &DebateVerdict) -> Vec<RoundDrift> {
     let known: HashSet<String> = words(document).collect();
     // For each round: number of new words and of all words, first for the critic, then for the decision makers.

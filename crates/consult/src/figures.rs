@@ -124,7 +124,7 @@ fn is_part_of_token(text: &str, start: usize, end: usize, measured: bool) -> boo
         || (joint(one_after) && letter(two_after))
 }
 
-/// Maximum relative distance between two figures. Figures that are farther apart are not compared with [`is_near`].
+/// Maximum relative difference between two figures that are compared with [`is_near`].
 const MAX_REACH: f64 = 0.06;
 
 /// Maximum number of figures that are looked up per text.

@@ -124,8 +124,9 @@ pub struct RoundEvents<'a> {
 }
 
 impl RoundEvents<'_> {
-    /// Builds the event that reports a finished or failed entry in one conversation (`log`) or in all conversations.
-    /// The field `next` of the event is the next step of the conversation.
+    /// Builds the event for an entry that the model has written or whose call failed. The entry belongs to the
+    /// conversation `log`, or to all conversations if `log` is `None`. The field `next` of the event is the next step
+    /// of the conversation.
     pub fn event(
         self,
         log: Option<LogName>,

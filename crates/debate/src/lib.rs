@@ -10,10 +10,11 @@
 //! that a resumed debate repeats no finished call.
 //!
 //! There is a rule for every failure (table in `docs/explanation/durability.md`). A call fails permanently if all its
-//! retries fail. It then ends its conversation, which is scored with the completed rounds and marked as partial. A
-//! judge is a decision maker that scores the move. If the judge's call fails permanently, or its scores cannot be
-//! parsed, its score is a neutral 5 for each metric, marked as neutral. If a conversation exceeds the context window,
-//! prompts contain its first round, its last three rounds, and a summary of the rounds between.
+//! retries fail. If a call for an entry of one conversation fails permanently, the conversation ends; it is scored with
+//! the completed rounds and marked as partial. A judge is a decision maker that scores the move. If the judge's call
+//! fails permanently, or its scores cannot be parsed, its score is a neutral 5 for each metric, marked as neutral. If a
+//! conversation exceeds the context window, prompts contain its first round, its last three rounds, and a summary of
+//! the rounds between.
 
 mod allowed_calls;
 mod call_position;

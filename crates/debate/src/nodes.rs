@@ -184,7 +184,8 @@ impl DebateNodes {
         Ok(updates)
     }
 
-    /// Adds one entry to a conversation, or ends the conversation if the call fails permanently.
+    /// Requests one entry from the model and adds it to a conversation. If the call fails permanently, ends the
+    /// conversation instead or, for some errors (see [`ends_the_run`]), the whole run.
     async fn add_entry(
         &self,
         context: &Context<DebateState>,
@@ -325,7 +326,8 @@ struct Speech {
     round: u32,
 }
 
-/// Builds the event that reports a finished or failed entry in one conversation (`log`) or in all conversations.
+/// Builds the event for an entry that the model has written or whose call failed. The entry belongs to the conversation
+/// `log`, or to all conversations if `log` is `None`.
 fn event(
     state: &DebateState,
     log: Option<LogName>,

@@ -23,7 +23,7 @@ pub struct DebateSpec {
     pub personas: DebatePersonas,
     pub max_rounds: u32,
     pub options: DebateOptions,
-    /// Persona changes. A later change overrides an earlier change of the same role.
+    /// Persona changes. If several changes apply to a role, the last one in the list is used.
     pub changes: Vec<PersonaChange>,
 }
 

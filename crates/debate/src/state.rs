@@ -184,7 +184,7 @@ pub struct DebateState {
     pub move_document: MoveDocument,
     pub company: DebateCompany,
     pub personas: Arc<DebatePersonas>,
-    /// Persona changes. A later change overrides an earlier change of the same role.
+    /// Persona changes. If several changes apply to a role, the last one in the list is used.
     pub changes: Vec<PersonaChange>,
     /// Entries of each conversation, in the order `i1`, `i2` and so on.
     pub logs: Vec<Vec<ConversationEntry>>,

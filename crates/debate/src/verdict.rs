@@ -41,7 +41,8 @@ pub struct DebateVerdict {
     pub conversation_logs: BTreeMap<LogName, Vec<ConversationEntry>>,
 }
 
-/// Error: a debate outside a consultation has no verdict, because too many of its calls failed permanently.
+/// Error of a debate that has no verdict, because too many of its calls failed permanently. Only single debates fail
+/// with this error, not the debates of a consultation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoVerdict {
     #[error("no conversation completed a round, so there is no verdict; first error: {error}")]

@@ -284,9 +284,9 @@ impl Transaction {
         self.state().submissions.values().filter(left).try_for_each(|left| self.remove_drafts(left))
     }
 
-    /// Deletes the drafts of a decided submission, except drafts that agents have requested again. The drafts are
-    /// deleted as the last step of a decision. If the process dies before this step, the next transaction finds and
-    /// deletes the drafts.
+    /// Deletes the draft files of a decided submission. If an agent has since requested a new draft under the same
+    /// name, the file belongs to this open draft and is kept. The draft files are deleted as the last step of a
+    /// decision. If the process dies before this step, the next transaction finds and deletes them.
     fn remove_drafts(&self, submission: &Submission) -> Result<(), DraftError> {
         let waits = |s: &Submission| s.task == submission.task && s.stage.is_undecided();
         let name = submission_file(&submission.task);

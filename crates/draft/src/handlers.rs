@@ -292,7 +292,7 @@ impl Transaction {
     }
 
     /// Records a submission, on which the gate then decides; returns the submission's number. The number is known only
-    /// after the log entry is recorded, because the store may write the entry of a cancelled caller before this entry.
+    /// after the log entry is recorded, because the store can write an entry of an earlier, cancelled call first.
     pub(crate) async fn record_submission(
         &mut self,
         by: &str,
@@ -411,7 +411,8 @@ impl Transaction {
     }
 
     /// Finds the earlier submission of a draft, so that a repeated submit call, for example after a crash, returns the
-    /// status of that submission. Returns `None` if the agent has requested the draft again after that submission.
+    /// status of that submission. Returns `None` if the agent has since requested a new draft under the same name that
+    /// is not submitted yet.
     fn earlier_submission(&self, submit: &SubmitRequest<'_>, task: &TaskId) -> Option<u64> {
         let name = draft_name(submit.draft_path, &self.service.workspace.roots())?;
         if self.state().drafts.get(&name).is_some_and(|draft| draft.submission.is_none()) {

@@ -106,7 +106,7 @@ impl Transaction {
         }
         files.retain(|file| file.before != Some(file.after));
         if files.is_empty() {
-            let why = "the proposal changes nothing; write the change into the file first";
+            let why = "the proposal changes nothing; propose content that contains your changes";
             return Err(invalid_request(why));
         }
         match self.waiting_submission(task, &files) {

@@ -17,7 +17,7 @@ use crate::transaction::Transaction;
 pub enum Force {
     /// The acceptance fails if a file has changed since its draft was created.
     No,
-    /// The acceptance overwrites the files that have changed.
+    /// The acceptance overwrites the files even if they have changed since their drafts were created.
     Yes,
 }
 

@@ -143,8 +143,8 @@ fn is_confusing_name(name: &str) -> bool {
 fn automatic_effects(change: &ProposedChange, places: &PathRules) -> Vec<Reason> {
     let path = &change.path;
     let mut reasons = Vec::new();
-    if let Some(tool) = places.protected_by(path) {
-        let message = format!("this file is protected because of {tool}");
+    if let Some(why) = places.protected_by(path) {
+        let message = format!("this file is protected: {why}");
         reasons.push(escalate(path, "protected", message));
     } else if let Some(runs) = places.runs_on_build(path) {
         let base = String::from_utf8_lossy(change.base.as_deref().unwrap_or_default());

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn built_in_file_rules_are_valid_and_tool_that_reads_a_file_is_found() {
+    fn built_in_file_rules_are_valid_and_name_the_tool_that_reads_a_file() {
         let rules = FileRules::get().unwrap();
         assert_eq!(rules.protected.tool("lefthook-local.yml"), Some("lefthook"));
         assert_eq!(rules.protected.tool("a/b/.Zed/tasks.json"), Some("Zed"));

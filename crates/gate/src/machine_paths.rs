@@ -25,7 +25,7 @@ use crate::pattern::{InvalidPattern, among, compile};
 /// Comment that allows the machine-specific paths on its line. The gate still reports them, and a reviewer decides.
 pub const ALLOW_COMMENT: &str = "assize: allow-path";
 
-/// Maximum number of characters of a path that a finding shows.
+/// Number of characters after which a path in a finding is truncated.
 const MAX_SHOWN: usize = 80;
 /// Maximum number of paths that are checked per line.
 const MAX_PATHS: usize = 200;

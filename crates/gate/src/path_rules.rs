@@ -53,12 +53,15 @@ impl PathRules {
         contains_private_key(bytes) && !self.is_readable(path)
     }
 
-    /// Returns why a file is protected: the tool that runs or reads the file automatically, or the setting with a
-    /// pattern that matches the file. `None` if the file is not protected.
-    pub fn protected_by(&self, path: &WorkspacePath) -> Option<&str> {
+    /// Returns why a file is protected: a tool runs or reads the file automatically, or a pattern of the setting
+    /// `draft.protected` matches its path. `None` if the file is not protected.
+    pub fn protected_by(&self, path: &WorkspacePath) -> Option<String> {
         let path = path.normalized_for_rules();
-        let own = || self.also_protected.matches(&path).then_some("the setting `draft.protected`");
-        self.rules.protected.tool(&path).or_else(own)
+        if let Some(tool) = self.rules.protected.tool(&path) {
+            return Some(format!("it is run or read automatically ({tool})"));
+        }
+        let by_setting = "its path matches a pattern of the setting `draft.protected`";
+        self.also_protected.matches(&path).then(|| by_setting.to_owned())
     }
 
     /// Returns the rule for a file whose content can run code on build or test; `None` if no rule matches the file.
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn path_rules_apply_the_settings_readable_and_protected() {
+    fn path_rules_apply_the_draft_readable_and_draft_protected_settings() {
         let policy = Policy {
             readable: vec![".env.ci".to_owned()],
             protected: vec!["infra/".to_owned()],
@@ -129,8 +132,8 @@ mod tests {
         let places = policy.path_rules().unwrap();
         assert!(!places.is_hidden(&inside(".env.ci")) && places.is_hidden(&inside(".env")));
         assert_eq!(
-            places.protected_by(&inside("Infra/main.tf")),
-            Some("the setting `draft.protected`")
+            places.protected_by(&inside("Infra/main.tf")).as_deref(),
+            Some("its path matches a pattern of the setting `draft.protected`")
         );
     }
 

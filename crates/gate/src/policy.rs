@@ -103,7 +103,7 @@ impl Policy {
     }
 }
 
-/// Fingerprint of all built-in rules, which no setting changes.
+/// Fingerprint of all built-in rules. It does not depend on the settings.
 static BUILT_IN: LazyLock<Fingerprint> = LazyLock::new(|| {
     let rules = crate::secrets::patterns().collect::<Vec<_>>();
     let data = [file_rules::DATA, machine_paths::DATA];

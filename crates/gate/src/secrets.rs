@@ -40,8 +40,7 @@ pub const ALLOW_COMMENT: &str = "assize: allow-secret";
 /// Maximum number of secrets that are reported per line.
 const MAX_PER_LINE: usize = 200;
 
-/// Maximum number of secrets in a text. After this number, the scanner does not search for secrets that span several
-/// lines.
+/// Number of secrets found in a text above which the scanner stops searching for secrets that span several lines.
 const MAX_PER_TEXT: usize = 1000;
 
 /// Name and description of the rule for private keys.

@@ -44,7 +44,7 @@ enum PrefixState {
     Cached(Instant),
 }
 
-/// A prompt prefix that other calls can have in common with this call, with its estimated number of tokens.
+/// Hash and estimated number of tokens of a prompt prefix. Several calls can have the same prefix.
 #[derive(Debug, Clone, Copy)]
 struct Prefix {
     hash: PrefixHash,
@@ -82,8 +82,8 @@ impl CacheWarmup {
     }
 
     /// Returns `None` if the call must wait for another call with the same prefix. Returns `Some(true)` if the call is
-    /// the first with its prefix, so that other calls wait for it, and `Some(false)` if the call can be sent without
-    /// effect on others.
+    /// the first with its prefix, so that other calls wait for it. Returns `Some(false)` if the call can be sent at
+    /// once and no other call must wait for it.
     fn try_start(&self, prefixes: &[Prefix]) -> Option<bool> {
         let mut known = self.known.lock();
         let now = Instant::now();

@@ -25,7 +25,7 @@ pub struct ModelFacts {
     pub temperature: bool,
     /// Whether the provider enforces a JSON schema for this model.
     pub native_schema: bool,
-    /// Whether the provider rejects requests that contain tools, unless they set `reasoning_effort` to `none`.
+    /// Whether the provider rejects a request with tools, unless the request sets `reasoning_effort` to `none`.
     pub tools_need_no_reasoning: bool,
     /// Whether the model runs on the user's own server. This is assumed for an unlisted model (a model that is not in
     /// the catalog) at a local address.

@@ -157,14 +157,15 @@ impl Providers {
         self.gateways(ledger, &BTreeMap::new()).await.map(|(gateway, _)| gateway)
     }
 
-    /// Creates a gateway for calls that do not belong to a run. These calls share a new budget with the limits from the
-    /// settings.
+    /// Creates a gateway for calls that do not belong to a run. These calls share a new budget, whose limits come
+    /// from the settings.
     pub async fn gateway_outside_runs(&self) -> Result<Gateway, Failure> {
         self.gateway(Arc::new(MemoryBudgetLedger::new(budget_limits(&self.settings)))).await
     }
 
     /// Creates the gateway to the model that the settings choose, and one gateway for each role in `roles`. The map
-    /// `roles` contains a model of the same provider for each role. All gateways share one ledger and one rate limiter.
+    /// `roles` contains a model for each role. All gateways use the chosen provider, and share one ledger and one rate
+    /// limiter.
     pub async fn gateways(
         &self,
         ledger: Arc<dyn BudgetLedger>,

@@ -495,8 +495,8 @@ struct Clock<'a> {
     /// Maximum time between two signs of progress of a streamed answer.
     idle_timeout: Duration,
     ledger: &'a dyn BudgetLedger,
-    /// Total time during which the ledger was unavailable before this call started. Only later unavailable time extends
-    /// the deadline.
+    /// Total time during which the ledger was unavailable before this call started. This time does not extend the
+    /// deadline; the time during which the ledger is unavailable after the start of the call does.
     unavailable_before: Duration,
     progress: Mutex<Progress>,
 }

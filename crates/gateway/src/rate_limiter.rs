@@ -42,8 +42,8 @@ pub struct RemainingLimits {
 #[async_trait]
 pub trait RateLimit: Send + Sync + fmt::Debug {
     /// Waits until a call with this many tokens may be sent. If a rate limit permits the call only after the time `by`,
-    /// returns the necessary wait as an error. The time spent waiting for a free slot does not count. Calls `on_wait`
-    /// before each wait for a rate limit.
+    /// returns the necessary wait as an error. The time spent waiting for a free slot is added to `by`. Calls
+    /// `on_wait` before each wait for a rate limit.
     async fn admit(
         self: Arc<Self>,
         tokens: u64,

@@ -142,8 +142,8 @@ pub struct FanOut<I> {
 }
 
 impl<I> FanOut<I> {
-    /// Sets the maximum number of branches that run at once. Branches start in order. The maximum does not change the
-    /// result of the run.
+    /// Sets the maximum number of branches that run at once. Branches start in their order in the fan-out. The
+    /// maximum does not change the result of the run.
     pub fn max_concurrency(mut self, most: usize) -> FanOut<I> {
         self.at_once = most.max(1);
         self

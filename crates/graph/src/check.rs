@@ -56,7 +56,7 @@ pub enum GraphProblem {
     )]
     EndInBranch { node: &'static str, fork: &'static str, join: &'static str },
     #[error(
-        "node `{node}` leaves a branch of `{fork}` for `{to}`: the branches must join at `{join}` first"
+        "node `{node}` leads out of a branch of `{fork}` to `{to}`: the branches must join at `{join}` first"
     )]
     LeavesBranch { node: &'static str, fork: &'static str, join: &'static str, to: &'static str },
     #[error("a branch of node `{fork}` starts at the join `{join}` of the branches")]

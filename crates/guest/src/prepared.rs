@@ -7,7 +7,8 @@ use assize_protocol::ExecRequest;
 
 use crate::sys::Pid;
 
-/// Prepared program: it is started, and waits for a line with its arguments on the socket [`PreparedProgram::gate`].
+/// Prepared program: it runs already, and waits until the guest agent sends a line with the program's arguments through
+/// the socket [`PreparedProgram::gate`].
 pub(crate) struct PreparedProgram {
     /// Command line of the program. An `Exec` request can use the program only if the request's command line begins
     /// with this command line.
@@ -35,8 +36,8 @@ impl PreparedProgram {
         exec.prepared && self.ready && exec.argv.starts_with(&self.argv)
     }
 
-    /// Sends the program the line with its arguments, which ends its wait. Does not block if the line
-    /// [fits](PreparedProgram::fits).
+    /// Sends the line with the arguments, for which the program waits. Returns `false` if the line cannot be sent. Does
+    /// not block if the line [fits](PreparedProgram::fits).
     pub(crate) fn send_line(&self, line: &str) -> bool {
         rustix::io::write(&self.gate, line.as_bytes()) == Ok(line.len())
     }

@@ -179,8 +179,8 @@ impl ForChild {
     }
 }
 
-/// Number of a program's file descriptor for a socket to the guest agent. A prepared program waits on this socket;
-/// other programs can exchange messages with the host through it.
+/// File descriptor, in a program, of the socket that connects the program to the guest agent. A prepared program waits
+/// on this socket; other programs can exchange messages with the host through it.
 const SOCKET_FD: i32 = 3;
 
 /// Creates the socket pair for [`SOCKET_FD`]: the guest agent's end and the program's end.

@@ -459,7 +459,7 @@ impl Server {
         }
     }
 
-    /// Sends file contents, and the replies of streams that are complete.
+    /// Sends file contents, and ends each complete stream with its reply.
     fn finish_streams(&mut self) {
         let ids: Vec<StreamId> = self.streams.keys().copied().collect();
         for id in ids {

@@ -41,7 +41,7 @@ pub(crate) fn clone_into_namespaces(
     Ok(Pid::try_from(pid).ok().filter(|pid| *pid != 0))
 }
 
-/// Sets attributes of a mount, such as read-only; with `recursive`, of all mounts below it too.
+/// Sets attributes of a mount, such as read-only. With `recursive`, also sets them on all mounts below it.
 pub(crate) fn set_mount_attributes(
     mount: impl AsFd,
     attributes: u64,
@@ -251,7 +251,7 @@ pub(crate) fn read_tsc() -> Option<u64> {
     Some(unsafe { core::arch::x86_64::_rdtsc() })
 }
 
-/// Returns `None`, because the time-stamp counter is not needed on other architectures.
+/// Returns `None`, because the time-stamp counter is needed only on x86-64.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn read_tsc() -> Option<u64> {
     None

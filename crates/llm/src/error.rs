@@ -79,7 +79,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Whether a retry of the same request may succeed.
+    /// Whether a retry of the same request can succeed.
     pub fn is_retryable(self) -> bool {
         use ErrorKind::*;
         [Unreachable, Connection, Timeout, RateLimited, Overloaded, Server, Malformed, Empty]

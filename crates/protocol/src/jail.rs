@@ -73,7 +73,7 @@ pub struct HostMount {
     /// Whether the mount is a device. Programs can write to devices, but to no other mount.
     #[serde(default)]
     pub device: bool,
-    /// Whether the file or folder may be missing on the host.
+    /// Whether the mount is skipped if the file or folder does not exist on the host.
     #[serde(default)]
     pub optional: bool,
 }

@@ -12,8 +12,8 @@ mod frame;
 pub mod jail;
 mod message;
 
-/// Paths in the sandbox of the files with the code to run, by language. Programs can read these files, but not change
-/// them.
+/// Paths inside the sandbox where the code to run is stored: one file for each language. Programs can read these files,
+/// but not change them.
 pub const CODE: [&str; 3] = ["/tmp/code.py", "/tmp/code.sh", "/tmp/code.js"];
 
 pub use frame::{Frame, FrameDecoder, FrameError, FrameKind, MAX_DATA, MAX_FRAME, StreamId};

@@ -203,7 +203,7 @@ pub async fn cancel(store: &dyn Store, run: &Run) -> Result<(), StoreError> {
     }
 }
 
-/// Stores that a run failed because its task panicked. The panicked task cannot store this itself.
+/// Stores that a run failed because the code that executed it panicked. That code cannot store the failure itself.
 pub async fn record_panic(store: &dyn Store, id: &RunId) {
     tracing::error!(run = %id, "run panicked");
     let message = "internal error: assize panicked; the run can be resumed";

@@ -64,7 +64,7 @@ impl StoreError {
                 "make the store file and its folder writable, or set `store.path` to another file",
             ),
             StoreError::Busy { .. } => {
-                Some("wait until the process that uses the store ends, or stop that process")
+                Some("wait for the end of the process that uses the store, or stop that process")
             }
             _ => None,
         }

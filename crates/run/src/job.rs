@@ -28,7 +28,7 @@ pub trait Job: Sized + Send + Sync + 'static {
     /// The user's request, either new or restored from a stored run, with the services that the job needs.
     type Request: Send + Sync;
 
-    /// Resources for the run that the executing process must provide, such as sandboxes.
+    /// Resources that the executing process must provide for the run, such as sandboxes.
     type Local: Send + Sync;
 
     /// Result of a completed run.

@@ -169,7 +169,7 @@ pub struct RunFilter {
     pub limit: usize,
 }
 
-/// The right of a process to write to a run. It ends when another process claims the run.
+/// The right of a process to write to a run. A lease ends when another process claims the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     pub run: RunId,

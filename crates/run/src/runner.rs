@@ -85,7 +85,8 @@ impl Runner {
             return Err(Failure::new(FailureKind::Usage, message).hint(hint));
         }
         if !request.take_over {
-            let instead = "wait until the process that holds the lease ends, stop that process, or add `--take-over`";
+            let instead = "wait for the end of the process that holds the lease, stop that process, or \
+                           add `--take-over`";
             refuse_if_held(&run, "resumed", instead)?;
         }
         let origin =
@@ -314,7 +315,7 @@ enum Executor<L> {
         journal: Arc<RunJournal>,
         /// Journal records inherited from the parent run, if the run is a fork.
         inherited: Vec<EffectRecord>,
-        /// Resources that the job prepared in this process; `None` once the run is executed.
+        /// Resources that the job prepared in this process; `None` after the execution has started.
         local: Option<L>,
     },
     Remote(RemoteRun),

@@ -70,7 +70,7 @@ impl RunState {
         }
     }
 
-    /// The stored status that runs in this state have.
+    /// Stored status of every run in this state.
     pub fn status(self) -> RunStatus {
         match self {
             RunState::Waiting | RunState::Running | RunState::Stopped => RunStatus::Running,

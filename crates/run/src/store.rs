@@ -145,7 +145,7 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     /// The run is removed only if it still has the epoch in `seen`.
     async fn remove_run(&self, seen: &Lease) -> Result<(), StoreError>;
 
-    /// Stores an artifact of a run under a name. It replaces an earlier artifact of the run with the same name.
+    /// Stores an artifact of a run under a name. Replaces an artifact that the run stored under this name before.
     async fn put_artifact(
         &self,
         run: &RunId,

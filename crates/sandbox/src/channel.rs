@@ -414,7 +414,7 @@ impl RequestStream {
         }
     }
 
-    /// Sends a cancellation to the guest agent. The guest agent still replies to the request.
+    /// Asks the guest agent to cancel the request of this stream. The guest agent still sends a reply to this request.
     pub(crate) fn cancel(&self) {
         self.endpoint.send(Frame::put_cancel);
     }

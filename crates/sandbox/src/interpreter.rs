@@ -134,7 +134,7 @@ impl Interpreter {
             if is_script(&program) { interpreter_of_script(language, &program)? } else { program };
         let real = program
             .canonicalize()
-            .map_err(|error| format!("cannot resolve `{}`: {error}", program.display()))?;
+            .map_err(|error| format!("cannot resolve the path `{}`: {error}", program.display()))?;
         let mut pieces = Vec::new();
         // In a virtual environment, the program is a symbolic link. The file `pyvenv.cfg` is near the link, and the
         // libraries of the interpreter are near the target of the link.
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn interpreter_is_found_in_installations_venvs_and_shims() {
+    fn interpreter_is_found_in_installations_and_venvs_and_through_shims() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let own = root.join("versions/3.11.7/bin/python3");

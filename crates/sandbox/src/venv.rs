@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn virtual_environment_is_read_by_folder_and_by_interpreter() {
+    fn path_of_a_virtual_environment_can_be_its_folder_or_its_interpreter() {
         let folder = environment();
         let venv = folder.path().join(".venv");
         let read = VirtualEnvironment::read(&venv).unwrap();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn virtual_environment_records_all_links_to_its_interpreter() {
+    fn all_links_to_the_interpreter_of_a_virtual_environment_are_found() {
         let folder = environment();
         let root = folder.path().canonicalize().unwrap();
         let installed = root.join("pythons/3.11.7");

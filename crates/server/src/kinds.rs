@@ -148,7 +148,7 @@ pub(crate) async fn output_files(app: &App, run: &Run) -> Result<Vec<OutputFile>
     }
 }
 
-/// Whether programs of this run may be running now, so that their live output can be read from a cluster worker.
+/// Whether live output of this run can exist on a cluster worker: the run is a code run and has the status `running`.
 pub(crate) fn runs_programs(run: &Run) -> bool {
     run.kind == RunKind::Code && run.status == RunStatus::Running
 }

@@ -36,7 +36,7 @@ pub(crate) const TAGS: [&str; 6] = ["runs", "events", "files", "drafts", "sandbo
 #[template(path = "page.html")]
 struct Page<'a> {
     title: &'a str,
-    /// HTML of the page's body, which must be trusted.
+    /// HTML of the page's body. The template does not escape it, so untrusted text in it must already be escaped.
     body: &'a str,
 }
 

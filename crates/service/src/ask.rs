@@ -84,7 +84,7 @@ impl PreparedQuestion {
         self.gateway.ledger().totals()
     }
 
-    /// Estimated number of tokens and cost of the request; `None` if there is no data about the model.
+    /// Estimated number of tokens and cost of the request; `None` if the answer is replayed from a cassette.
     pub fn estimate(&self) -> Option<Estimate> {
         self.gateway.estimate(&self.request)
     }
@@ -156,8 +156,10 @@ impl AskAnswer {
         let attempts = ModelResponse::total_attempts(&responses);
         let milliseconds = ModelResponse::total_milliseconds(&responses);
         let calls = responses.len();
-        let missing =
-            || Failure::new(FailureKind::Internal, "there is no model response for the answer");
+        let missing = || {
+            let message = "the question was answered, but the list of model responses is empty";
+            Failure::new(FailureKind::Internal, message)
+        };
         let last = responses.pop().ok_or_else(missing)?;
         Ok(AskAnswer { value, last, usage, cost, calls, attempts, milliseconds })
     }

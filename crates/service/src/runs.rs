@@ -72,8 +72,8 @@ impl ResumeRuns for Services {
     }
 }
 
-/// Returns the settings with the provider, model and isolation that a run was started with. A value that the user
-/// requests for resuming the run takes precedence.
+/// Returns the settings for resuming a run: `settings` with the provider, model and isolation that the run was started
+/// with. A provider, model or isolation that a flag or an API request sets takes precedence.
 pub fn settings_of_run(settings: &Settings, run: &Run) -> Result<Settings, Failure> {
     let RunInput { provider, model, isolation, .. } = RunInput::of(run)?;
     let mut earlier = Vec::new();

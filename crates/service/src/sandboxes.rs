@@ -1,6 +1,5 @@
-//! Named sandboxes, which exist until they expire or are removed.
-//!
-//! A named sandbox also ends with the process that created it. Other processes connect to the sandbox by its name.
+//! Named sandboxes. A named sandbox exists until it expires, until it is removed, or until the process that created it
+//! ends. Other processes connect to the sandbox by its name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

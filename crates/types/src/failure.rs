@@ -16,7 +16,7 @@ pub enum FailureKind {
     Verdict,
     /// The command or its input is invalid.
     Usage,
-    /// A setting, a key or a model name is invalid.
+    /// A setting, an API key or a model name is invalid.
     Settings,
     /// A provider, the network or the disk failed.
     Environment,

@@ -90,7 +90,7 @@ mod tests {
     /// The cache chooses Docker for a spec with a container image, which no other backend supports. It chooses the jail
     /// for a spec without an image, because this test has no microVM image.
     #[tokio::test(flavor = "multi_thread")]
-    async fn backend_cache_chooses_separately_for_each_image_and_limit() {
+    async fn backend_cache_has_a_separate_choice_for_each_image_and_limit() {
         let folder = tempfile::tempdir().unwrap();
         let environment = Environment::in_folder(
             folder.path(),

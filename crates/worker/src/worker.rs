@@ -116,8 +116,9 @@ pub(super) enum JobOutcome {
 }
 
 impl WorkerContext {
-    /// Returns why this worker must not execute a job with these requirements; `None` if it is allowed to. The check
-    /// is needed because the requirements under which a message was queued can differ from those of the message's run.
+    /// Returns why this worker must not execute a job with these requirements; `None` if this worker is allowed to
+    /// execute the job. The check is needed because the requirements under which a message was queued can differ from
+    /// those of the message's run.
     pub(super) fn check_requirements(&self, needs: &Requirements) -> Option<String> {
         (!self.capabilities.meet(needs)).then(|| {
             let needs = format_requirements(needs);
@@ -211,8 +212,8 @@ impl Worker {
         Ok(ended?)
     }
 
-    /// Receives jobs that need this kind of slot from the queue whenever such a slot is free, and executes each job in
-    /// its own task.
+    /// Repeatedly waits for a free slot of this kind, receives a job for such a slot from the queue, and executes the
+    /// job in a separate task.
     async fn take_jobs(self: Arc<Self>, place: SlotKind) -> Result<(), StoreError> {
         let slots = match place {
             SlotKind::Sandbox => &self.slots,

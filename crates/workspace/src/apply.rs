@@ -310,8 +310,8 @@ impl Applier<'_> {
         Ok(right)
     }
 
-    /// Exchanges the staged file and the file in the workspace. If the change deletes the file, no new content
-    /// exists: instead, moves the original file from the staging folder back to the workspace.
+    /// Exchanges the staged file and the file in the workspace. For a change that deletes the file, reverts the
+    /// deletion: moves the original file from the staging folder back to the workspace.
     fn exchange(&self, item: &StagedFile<'_>) -> Result<(), FileError> {
         let (folder, name, staging) = (self.folder(item)?, item.path.name(), self.staging);
         match item.change.after {

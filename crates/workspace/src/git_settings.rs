@@ -113,8 +113,8 @@ impl GitRepository {
     }
 }
 
-/// Reads a file that contains a prefix and the path of a git directory. Resolves the path relative to the file's
-/// folder. `None` if the file is missing or has different content.
+/// Reads the path of a git directory from a file that consists of `prefix` and this path. Resolves the path relative to
+/// the file's folder. Returns `None` if the file is missing or has different content.
 fn named_by(file: &Path, prefix: &str) -> Option<PathBuf> {
     let content = String::from_utf8(read_start(file, LARGEST)).ok()?;
     let path = content.strip_prefix(prefix)?.trim();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn ignore_list_of_the_user_replaces_the_default_list_and_that_of_the_repository_is_added() {
+    fn user_list_replaces_the_default_ignore_list_and_the_list_of_the_repository_is_added() {
         let folder = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| put(&folder.path().join(path), text);
         let system =

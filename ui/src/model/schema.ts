@@ -809,7 +809,7 @@ export interface components {
         AttackGroup: {
             blocked: number;
             escaped: number;
-            /** @description Number of probes without a result, because the test itself failed. */
+            /** @description Number of probes without a result, because the probe or the sandbox failed with an error. */
             failed: number;
             not_applicable: number;
             title: string;
@@ -886,7 +886,7 @@ export interface components {
         };
         CleanBody: {
             /**
-             * @description Minimum age in days of the deleted drafts; default: the setting `draft.keep_days`
+             * @description Minimum age, in days, of the drafts and file versions to delete; default: the setting `draft.keep_days`
              * @default null
              */
             older_than_days?: number | null;
@@ -961,7 +961,7 @@ export interface components {
             exit_code: number | null;
             /** @description Why the execution failed; null if it succeeded. */
             failure: components["schemas"]["CodeFailure"] | null;
-            /** @description Files that the program created, sorted by name. */
+            /** @description Files that the program created, sorted by name; with a session, all files of the session. */
             files?: components["schemas"]["OutputFile"][];
             /**
              * @description Fingerprint of the session's files before the program ran, to detect changes by other runs; null without a
@@ -1959,7 +1959,7 @@ export interface components {
         };
         /** @description An amount of US dollars, stored as whole nano-dollars. */
         Money: number;
-        /** @description A proposed move, with its document for the debate and the checks of its citations and figures. */
+        /** @description A proposed move, with its document for the debate and the results of checking its citations and figures. */
         MoveSuggestion: {
             /** @description What is done first, second and so on, each with who does it. */
             actions: string[];
@@ -2992,7 +2992,7 @@ export interface components {
         };
         /** @description How the agent proposes changes to files. */
         WorkMode: "tools" | "text" | "auto";
-        /** @description Requirements that a job has of the worker that executes it. */
+        /** @description Requirements that a worker must meet to execute a job. */
         WorkNeeds: {
             /** @description Isolation that the sandbox must have; null if any isolation is sufficient. */
             isolation: string | null;

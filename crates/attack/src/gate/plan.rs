@@ -86,7 +86,7 @@ pub(super) fn classes() -> Result<Vec<PlannedClass>, InvalidCorpusLine> {
     Ok(classes)
 }
 
-/// Name of the gate rule for files that agents may not draft.
+/// Name of the gate rule that rejects changes to files that agents are not allowed to change.
 const NOT_ALLOWED: &str = "path/not-allowed";
 
 /// Converts the cases of a corpus to planned cases. `is_control` returns whether a case is harmless and must pass the

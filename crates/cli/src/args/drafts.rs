@@ -191,7 +191,7 @@ pub(crate) enum GateCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// Check the audit log for changed, removed, reordered or cut-off entries
+    /// Check the audit log for changed, removed or reordered entries
     Verify {
         #[command(flatten)]
         workspace: WorkspaceArgs,

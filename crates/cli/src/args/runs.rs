@@ -164,7 +164,7 @@ pub(crate) struct ForkRunArgs {
 }
 
 impl ForkRunArgs {
-    /// Converts these flags to the model flags of the command that executes the run.
+    /// Returns the model flags for the command that executes the new run, such as `assize debate`.
     pub(crate) fn model(&self) -> ModelArgs {
         ModelArgs {
             provider: self.provider.clone(),
@@ -177,7 +177,7 @@ impl ForkRunArgs {
 }
 
 impl ResumeArgs {
-    /// Converts these flags to the model flags of the command that executes the run.
+    /// Returns the model flags for the command that executes the resumed run, such as `assize run`.
     pub(crate) fn model(&self) -> ModelArgs {
         let (max_cost, max_tokens) = (self.max_cost.clone(), self.max_tokens.clone());
         ModelArgs { max_cost, max_tokens, ..ModelArgs::default() }

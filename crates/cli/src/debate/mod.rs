@@ -89,7 +89,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Rejects flags that would have no effect in this combination, instead of ignoring them.
+/// Fails if a given flag has no effect with the other given arguments, or if there is no business move to debate.
 fn reject_unused_flags(args: &DebateArgs) -> Result<(), Failure> {
     let usage = |message: String| Failure::new(FailureKind::Usage, message);
     if args.take_over && args.resume.is_none() {
@@ -105,7 +105,7 @@ fn reject_unused_flags(args: &DebateArgs) -> Result<(), Failure> {
     ];
     if let Some((flag, _)) = fixed.into_iter().find(|(_, given)| args.resume.is_some() && *given) {
         return Err(usage(format!("`{flag}` cannot be changed in a resumed run"))
-            .hint("start a new run from the same records with `--fork RUN`"));
+            .hint("to change it, fork the run instead: `--fork RUN`"));
     }
     Ok(())
 }

@@ -76,8 +76,8 @@ fn table(text: &str) -> Result<Vec<(String, BTreeSet<String>)>, String> {
     if rows.is_empty() { Err("found no table of crates".to_owned()) } else { Ok(rows) }
 }
 
-/// Messages about errors in the table: a row differs from the real dependencies of its crate, or a row is above the row
-/// of a crate that it depends on.
+/// Messages about errors in the table: a row differs from the real dependencies of its crate, or the table lists a
+/// crate above one of its dependencies.
 fn table_errors(
     rows: &[(String, BTreeSet<String>)],
     dependencies: &BTreeMap<String, BTreeSet<String>>,
@@ -212,8 +212,8 @@ fn environment_reads(line: &str) -> Vec<String> {
     found
 }
 
-/// Separates a source file (formatted with rustfmt) from its test code. Returns the numbered lines outside of
-/// `#[cfg(test)]` items, and the names of `#[cfg(test)]` modules whose code is in other files.
+/// Removes the test code from the text of a source file, which must be formatted with rustfmt. Returns the numbered
+/// lines outside of `#[cfg(test)]` items, and the names of `#[cfg(test)]` modules whose code is in other files.
 fn without_tests(text: &str) -> (Vec<(usize, &str)>, Vec<String>) {
     let (mut lines, mut modules) = (Vec::new(), Vec::new());
     let mut rest = text.lines().enumerate().map(|(index, line)| (index + 1, line));

@@ -303,7 +303,7 @@ fn ask_reports_retries_on_standard_error() {
 }
 
 #[test]
-fn ask_stream_exits_4_if_the_device_is_full_and_records_the_answer_even_if_the_pipe_is_closed() {
+fn ask_stream_exits_4_if_its_output_device_is_full_and_records_the_answer_if_its_pipe_is_closed() {
     let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text("line one\nline two\n"));
     let home = Home::with_fake_provider(FakeKind::Groq, &fake);
     let run = |script: &str| {

@@ -366,7 +366,7 @@ fn debate_is_resumed_only_with_the_model_it_was_started_with() {
 }
 
 #[test]
-fn budget_of_a_resumed_debate_includes_its_earlier_calls() {
+fn calls_before_a_resume_count_towards_the_budget_of_the_debate() {
     let fake = fake();
     let home = home(&fake);
     // Each model call costs $0.00071. The reservation for a call is a little higher.

@@ -210,7 +210,7 @@ fn draft_is_submitted_over_mcp_and_a_reviewer_accepts_and_undoes_it() {
 }
 
 #[test]
-fn conflicting_draft_escalates_and_shows_both_changes() {
+fn conflicting_draft_escalates_and_shows_the_changes_of_the_agent_and_of_the_user() {
     let home = home_with_project();
     let mut client = StdioMcpClient::start(&home, &[]);
     let request = json!({"source_path": "src/watchdog.py", "task_id": "t"});

@@ -20,7 +20,7 @@ fn program(code: &str) -> FakeReply {
 }
 
 #[test]
-fn eval_reference_tests_the_reference_solutions_without_a_model() {
+fn eval_with_the_reference_flag_tests_the_reference_solutions_without_a_model() {
     let home = home();
     home.write("good.jsonl", &problem("a/1", "    return n * 2\n"));
     let CommandOutput { code, out, err } = home.run(&["eval", "good.jsonl", "--reference"]);

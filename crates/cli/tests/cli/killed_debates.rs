@@ -162,7 +162,7 @@ fn kill_at_the_first_call(fake: &FakeProvider, home: &Home, more: &[&str]) -> St
 }
 
 #[test]
-fn budget_of_a_killed_debate_includes_its_call_in_flight() {
+fn call_in_flight_when_a_debate_is_killed_counts_towards_its_budget() {
     let fake = provider_hanging_at_first_request();
     let home = home(&fake);
     let run = kill_at_the_first_call(&fake, &home, &[]);

@@ -198,8 +198,8 @@ fn sessions_are_listed_shown_and_removed() {
     assert!(home.run(&["sessions", "list"]).err.contains("no sessions"));
 }
 
-/// One after the other, these folders are on a full disk: the output folder, the folder of the sessions, the folder of
-/// the store, and the package cache.
+/// The test makes four runs. Each run finds a full disk under a different folder: the output folder, the folder of the
+/// sessions, the folder of the store, or the package cache.
 #[test]
 fn run_resumes_after_a_full_disk_without_repeating_calls() {
     let writes = program("open('big', 'wb').write(b'x' * 300000); print('written')");

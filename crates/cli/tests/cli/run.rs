@@ -199,7 +199,7 @@ fn killed_run_resumes_without_repeating_its_first_attempt() {
 }
 
 #[test]
-fn run_killed_at_random_moments_has_same_result_and_no_duplicate_events() {
+fn run_killed_at_random_moments_resumes_to_the_expected_result_without_duplicate_events() {
     let kills = std::env::var("ASSIZE_TEST_KILLS");
     let kills: u32 = kills.map_or(8, |count| count.parse::<u32>().unwrap() / 5);
     let mut dice = fastrand::Rng::with_seed(0x5eed);

@@ -127,7 +127,7 @@ fn verification_ignores_an_unusable_active_virtual_environment() {
 }
 
 #[test]
-fn relative_verify_python_setting_is_ignored_if_the_folder_is_missing() {
+fn verify_python_setting_that_names_a_missing_folder_of_the_workspace_is_ignored() {
     let home = home_with_project().set("ASSIZE_DRAFT_VERIFY_PYTHON", ".venv");
     write_contract(&home, VERIFY_WITHOUT_PYTHON);
     let submitted = propose(&home, "t1");

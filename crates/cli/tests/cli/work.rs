@@ -59,7 +59,7 @@ fn project_with_ollama(fake: &FakeProvider) -> Home {
 }
 
 #[test]
-fn work_with_the_rehearsal_model_completes_its_task_in_every_mode_and_refuses_other_tasks() {
+fn work_with_the_rehearsal_model_does_the_scripted_task_in_every_mode_and_refuses_other_tasks() {
     for mode in ["tools", "text", "auto"] {
         let home = home_with_project();
         let ran = home.run(&["work", TASK, "--mode", mode]);
@@ -349,8 +349,9 @@ fn work_succeeds_with_every_provider_that_supports_tools() {
     }
 }
 
-/// If an answer is invalid, none of its files is applied. The third answer is valid and is applied, although `a.py`
-/// contains a secret: the file contained it before, and the change summary of a submission contains no text of files.
+/// If an answer is invalid, none of its files is applied. The third answer is valid. It is applied although its `a.py`
+/// contains a secret, because the old `a.py` contains the same secret. The secret is not in the change summary: the
+/// summary is only the text before the first `FILE:` line.
 #[test]
 fn work_discards_an_invalid_text_answer_as_a_whole() {
     let key = ["TOKEN = \"ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o\""].concat();

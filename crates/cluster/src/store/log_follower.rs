@@ -47,8 +47,8 @@ impl LogFollower {
         LogFollower { stream, filter, follower: Mutex::default() }
     }
 
-    /// Waits until the log has a message with a larger sequence number than `sequence`, or until the message with the
-    /// number `sequence` has more than `seen` events.
+    /// Waits until the log has an event that the reader has not seen. The reader has seen all messages before the
+    /// message with the sequence number `sequence`, and the first `seen` events of that message.
     pub(super) async fn beyond(
         &self,
         link: &Arc<NatsConnection>,
@@ -69,8 +69,8 @@ impl LogFollower {
         }
     }
 
-    /// Whether the log already has a message with a larger sequence number than `sequence`, or the message with the
-    /// number `sequence` has more than `seen` events.
+    /// Whether the log already has an event that the reader has not seen. The parameters are those of
+    /// [`LogFollower::beyond`].
     async fn exists(
         &self,
         link: &NatsConnection,

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_run_rejects_a_second_claim_with_the_number_of_the_first_claim() {
+    fn failed_run_accepts_only_the_first_of_two_claims_with_the_same_number() {
         let mut timeline = timeline();
         assert!(timeline.ended(1, ended(RunStatus::Failed)));
         assert!(timeline.apply_lease_change(2, 20, claimed("b")));

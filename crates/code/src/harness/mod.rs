@@ -15,7 +15,7 @@ use crate::execution::TestReport;
 /// Maximum size of a test report in bytes.
 const MAX_REPORT: u64 = 1 << 20;
 
-/// Returns the source of the test harness for a language, and its path in the sandbox.
+/// Returns the source code of the test harness for a language, and its path in the sandbox.
 fn harness(language: Language) -> (&'static str, &'static str) {
     match language {
         Language::Python => (include_str!("python.py"), "/tmp/harness.py"),
@@ -24,7 +24,7 @@ fn harness(language: Language) -> (&'static str, &'static str) {
     }
 }
 
-/// Whether the source of tests imports pytest, which must then be installed in the sandbox.
+/// Whether the source code of tests imports pytest, which must then be installed in the sandbox.
 pub(crate) fn imports_pytest(tests: &str) -> bool {
     let imports = |line: &str| {
         let mut words = line.split_whitespace();

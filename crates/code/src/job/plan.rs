@@ -61,7 +61,7 @@ pub struct CodeRequest {
     pub max_attempts: u32,
     /// Number of programs that are written in parallel in each attempt.
     pub candidates: u32,
-    /// Source of the user's tests.
+    /// Source code of the user's tests.
     pub tests: Option<String>,
     /// Text that the output must contain. A text between slashes is a regular expression.
     pub expect: Option<String>,

@@ -195,8 +195,8 @@ impl PackageSource {
         })
     }
 
-    /// Returns a cached layer. If earlier compilations of its bytecode failed, compiles it again, up to a maximum
-    /// number of times.
+    /// Returns a cached layer. If the layer has no bytecode, because earlier compilations failed, first compiles it
+    /// once more, unless [`bytecode::MAX_COMPILATIONS`] compilations have failed.
     async fn with_bytecode(
         &self,
         cached: Cached,

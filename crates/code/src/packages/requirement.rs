@@ -1,4 +1,5 @@
-//! Package requirements (PEP 508): names, versions and extras of packages, written by models or in package metadata.
+//! Package requirements (PEP 508): names, versions and extras of packages. They come from models and from package
+//! metadata.
 
 use std::fmt;
 
@@ -23,8 +24,8 @@ pub(crate) struct Requirement {
 #[error("invalid package name `{0}`")]
 pub(crate) struct InvalidRequirement(String);
 
-/// Names of modules that differ from the names of their packages, each with the name of its package. Models often
-/// write the module name where the package name is needed.
+/// Pairs of a module name and the different name of the package that contains the module. Models often write the module
+/// name where the package name is needed.
 const IMPORTED_AS: [(&str, &str); 9] = [
     ("sklearn", "scikit-learn"),
     ("pil", "pillow"),

@@ -126,7 +126,7 @@ pub(super) fn declared_dependencies(
         for line in lines("Requires-Dist:") {
             let read = Requirement::read(line, python, &extras).map_err(|_| {
                 PackageError::Refused(format!(
-                    "the package `{file}` needs `{}`, which is not a plain package name",
+                    "the package `{file}` needs `{}`, which is not a package name with optional versions and extras",
                     line.escape_debug()
                 ))
             })?;

@@ -5,8 +5,9 @@
 //! process that holds the run's lease, the source is `JournaledSource`, which calls the models and journals their
 //! answers. In other processes, the source forwards calls to that process.
 //!
-//! `negotiate` is the step that consultations and single debates share. `negotiate` and `assize_debate` decide what a
-//! failed call affects (rules in `docs/explanation/durability.md`). Ranking and reports are left to the callers.
+//! `negotiate` is the step that consultations and single debates share. `negotiate` and `assize_debate` decide how a
+//! debate and its run continue after a failed model call (rules in `docs/explanation/durability.md`). Ranking and
+//! reports are left to the callers.
 
 mod affected;
 mod journaled;

@@ -25,14 +25,15 @@ static NEGOTIATOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/assize-nego
 
 const NAME: &str = "negotiator";
 
-/// Maximum number of consecutive attempts to run a debate without a new model answer. Each attempt uses a new sandbox.
+/// Maximum number of consecutive attempts to run a debate if the models give no new answer. Each attempt uses a new
+/// sandbox.
 const MAX_ATTEMPTS: u32 = 3;
 
 /// Time limit of one debate. It is long, because models are slow and calls wait for each other.
 pub(crate) const DEBATE_TIME_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Time without a model call after which a debate in a sandbox is ended. A debate computes almost nothing between two
-/// calls.
+/// Maximum time for which a debate in a sandbox makes no model call. After this time, the attempt to run the debate has
+/// failed. A debate computes almost nothing between two calls.
 const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Maximum size of a model request from a sandbox, in bytes.

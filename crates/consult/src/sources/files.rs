@@ -44,7 +44,8 @@ pub enum FilesError {
     NoUsableFile(PathBuf),
 }
 
-/// Reads all supported files of a folder, sorted by path, and adds a note for each file that was left out.
+/// Reads all supported files of a folder, sorted by path, and adds a note for each file that was left out. Hidden files
+/// and folders are ignored without a note.
 pub fn gather(folder: &Path) -> Result<GatheredData, FilesError> {
     if !folder.is_dir() {
         return Err(FilesError::NoFolder(folder.to_owned()));
@@ -66,9 +67,8 @@ pub fn gather(folder: &Path) -> Result<GatheredData, FilesError> {
         let taken = gathered.financial.len() + gathered.news.len();
         if taken >= MAX_FILES || room == 0 {
             let left = paths.len() - count;
-            let note = format!(
-                "number of files left out, as there are too many files or too much text: {left}"
-            );
+            let note =
+                format!("too many data files or too much text; number of files left out: {left}");
             gathered.notes.insert(0, note);
             break;
         }
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gather_reads_supported_files_and_notes_the_others() {
+    fn gather_reads_supported_files_and_adds_a_note_for_each_unsupported_file() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);
@@ -259,7 +259,7 @@ mod tests {
         let gathered = gather(folder.path()).unwrap();
         assert_eq!(gathered.news.len(), MAX_FILES);
         assert_eq!(gathered.notes.len(), MAX_NOTES + 1);
-        let left_out = "number of files left out, as there are too many files or too much text: 50";
+        let left_out = "too many data files or too much text; number of files left out: 50";
         assert_eq!(gathered.notes[0], left_out);
         let not_shown = "number of further notes on data files (not shown): 232";
         assert_eq!(gathered.notes[MAX_NOTES], not_shown);

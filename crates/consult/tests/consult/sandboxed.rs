@@ -286,7 +286,7 @@ async fn forged_verdict_from_a_sandbox_is_rejected() {
 
 /// The host can read and write files in a sandbox during its debate, and removes the sandbox at the end.
 #[tokio::test(flavor = "multi_thread")]
-async fn host_accesses_files_in_a_debate_sandbox_and_removes_it() {
+async fn host_accesses_files_in_a_debate_sandbox_and_removes_the_sandbox() {
     let fixture = Fixture::new().await;
     let manager = fixture.manager.clone();
     let model = Script::saying(move |asked| {

@@ -109,7 +109,7 @@ async fn call_that_fails_permanently_makes_only_its_conversation_partial() {
 }
 
 #[tokio::test]
-async fn wrong_api_key_exhausted_budget_and_cancellation_end_the_run() {
+async fn wrong_api_key_or_exhausted_budget_or_cancellation_ends_the_run() {
     for kind in [
         ErrorKind::Unauthorized,
         ErrorKind::Forbidden,

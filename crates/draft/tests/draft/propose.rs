@@ -24,7 +24,7 @@ async fn propose(
 }
 
 #[tokio::test]
-async fn proposal_reverted_by_the_user_is_accepted_again_with_a_new_key() {
+async fn same_proposal_is_accepted_with_a_new_key_after_the_user_reverted_the_file() {
     let fixture = Fixture::new();
     let content = changed();
     let new = [ProposedContent { path: PATH, content: &content, seen: SeenFile::Text(WATCHDOG) }];
@@ -145,7 +145,7 @@ async fn late_log_entry_with_a_known_idempotency_key_creates_no_submission() {
 }
 
 #[tokio::test]
-async fn task_names_a_file_by_its_exact_path_or_by_a_file_name_that_only_one_file_has() {
+async fn file_mentioned_in_a_task_is_found_by_its_exact_path_or_by_its_unique_file_name() {
     let fixture = Fixture::new();
     for path in ["a.py", "lib/a.py", "lib/b.py", "lib/c.py", "app/c.py"] {
         fixture.put(path, "x = 1\n");

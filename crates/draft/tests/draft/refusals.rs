@@ -184,8 +184,9 @@ async fn draft_request_for_a_file_with_a_secret_is_refused() {
     }
 }
 
+/// Executable files in source folders do not escalate.
 #[tokio::test]
-async fn change_escalates_if_the_file_is_ignored_by_git_or_executable_or_run_by_a_build() {
+async fn change_escalates_if_the_file_is_executable_or_ignored_by_git_or_run_by_a_build() {
     let fixture = Fixture::new();
     fixture.put(".gitignore", "build/\n*.log\n!keep.log\n");
     fixture.put("sub/.gitignore", "/generated\n");

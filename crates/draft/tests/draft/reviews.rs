@@ -44,7 +44,7 @@ async fn reviewer_can_accept_undo_and_reject_submissions() {
 }
 
 #[tokio::test]
-async fn changed_file_is_overwritten_only_with_force_and_undo_restores_it() {
+async fn changed_file_is_overwritten_only_with_force_and_is_restored_by_undo() {
     let fixture = Fixture::new();
     let draft = fixture.request("src/watchdog.py").await.unwrap().draft_path;
     fixture.service.write(AGENT, &draft, &format!("{WATCHDOG}# theirs\n")).await.unwrap();

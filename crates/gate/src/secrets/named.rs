@@ -25,8 +25,8 @@ const MAX_DISTANCE: usize = 60;
 /// Maximum distance from the end of a name to the end of its value, in bytes.
 const MAX_END: usize = 300;
 /// Maximum length, in bytes, of the lines in which the scanner searches for two kinds of literals: literals with spaces
-/// and punctuation, and literals that are compared with a name after them. Longer lines are minified code, in which
-/// quotes cannot be paired reliably.
+/// and punctuation, and literals that are compared with a name after them (`"…" == password`). Longer lines are
+/// minified code, in which quotes cannot be paired reliably.
 const MAX_LINE: usize = 1000;
 
 /// A name that suggests a secret value.

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn canary_tests_are_added_to_executed_test_files_with_names_like_the_real_tests() {
+    fn canary_tests_are_named_like_real_tests_and_added_to_executed_test_files() {
         let report = RunnerReport { tests: vec![test("t.py::test_add_small", Passed)] };
         let text = |_: &str| Some("def test_add_small(): pass\n".to_owned());
         let sources = TestSources::new(TestRunner::Pytest, ["t.py".to_owned()], &text);

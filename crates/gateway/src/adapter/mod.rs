@@ -89,7 +89,7 @@ pub(crate) struct ProviderReply {
 }
 
 impl ProviderReply {
-    /// Removes the API key from every field in which a provider may echo the key.
+    /// Removes the API key from every field in which a provider can echo the key.
     pub(crate) fn remove_key(&mut self, key: &ApiKey) {
         self.text = key.scrub(&self.text);
         self.model = self.model.as_deref().map(|model| key.scrub(model));

@@ -43,7 +43,8 @@ pub(super) const GOOGLE: SchemaRules = SchemaRules {
     close_objects: false,
 };
 
-/// Converts a schema for a provider. Returns `None` if the provider cannot express the schema.
+/// Converts a schema for a provider. Returns `None` if the rules `require_all` or `close_objects` would forbid objects
+/// that the schema allows.
 pub(super) fn convert_for_provider(schema: &Value, rules: &SchemaRules) -> Option<Value> {
     let Value::Object(keywords) = schema else {
         return Some(schema.clone());
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn schema_that_a_provider_cannot_express_is_rejected() {
+    fn schema_that_cannot_be_converted_for_a_provider_is_rejected() {
         let open =
             json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}});
         let optional =

@@ -43,8 +43,8 @@ pub(super) fn answer(prompt: &Prompt, dice: &mut fastrand::Rng) -> String {
 /// Maximum number of topic words.
 const MAX_WORDS: usize = 40;
 
-/// Returns the topic words of the prompt: the most frequent words of the first suitable text. The texts are tried in
-/// this order: the last block if there are several, the tail, the transcript, and any block.
+/// Returns the topic words of the prompt: the most frequent words of the first text that contains usable words. The
+/// texts are tried in this order: the last block if there are several, the tail, the transcript, and any block.
 fn topic(prompt: &Prompt) -> Vec<String> {
     let turns = prompt.transcript.iter().rev().filter_map(|turn| match turn {
         TranscriptTurn::User { text } => Some(&**text),
@@ -59,7 +59,7 @@ fn topic(prompt: &Prompt) -> Vec<String> {
     words.unwrap_or_else(|| vec!["this".to_owned(), "that".to_owned()])
 }
 
-/// The most frequent words of a text, without stop words.
+/// The most frequent usable words of a text: words of 5 to 20 letters that are not stop words.
 fn frequent(text: &str) -> Vec<String> {
     let mut counted: BTreeMap<String, usize> = BTreeMap::new();
     for word in text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase) {

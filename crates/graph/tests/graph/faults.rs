@@ -29,7 +29,7 @@ async fn cancelled_run_reports_the_reason_of_its_cancellation() {
 }
 
 #[tokio::test]
-async fn node_failure_after_cancellation_is_reported_as_cancelled() {
+async fn run_whose_node_fails_after_cancellation_is_reported_as_cancelled() {
     let cancel = Cancel::new();
     let options = RunOptions { cancel: cancel.clone(), ..RunOptions::default() };
     let body = move |_: Context<Log>| {

@@ -97,6 +97,6 @@ fn invalid_graph_reports_every_problem_with_its_node() {
     --
     a branch of node `a` leads back to `a` before the join of the branches
     --
-    node `c` leaves a branch of `b` for `outer`: the branches must join at `inner` first
+    node `c` leads out of a branch of `b` to `outer`: the branches must join at `inner` first
     ");
 }

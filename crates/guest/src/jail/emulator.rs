@@ -12,8 +12,8 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use super::{die_with_the_supervisor, users};
 use crate::sys;
 
-/// Number of the emulator's file descriptor for the channel to the host. The descriptors that the host has sent
-/// have the next numbers.
+/// File descriptor, in the emulator, of the channel to the host. The descriptors that the host has sent get the numbers
+/// after this one.
 const FIRST_FD: u32 = 3;
 
 /// Maximum number of threads of the emulator, which needs several threads to read from disks and for its own work.
@@ -29,8 +29,8 @@ pub(super) const MOST: usize = 16;
 /// The only device that the emulator is allowed to open for writing.
 const KVM: &str = "/dev/kvm";
 
-/// Lowest number for temporary copies of file descriptors. It is above all numbers that the emulator's descriptors
-/// finally have.
+/// Lowest number for temporary copies of file descriptors. It is greater than the number of every descriptor that the
+/// emulator gets, so that no copy is overwritten.
 const TEMPORARY_FD: i32 = 64;
 
 /// Replaces this process with the emulator, which runs without capabilities. Returns only on failure.

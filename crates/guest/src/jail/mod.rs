@@ -155,8 +155,8 @@ fn build(setup: &JailSetup, handed: &[OwnedFd]) -> Result<Jail, StepError> {
                     (name, io::Error::from_raw_os_error(errno.parse().unwrap_or(0)))
                 }
                 None => {
-                    let reason = "it exited before it reported a result";
-                    ("the jail's init process", io::Error::other(reason))
+                    let reason = "its init process exited before it reported a result";
+                    ("cannot start the jail", io::Error::other(reason))
                 }
             };
             Err(StepError { name: name.to_owned(), error })

@@ -38,7 +38,7 @@ pub(crate) fn map(pid: Pid, users: Option<JailUsers>, kept: Option<u32>) -> Resu
 pub(crate) fn become_guest() -> Result<(), StepError> {
     use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
     let (user, group) = (rustix::process::Uid::ROOT, rustix::process::Gid::ROOT);
-    set_thread_groups(&[]).step("leave the supplementary groups")?;
+    set_thread_groups(&[]).step("drop the supplementary groups")?;
     set_thread_res_gid(group, group, group).step("switch to the guest agent's group")?;
     set_thread_res_uid(user, user, user).step("switch to the guest agent's user")
 }
@@ -56,9 +56,9 @@ pub(crate) fn become_program(with_group: bool) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Drops all capabilities of this process, except those that the guest agent needs to run programs as another user and
-/// to kill them. If `with_other_user` is false, drops these too. In a jail, the remaining capabilities are valid only in
-/// the jail's user namespace.
+/// Drops the capabilities of this process. With `with_other_user`, keeps those that the guest agent needs to run
+/// programs as another user and to kill them. In a jail, the kept capabilities are valid only in the jail's user
+/// namespace.
 pub(crate) fn drop_capabilities(with_other_user: bool) -> Result<(), StepError> {
     let kept = if with_other_user {
         CapabilitySet::KILL | CapabilitySet::SETUID | CapabilitySet::SETGID

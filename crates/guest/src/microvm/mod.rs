@@ -48,7 +48,7 @@ const ROOT: &str = "/root";
 /// Disk with the root file system.
 const DISK: &str = "/dev/vda";
 
-/// Name of the disk with the layers.
+/// Name of the layer disk, which contains the layers: host folders that the sandbox can read but not change.
 const LAYERS: &str = "vdb";
 
 /// Devices that every program expects, with their major and minor numbers.
@@ -211,7 +211,8 @@ fn eventually<T>(attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Configures a restored microVM: reseeds the random generator, sets the clock, applies limits and mounts layers.
+/// Configures a restored microVM: reseeds the random generator, sets the clock, applies the limits, and mounts the
+/// layer disk if the settings request it.
 pub(crate) fn configure_restored(
     home: &MicroVm,
     settings: &MicroVmSettings,

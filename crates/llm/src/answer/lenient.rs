@@ -297,7 +297,9 @@ impl<'t> LenientParser<'t, '_> {
     fn hex4(&mut self) -> Result<u32, JsonFault> {
         let digits = self.rest().get(..4).ok_or(JsonFault::CutOff)?;
         if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Err(JsonFault::Unexpected("characters in a `\\u` escape".into()));
+            return Err(JsonFault::Unexpected(
+                "character in a `\\u` escape, which must have four hexadecimal digits".into(),
+            ));
         }
         self.at += 4;
         u32::from_str_radix(digits, 16).map_err(|_| JsonFault::CutOff)

@@ -23,7 +23,7 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// Number of consecutive samples with thrashing after which the programs are killed.
 const CONSECUTIVE: u32 = 4;
 
-/// A cgroup thrashes only while its page cache is below this fraction (1/64) of its memory limit.
+/// A cgroup counts as thrashing only if its page cache is smaller than this fraction (1/64) of its memory limit.
 const CACHE_FRACTION: u64 = 64;
 
 /// Page size for converting page counts to bytes: the smallest page size of all supported CPUs, in bytes.

@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn weaker_isolation_warning_contains_the_backend_the_reason_and_the_command() {
+    fn weaker_isolation_warning_contains_the_backend_and_the_reason_and_the_command() {
         assert_eq!(weaker_isolation(Isolation::Microvm, "auto: whatever"), None);
         let jail = weaker_isolation(Isolation::Jail, "auto: no image").unwrap();
         assert!(jail.contains("in a jail") && jail.contains("(no image)"), "{jail}");

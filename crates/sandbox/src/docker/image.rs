@@ -204,8 +204,8 @@ impl Docker {
         Ok(self.image(client, Some(named)).await?.name)
     }
 
-    /// Removes unused images with an older guest agent or root file system. Returns the description of the image
-    /// `base`.
+    /// Removes unused images whose guest agent differs from that of this build of assize, and unused images without a
+    /// name. Returns the description of the image `base`.
     async fn prune(
         &self,
         client: &EngineClient,

@@ -255,8 +255,8 @@ impl DedicatedUsers {
     }
 }
 
-/// Returns a hint that tells users how to allow jails, after the kernel refused to build a jail with the error number
-/// `errno`.
+/// Returns a hint that tells users how to allow jails, if the kernel refused to build one. `errno` is the error number
+/// that the kernel returned.
 fn hint(errno: i32) -> Option<String> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let is_set = |path, value: &str| read(path).trim() == value;

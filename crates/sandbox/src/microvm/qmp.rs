@@ -42,8 +42,8 @@ const NEGOTIATE: &str = r#"{"execute":"qmp_capabilities"}"#;
 /// transferred.
 const IGNORE_SHARED: &str = r#"{"execute":"migrate-set-capabilities","arguments":{"capabilities":[{"capability":"x-ignore-shared","state":true}]}}"#;
 
-/// Sends the QMP commands that restore a microVM from the device state in a file descriptor of QEMU. The commands wait
-/// in the socket until QEMU has started.
+/// Sends the QMP commands that restore a microVM. QEMU reads the device state from its file descriptor `descriptor`.
+/// The commands wait in the socket until QEMU has started.
 pub(super) async fn restore(qmp: &mut UnixStream, descriptor: i32) -> io::Result<()> {
     let restore =
         json!({"execute": "migrate-incoming", "arguments": {"uri": format!("fd:{descriptor}")}});

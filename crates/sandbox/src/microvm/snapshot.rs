@@ -200,7 +200,8 @@ fn other_origin(folder: &Path, origin: &SnapshotOrigin) -> SnapshotError {
     differences.map_or(SnapshotError::Missing, SnapshotError::Origin)
 }
 
-/// Copies all chunks of a memory file that are not zero. Returns the checksum of these chunks and their offsets.
+/// Copies the chunks of a memory file, except chunks of zeros. Returns one checksum, which covers the copied chunks and
+/// their offsets.
 fn copy(from: &File, to: &File) -> io::Result<u32> {
     let length = from.metadata()?.len();
     let mut sum = crc32fast::Hasher::new();

@@ -231,7 +231,7 @@ async fn cancelled_program_that_does_not_end_is_killed() {
 }
 
 /// Returns the process ids of the process with this command-line argument and of its ancestors inside the jail, such as
-/// the guest agent. The jail's supervisor process is a child of this process and not included.
+/// the guest agent. The jail's supervisor process, which is a child of the test process, is not included.
 fn process_and_guest_agent(word: &str) -> Vec<String> {
     let processes = || std::fs::read_dir("/proc").unwrap().flatten();
     let found = processes().find(|entry| {

@@ -263,7 +263,7 @@ impl std::io::Write for Log {
     }
 }
 
-/// Runs on one thread, so that the captured log contains only this test.
+/// This test runs on one thread, so that the log of this thread contains the reasons for all snapshots of the test.
 #[tokio::test]
 async fn unusable_snapshot_is_replaced_and_the_reason_is_logged() {
     if !is_available() {

@@ -138,8 +138,8 @@ fn marked() -> SandboxSpec {
     spec
 }
 
-/// Kills the idle sandboxes with this spec. Their interpreters are found by the disk size of the spec, and the parent
-/// of each interpreter is the init process of its sandbox.
+/// Kills the idle sandboxes with this spec by killing the init process of each. This process is the parent of the
+/// sandbox's interpreter, which is recognized by the disk size of the spec.
 fn kill_idle(spec: &SandboxSpec) {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -232,7 +232,7 @@ async fn waiting_for_a_pool_ends_when_the_pool_is_closed() {
     .await;
 }
 
-/// Backend with pools of at most one idle sandbox, whose sandboxes never start.
+/// Backend that starts no sandboxes and reduces the size of every pool to at most one.
 #[derive(Debug)]
 struct SmallPools(Jail);
 

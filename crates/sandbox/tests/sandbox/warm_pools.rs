@@ -19,7 +19,7 @@ fn with_processes(processes: u32) -> SandboxSpec {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_pool_serves_all_requests_and_runs_with_the_same_sandbox_shape() {
+async fn requests_and_runs_with_the_same_sandbox_shape_share_one_pool() {
     run(Isolation::Jail, |bench: Bench| async move {
         let manager: Arc<SandboxManager> = Arc::new(bench.manager);
         let pools = pools(2);

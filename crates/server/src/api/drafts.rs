@@ -448,8 +448,8 @@ pub(crate) async fn audit(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct VerifyQuery {
-    /// Hash of the latest log entry at an earlier check: the value `head` in the response to that check. The check
-    /// fails if the log no longer contains the entry with this hash
+    /// Id and hash of a log entry, as `ID:HASH`: the value `head` in the response to an earlier verification. If the log
+    /// does not contain this entry any more, the log is not intact
     since: Option<String>,
 }
 
@@ -470,9 +470,9 @@ pub(crate) async fn verify(
 
 /// Stream the events of a workspace
 ///
-/// A stream of server-sent events: the entries of the workspace's audit log. If an agent receives a message about an
-/// entry, the event has the name of that message; otherwise it has the name of the entry's action. Without `after` or
-/// `Last-Event-ID`, only new entries are sent.
+/// A stream of server-sent events: the entries of the workspace's audit log. The event of an entry has the name of the
+/// message that the agent or the reviewer receives about the entry, such as `DRAFT_READY`. Without such a message, the
+/// event has the name of the entry's action. Without `after` or `Last-Event-ID`, only new entries are sent.
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/events", tag = "events", operation_id = "of_workspace",
     params(("workspace" = String, Path, description = "Name of the workspace"), AfterQuery,
@@ -501,7 +501,7 @@ pub(crate) async fn events(
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct CleanBody {
-    /// Minimum age in days of the deleted drafts; default: the setting `draft.keep_days`
+    /// Minimum age, in days, of the drafts and file versions to delete; default: the setting `draft.keep_days`
     #[schema(maximum = 36500)]
     older_than_days: Option<u32>,
 }

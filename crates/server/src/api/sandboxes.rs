@@ -123,7 +123,7 @@ impl ExecResult {
 /// sent when the program has ended.
 #[utoipa::path(
     post, path = "/api/exec", tag = "sandboxes", request_body = ExecBody,
-    responses((status = 200, description = "Outcome of the program: whether it succeeded or failed", body = ExecResult)),
+    responses((status = 200, description = "Outcome of the program, even if the program failed", body = ExecResult)),
 )]
 pub(crate) async fn run_once(
     State(app): State<App>,
@@ -232,7 +232,7 @@ pub(crate) struct LabelQuery {
 /// List sandboxes
 #[utoipa::path(
     get, path = "/api/sandboxes", tag = "sandboxes", operation_id = "list_sandboxes", params(LabelQuery),
-    responses((status = 200, description = "All sandboxes of this user on this machine", body = SandboxList)),
+    responses((status = 200, description = "Long-lived sandboxes on the server's machine that belong to the user account of the server", body = SandboxList)),
 )]
 pub(crate) async fn list(
     State(app): State<App>,
@@ -371,7 +371,7 @@ pub(crate) struct RunProgram {
 #[utoipa::path(
     post, path = "/api/sandboxes/{sandbox}/exec", tag = "sandboxes", request_body = RunProgram,
     params(("sandbox" = String, Path, description = "Name of the sandbox"), SandboxQuery),
-    responses((status = 200, description = "Outcome of the program: whether it succeeded or failed", body = ExecResult)),
+    responses((status = 200, description = "Outcome of the program, even if the program failed", body = ExecResult)),
 )]
 pub(crate) async fn run(
     State(app): State<App>,

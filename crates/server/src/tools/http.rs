@@ -57,9 +57,8 @@ pub(crate) enum SessionRefusal {
     TooManyInFlight,
 }
 
-/// Reservation of one MCP session for a caller. The reservation counts against the caller's session limit until it is
-/// dropped, which happens when the session has been opened or could not be opened. An open session counts against
-/// the limit without a reservation.
+/// Reservation of one MCP session for a caller, held while the session is being opened. The reservation counts against
+/// the caller's session limit until it is dropped. From then on the session itself counts, if it was opened.
 #[derive(Debug)]
 pub(crate) struct SessionReservation {
     sessions: Arc<McpSessions>,

@@ -33,7 +33,7 @@ pub struct ProbeGroupCounts {
     pub blocked: usize,
     pub escaped: usize,
     pub not_applicable: usize,
-    /// Number of probes without a result, because the test itself failed.
+    /// Number of probes without a result, because the probe or the sandbox failed with an error.
     pub failed: usize,
 }
 

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn target_folder_overwrites_no_file_and_follows_no_symlink() {
+    fn writing_to_a_target_folder_overwrites_no_file_and_follows_no_symlink() {
         let folder = tempfile::tempdir().unwrap();
         let (out, outside) = (folder.path().join("out"), folder.path().join("outside"));
         std::fs::create_dir_all(&outside).unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_target_folder_with_a_symlink_is_rejected() {
+    fn relative_target_path_that_goes_through_a_symlink_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let (work, outside) = (folder.path().join("work"), folder.path().join("outside"));
         std::fs::create_dir_all(work.join("sub")).unwrap();

@@ -211,8 +211,8 @@ impl WorkQueue {
     }
 
     /// Executes a batch of operations, with all writes in one transaction, and retries until `deadline` while another
-    /// process writes. Normally returns no operations. If the batch fails and the deadline is already over when this
-    /// function is called, returns all operations, so that the thread can execute them.
+    /// process writes. Returns the operations that are left for the thread: none if the batch succeeds or the thread
+    /// itself calls this function, and all of them if the batch fails and `deadline` is over at the start of the call.
     fn execute(
         &self,
         db: &Connection,

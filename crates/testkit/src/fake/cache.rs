@@ -94,7 +94,7 @@ impl PromptCache {
         (BilledTokens { input, cached, written: written.0 }, WrittenPrefixes(written.1))
     }
 
-    /// Makes the prefixes of a request readable. To be called when the answer to the request starts.
+    /// Makes the prefixes of a request readable. Call this method when the answer to the request starts.
     pub fn mark_readable(&mut self, written: &WrittenPrefixes, now: Instant) {
         self.entries.extend(written.0.iter().map(|prefix| (*prefix, (true, now + LIFETIME))));
     }

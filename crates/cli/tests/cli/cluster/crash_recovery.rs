@@ -264,7 +264,8 @@ fn ten_consultations_survive_killed_workers_servers_and_nats() {
     assert_eq!(all.last().unwrap().name, "run_ended");
 }
 
-/// A paused worker loses its lease and gets its own job redelivered while the old execution is still in memory.
+/// A paused worker loses its lease. After the pause, its job is redelivered to the same worker, while the execution
+/// from before the pause is still in the worker's memory.
 #[test]
 fn redelivered_job_does_not_share_sandboxes_with_its_earlier_execution() {
     let latency = Latency {

@@ -169,7 +169,7 @@ fn debates_that_one_worker_cannot_run_are_run_by_another_worker() {
 }
 
 #[test]
-fn run_retries_debates_that_workers_release_and_fails_if_a_debate_is_lost_without_a_report() {
+fn run_retries_a_debate_job_if_workers_report_its_release_and_fails_if_they_report_nothing() {
     let servers = Servers::start(1);
     let home = with_cluster(home(), &servers);
     let serving = TestServer::start(&home, &[]);

@@ -303,8 +303,8 @@ fn run_survives_more_worker_restarts_than_the_delivery_limit() {
     assert_eq!(serving.get(&format!("/api/runs/{run}")).success_json()["status"], "done");
 }
 
-/// A worker creates the sandbox of the debate. The lease holder applies the rules for failed model calls that
-/// `docs/explanation/durability.md` describes.
+/// A worker creates the sandbox of the debate. The lease holder of the run applies the rules for failed model calls
+/// that `docs/explanation/durability.md` describes.
 #[test]
 fn debate_in_a_cluster_runs_in_a_sandbox_and_applies_the_rules_for_failed_model_calls() {
     let limited = |request: &assize_testkit::CapturedRequest, role: &str| {

@@ -348,7 +348,7 @@ impl FigureTable {
         });
     }
 
-    /// Removes all figures except the figures of the latest years and quarters, and the balance sheet figures of the
+    /// Removes old figures. Keeps the figures of the latest years and quarters, and the balance sheet figures of the
     /// last days of these years and quarters.
     fn keep_latest(&mut self) {
         let latest = |mut periods: Vec<FigurePeriod>, count: usize| {

@@ -27,7 +27,7 @@ use super::{GatheredData, SourceDocument, table};
 use crate::ticker::Ticker;
 use assize_types::text::{is_invisible, one_line, shorten};
 
-/// Maximum age of a cached response that is used without downloading it again.
+/// Maximum age of a cached response. An older response is downloaded again.
 const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Minimum time between two requests. The SEC allows at most ten requests per second.
