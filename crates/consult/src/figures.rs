@@ -204,12 +204,18 @@ impl<'a> SourceFigures<'a> {
     pub(crate) fn look_up(&self, text: &str) -> (Vec<GroundedFigure>, Vec<String>) {
         let (mut grounded, mut missing) = (Vec::<GroundedFigure>::new(), Vec::<String>::new());
         let mut seen = HashSet::new();
+        let mut has_more = false;
         for sentence in text.split('\n').flat_map(|line| line.split(". ")) {
             let about = words(sentence);
             for number in numbers(sentence) {
-                if seen.len() >= MAX_FIGURES || !seen.insert(number.text.clone()) {
+                if seen.contains(&number.text) {
                     continue;
                 }
+                if seen.len() == MAX_FIGURES {
+                    has_more = true;
+                    continue;
+                }
+                seen.insert(number.text.clone());
                 // Choose the candidate whose context shares the most words with the sentence; of several, the first.
                 let likeness = |entry: &Entry<'_>| words(&entry.place).intersection(&about).count();
                 let near = self.near(&number).into_iter();
@@ -227,7 +233,7 @@ impl<'a> SourceFigures<'a> {
                 }
             }
         }
-        if seen.len() >= MAX_FIGURES {
+        if has_more {
             missing.push(format!("figures after the first {MAX_FIGURES} (not checked)"));
         }
         (grounded, missing)

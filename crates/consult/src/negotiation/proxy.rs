@@ -141,6 +141,11 @@ impl ModelProxy {
     /// Resets the idle timer when a debate starts or restarts. Returns the number of calls that have been made so far.
     pub fn start_attempt(&self) -> usize {
         self.activity().since = Instant::now();
+        self.answers()
+    }
+
+    /// Returns the number of calls that have been made so far.
+    pub fn answers(&self) -> usize {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 

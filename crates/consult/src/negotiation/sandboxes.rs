@@ -230,18 +230,13 @@ impl DebateRunner for SandboxedDebates {
         cancel: &Cancel,
     ) -> Result<DebateOutcome, NodeError> {
         let mut tried = 0;
-        let mut answered = 0;
         let mut remade = Vec::new();
         loop {
             if cancel.is_cancelled() {
                 return Err(RunError::Cancelled { reason: cancel.reason() }.into());
             }
-            // Each new answer resets the number of attempts: a debate that makes progress may fail any number of times.
-            let answers = proxy.start_attempt();
-            if answers > answered {
-                (tried, answered) = (0, answers);
-            }
             tried += 1;
+            let answers_before = proxy.start_attempt();
             let (key, sandbox) = match self.make(job).await {
                 Ok(made) => made,
                 Err(error) if error.is_infrastructure() && tried < MAX_ATTEMPTS => continue,
@@ -259,6 +254,10 @@ impl DebateRunner for SandboxedDebates {
             let debated = self.debate(&sandbox, job, &proxy, cancel).await;
             if let Err(error) = self.manager.delete(&key).await {
                 tracing::warn!(%error, %tried, "cannot remove the sandbox of a debate; the sandbox will expire");
+            }
+            // Each new answer resets the number of attempts: a debate that makes progress may fail any number of times.
+            if proxy.answers() > answers_before {
+                tried = 0;
             }
             match debated {
                 Ok(verdict) => {

@@ -55,7 +55,8 @@ pub fn gather(folder: &Path) -> Result<GatheredData, FilesError> {
     let unreadable =
         |source: io::Error| FilesError::Unreadable { folder: folder.to_owned(), source };
     find(folder, 0, &mut paths, &mut gathered.notes).map_err(unreadable)?;
-    if paths.len() >= MAX_SEEN {
+    if paths.len() > MAX_SEEN {
+        paths.truncate(MAX_SEEN);
         let note = format!("only the first {MAX_SEEN} files of the data folder were considered");
         gathered.notes.insert(0, note);
     }
@@ -115,7 +116,8 @@ fn find(
     notes: &mut Vec<String>,
 ) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
-        if paths.len() >= MAX_SEEN {
+        // One more file than the maximum shows that there are too many.
+        if paths.len() > MAX_SEEN {
             break;
         }
         let entry = entry?;
