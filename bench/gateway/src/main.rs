@@ -209,7 +209,9 @@ impl Bare {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let text = serde_json::to_string(&request())?;
         Ok(Bare {
-            client: reqwest::Client::builder().build().context("cannot create the bare client")?,
+            client: reqwest::Client::builder()
+                .build()
+                .context("cannot create the HTTP client that bypasses the gateway")?,
             url: format!("http://{address}/v1/messages"),
             body: text.into_bytes(),
         })

@@ -124,9 +124,9 @@ pub struct RoundEvents<'a> {
 }
 
 impl RoundEvents<'_> {
-    /// Builds the event for an entry that the model has written or whose call failed. The entry belongs to the
-    /// conversation `log`, or to all conversations if `log` is `None`. The field `next` of the event is the next step
-    /// of the conversation.
+    /// Builds the event about one model call of a debate, which has added an entry to a conversation or has failed. The
+    /// entry belongs to the conversation `log`, or to all conversations if `log` is `None`. The field `next` of the
+    /// event is the next step of the conversation.
     pub fn event(
         self,
         log: Option<LogName>,

@@ -326,8 +326,8 @@ struct Speech {
     round: u32,
 }
 
-/// Builds the event for an entry that the model has written or whose call failed. The entry belongs to the conversation
-/// `log`, or to all conversations if `log` is `None`.
+/// Builds the event about one model call of a debate, which has added an entry to a conversation or has failed. The
+/// entry belongs to the conversation `log`, or to all conversations if `log` is `None`.
 fn event(
     state: &DebateState,
     log: Option<LogName>,

@@ -88,7 +88,7 @@ fn reasons(report: &ConsultReport, placed: &RankedMove) -> Vec<String> {
     }
     let objections = scores.filter(|(_, score)| !score.card.unanswered.trim().is_empty());
     if let Some((id, score)) = objections.min_by_key(|(_, score)| score.card.total()) {
-        lines.push(line(&format!("unanswered objection of {id}: "), &score.card.unanswered));
+        lines.push(line(&format!("unanswered objection ({id}): "), &score.card.unanswered));
     }
     lines
 }

@@ -28,7 +28,7 @@ pub struct DoctorReport {
     pub os: &'static str,
     pub arch: &'static str,
     pub providers: Vec<ProviderReport>,
-    /// Name of the provider that new runs use, or `rehearsal`.
+    /// Name of the provider that new runs use, or `rehearsal` if they use the offline rehearsal model.
     pub used: &'static str,
     /// Why new runs use this provider.
     pub why: String,
