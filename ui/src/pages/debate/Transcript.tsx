@@ -164,7 +164,7 @@ function Rounds({ entries, current, onRound }: { entries: ConversationEntry[]; c
           variant={round === current ? "plain" : "quiet"}
           aria-label={`Round ${round}`}
           aria-current={round === current ? "true" : undefined}
-          className="min-h-7 px-2 py-0.5 text-xs"
+          className="min-h-7 min-w-7 px-2 py-0.5 text-xs"
           onClick={() => onRound(round)}
         >
           {round}
