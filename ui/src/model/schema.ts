@@ -1404,7 +1404,7 @@ export interface components {
             prices_as_of: string;
             providers: components["schemas"]["ProviderReport"][];
             sandboxes: components["schemas"]["SandboxesReport"];
-            /** @description Name of the provider that new runs use, or `rehearsal`. */
+            /** @description Name of the provider that new runs use, or `rehearsal` if they use the offline rehearsal model. */
             used: string;
             version: string;
             /** @description Why new runs use this provider. */
