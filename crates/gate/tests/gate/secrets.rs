@@ -291,7 +291,7 @@ fn secret_scanner_finds_a_key_after_many_unfinished_statements() {
         "a \\\n",
         &["-----BEGIN PRIVATE", " KEY-----\n"].concat(),
     ] {
-        let text = format!("{}\n\n{key}\n", piece.repeat((1 << 18) / piece.len()));
+        let text = format!("{}\n\n{key}\n", piece.repeat((1 << 17) / piece.len()));
         let found = in_text(&text, FileKind::Config);
         assert!(found.iter().any(|secret| secret.rule == "github-token"), "{piece}");
     }
