@@ -156,7 +156,9 @@ fn killed_consultation_resumes_without_duplicate_events() {
     let once: BTreeSet<&String> = events.iter().collect();
     assert_eq!(once.len(), events.len());
     assert_eq!(events.iter().filter(|event| event.contains("sandbox_scored")).count(), 15);
+    // Every command cleans up, but not before all processes of the killed sandbox have ended.
     wait_for("the cleanup of the sandboxes of the killed process", || {
+        assert_eq!(home.run(&["sandbox", "ls"]).code, 0);
         registered_sandbox_owners(&home).is_empty()
     });
 }

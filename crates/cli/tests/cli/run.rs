@@ -193,7 +193,9 @@ fn killed_run_resumes_without_repeating_its_first_attempt() {
     // A finished run cannot be resumed.
     let again = home.run(&["runs", "resume", &run]);
     assert_eq!(again.code, 2, "{}", again.err);
+    // Every command cleans up, but not before all processes of the killed sandbox have ended.
     wait_for("the cleanup of the sandboxes of the killed process", || {
+        assert_eq!(home.run(&["sandbox", "ls"]).code, 0);
         registered_sandbox_owners(&home).is_empty()
     });
 }
