@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Compiles a package of this Cargo workspace with the Cargo profile `guest` (in debug builds `guest-debug`, which
-/// compiles faster), and copies the binary to `OUT_DIR/<package>`, where `include_bytes!` can embed it.
+/// Compiles a package of this Cargo workspace with the Cargo profile `guest`, and copies the binary to
+/// `OUT_DIR/<package>`, where `include_bytes!` can embed it.
 #[expect(clippy::print_stdout, reason = "cargo reads a build script's standard output")]
 pub fn embed(package: &str) -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
@@ -19,7 +19,6 @@ pub fn embed(package: &str) -> Result<(), Box<dyn Error>> {
         return Ok(fs::write(embedded, [])?);
     }
     let target = env::var("TARGET")?;
-    let profile = if env::var("PROFILE")? == "debug" { "guest-debug" } else { "guest" };
     let workspace = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../..").canonicalize()?;
     let folder = guest_target_folder(&out);
     let mut cargo = Command::new(env::var("CARGO")?);
@@ -34,7 +33,7 @@ pub fn embed(package: &str) -> Result<(), Box<dyn Error>> {
     }
     cargo
         .current_dir(&workspace)
-        .args(["build", "--locked", "--quiet", "--package", package, "--profile", profile])
+        .args(["build", "--locked", "--quiet", "--package", package, "--profile", "guest"])
         .arg("--target")
         .arg(&target)
         .arg("--target-dir")
@@ -46,14 +45,14 @@ pub fn embed(package: &str) -> Result<(), Box<dyn Error>> {
         let stderr = String::from_utf8_lossy(&built.stderr).into_owned();
         return Err(format!("cannot build `{package}`:\n{stderr}").into());
     }
-    let binary = folder.join(&target).join(profile).join(package);
+    let binary = folder.join(&target).join("guest").join(package);
     rerun_if_sources_change(&binary.with_extension("d"), &workspace)?;
     fs::copy(&binary, &embedded)?;
     Ok(())
 }
 
 /// Returns the Cargo target folder for embedded programs, a folder `guest` in the target folder of this build. All
-/// build scripts share it, so that common dependencies are compiled once.
+/// build scripts and Cargo profiles share it, because the embedded programs are the same for each profile.
 fn guest_target_folder(out: &Path) -> PathBuf {
     // Cargo sets `OUT_DIR` to `<target>/<profile>/build/<package>/out`.
     let build = out.ancestors().find(|folder| folder.ends_with("build"));
