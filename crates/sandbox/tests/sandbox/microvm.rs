@@ -596,7 +596,12 @@ async fn jail_tests_pass_inside_a_microvm() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    fs::copy(std::env::current_exe().unwrap(), folder.path().join("tests")).unwrap();
+    let stripped = std::process::Command::new("strip")
+        .arg("-o")
+        .arg(folder.path().join("tests"))
+        .arg(std::env::current_exe().unwrap())
+        .status();
+    assert!(stripped.unwrap().success());
     let cache = fresh_cache();
     let microvms = microvms(cache.path(), |options| {
         let tests = if count(0, 1) == 1 { "conformance::jail" } else { SOME };
