@@ -359,7 +359,7 @@ def flood_by_daemon(given):
     for _ in range(4):
         if os.fork() == 0:
             os.setsid()
-            end_at = time.monotonic() + 6
+            end_at = time.monotonic() + given.late
             piece = b"x" * 65536
             while time.monotonic() < end_at:
                 os.write(1, piece)
@@ -372,7 +372,7 @@ def flood_by_daemon(given):
 def held_output(given):
     if os.fork() == 0:
         os.setsid()
-        time.sleep(5)
+        time.sleep(given.late)
         os._exit(0)
     return True
 
@@ -491,11 +491,11 @@ def running_away(given):
 def crowd(given):
     # The processes have the lowest priority, to disturb the host as little as possible.
     os.nice(19)
-    end_at = time.monotonic() + 4
+    end_at = time.monotonic() + given.late
     for _ in range(12):
         if os.fork() == 0:
             while time.monotonic() < end_at:
                 pass
             os._exit(0)
-    time.sleep(4)
+    time.sleep(given.late)
     return True

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use crate::catalog::{self, Probe, ProbeLimits, SuccessCriterion};
 use crate::fixtures::Fixtures;
 use crate::host_target::{HostTarget, NONCE};
-use crate::judge::{ProbeVerdict, judge};
+use crate::judge::{LATE, ProbeVerdict, judge};
 use crate::marked_processes;
 use crate::sandbox_target::{SandboxTarget, TIGHT_WALL};
 use crate::score::{AttackScorecard, ControlOutcome, ProbeFinding, ProbeOutcome};
@@ -238,6 +238,13 @@ impl Attack {
             (
                 "past",
                 (TIGHT_WALL * place.timeout_factor() + Duration::from_secs(1)).as_secs().into(),
+            ),
+            // Number of seconds that a probe keeps a run busy, to delay its end beyond what is tolerated.
+            (
+                "late",
+                (TIGHT_WALL * place.timeout_factor() + LATE + Duration::from_millis(1500))
+                    .as_secs()
+                    .into(),
             ),
         ] {
             given.insert(name.to_owned(), value);
