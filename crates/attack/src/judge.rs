@@ -189,7 +189,7 @@ mod tests {
         let broken = "\n{\"broke\": \"KeyError\"}\n";
         let reported =
             |code| ProbeResult { reported_exit_code: code, ..ran("", ProbeEnd::Exit(7)) };
-        let late = ProbeResult { took: Duration::from_secs(4), ..ran("", ProbeEnd::Exit(0)) };
+        let late = ProbeResult { took: Duration::from_secs(6), ..ran("", ProbeEnd::Exit(0)) };
         let collected = |bytes: &[u8]| ProbeResult {
             collected: bytes.to_vec(),
             ..ran("\n{\"reached\": true}\n", ProbeEnd::Exit(0))
