@@ -5,6 +5,7 @@ mod consult;
 mod debate;
 mod drafts;
 mod eval;
+mod init;
 mod model;
 mod run;
 mod runs;
@@ -28,9 +29,11 @@ pub(crate) use self::cluster::{ClusterCommand, WorkerArgs};
 pub(crate) use self::consult::{ConsultArgs, SourceArg};
 pub(crate) use self::debate::DebateArgs;
 pub(crate) use self::drafts::{
-    AuditCommand, DraftsCommand, GateCommand, McpArgs, WorkArgs, WorkspaceArgs,
+    AuditCommand, DraftsCommand, GateCommand, McpArgs, McpClient, McpCommand, McpInstallArgs,
+    WorkArgs, WorkspaceArgs,
 };
 pub(crate) use self::eval::EvalArgs;
+pub(crate) use self::init::{CompletionShell, InitArgs};
 pub(crate) use self::model::ModelArgs;
 pub(crate) use self::run::RunArgs;
 pub(crate) use self::runs::{ForkRunArgs, ResumeArgs, RunsCommand, SessionsCommand, StatusFilter};
@@ -120,6 +123,10 @@ impl CliCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
+    /// Set up a provider, shell completions, sandbox images and MCP clients
+    ///
+    /// The command asks for everything that no flag answers. Without a terminal, it asks nothing.
+    Init(Box<InitArgs>),
     /// Ask a model one question
     Ask(Box<AskArgs>),
     /// Have a model write a program, run it in a sandbox, fix and retry
@@ -192,6 +199,12 @@ pub(crate) enum CliCommand {
     /// Show and edit settings, and trust the settings of a folder
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Write the man pages of all commands
+    #[command(hide = true)]
+    Manual {
+        /// Folder for the pages
+        folder: PathBuf,
+    },
     /// Print a completion script for a shell
     Completions {
         /// Shell that the script is for

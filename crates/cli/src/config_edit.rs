@@ -1,18 +1,14 @@
 //! `assize config set` and `assize config unset`: edit the user's settings file and preserve its comments.
 
-use std::fs::{self, File};
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-
-use assize_config::file::{is_secret_name, parse, read_text};
+use assize_config::file::{is_secret_name, parse};
 use assize_config::{
     Environment, PRICE_FIELDS, Setting, SettingKind, SettingSource, Settings, looks_like_api_key,
     most_similar,
 };
 use assize_types::{Failure, FailureKind};
-use rustix::fs::{FlockOperation, flock};
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
+use crate::file_edit::EditedFile;
 use crate::terminal::{note, replace_control_chars, warn};
 
 /// Sets a setting in the user's settings file.
@@ -197,50 +193,29 @@ fn edit(
     environment: &Environment,
     change: impl FnOnce(&mut DocumentMut) -> Result<bool, Failure>,
 ) -> Result<bool, Failure> {
-    // If the settings file is a symlink, for example into a repository, the target of the symlink is edited.
-    let path =
-        environment.user_file.canonicalize().unwrap_or_else(|_| environment.user_file.clone());
-    let folder = path.parent().map_or_else(|| PathBuf::from("."), Path::to_owned);
-    let failed = |error: std::io::Error| {
-        let message = format!("cannot write `{}`: {error}", path.display());
-        Failure::new(FailureKind::Environment, message)
-            .hint("make the settings file and its folder writable for you")
-    };
-    fs::create_dir_all(&folder).map_err(failed)?;
-    // The lock serializes concurrent edits, so that each edit reads the result of the previous one.
-    let lock = File::open(&folder).map_err(failed)?;
-    flock(&lock, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
-    let text = read_text(&path)?.unwrap_or_default();
-    let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
-        let message = format!("`{}` is not valid TOML: {}", path.display(), error.message().trim());
-        Failure::new(FailureKind::Settings, message)
-    })?;
-    if !change(&mut document)? {
-        return Ok(false);
-    }
-    let was_valid = parse(&path, &text).is_ok();
-    let text = document.to_string();
-    match parse(&path, &text) {
-        Err(failure) if was_valid => return Err(failure),
-        // The file was invalid before this edit. The edit is allowed, because it may repair one of several values.
-        _ => {}
-    }
-    let write = || -> std::io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(&folder)?;
-        file.write_all(text.as_bytes())?;
-        if let Ok(meta) = fs::metadata(&path) {
-            file.as_file().set_permissions(meta.permissions())?;
+    let path = &environment.user_file;
+    EditedFile { path, new_mode: 0o600, backup: false }.replace(|old| {
+        let mut document: DocumentMut = old.parse().map_err(|error: toml_edit::TomlError| {
+            let message =
+                format!("`{}` is not valid TOML: {}", path.display(), error.message().trim());
+            Failure::new(FailureKind::Settings, message)
+        })?;
+        if !change(&mut document)? {
+            return Ok(None);
         }
-        file.as_file().sync_all()?;
-        file.persist(&path)?;
-        Ok(())
-    };
-    write().map_err(failed)?;
-    Ok(true)
+        let new = document.to_string();
+        match parse(path, &new) {
+            Err(failure) if parse(path, old).is_ok() => Err(failure),
+            // The file was invalid before this edit. The edit is allowed, because it may repair one of several values.
+            _ => Ok(Some(new)),
+        }
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn changed(text: &str, key: &str, value: &str) -> String {

@@ -15,14 +15,19 @@ mod drafts;
 mod eval;
 mod exec;
 mod exit;
+mod file_edit;
 mod hints;
 mod image;
+mod init;
 mod input;
+mod installation;
 mod kind;
 mod logging;
+mod manual;
 mod parse;
 mod program_output;
 mod progress;
+mod questions;
 mod run;
 mod run_messages;
 mod runs;
@@ -30,11 +35,16 @@ mod sandboxes;
 mod serve;
 mod sessions;
 mod source_name_filter;
+mod start_screen;
+#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+mod static_names;
 mod terminal;
 mod tokens;
+mod version;
 mod work;
 mod worker;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use assize_config::{Environment, Settings};
@@ -43,14 +53,26 @@ use clap::CommandFactory;
 use etcetera::BaseStrategy;
 
 use crate::args::{
-    Cli, CliCommand, ConfigCommand, FlagSetting, ModelArgs, RunsCommand, SandboxCommand,
+    Cli, CliCommand, ConfigCommand, FlagSetting, McpArgs, McpCommand, ModelArgs, RunsCommand,
+    SandboxCommand,
 };
 use crate::terminal::{DIM, paint};
 
 fn main() -> ExitCode {
-    let cli = parse::command_line();
+    #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+    static_names::use_own_modules();
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let run: Box<dyn FnOnce() -> Result<u8, Failure>> =
+        if arguments.is_empty() && std::io::stdout().is_terminal() {
+            Box::new(show_start_screen)
+        } else if version::is_requested(&arguments) {
+            Box::new(|| version::show().map(|()| 0))
+        } else {
+            let cli = parse::command_line();
+            Box::new(|| run_command(cli))
+        };
     // The panic hook has already printed the message.
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run_command(cli)));
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
     match outcome {
         Err(_) => ExitCode::from(exit::exit_code(FailureKind::Internal)),
         Ok(Ok(code)) => ExitCode::from(code),
@@ -63,12 +85,22 @@ fn main() -> ExitCode {
     }
 }
 
+/// Shows what is configured, and commands to try.
+fn show_start_screen() -> Result<u8, Failure> {
+    let environment = environment(false)?;
+    let settings = Settings::load(&environment, &[])?;
+    start_screen::show(&settings).map(|()| 0)
+}
+
 /// Runs one command and returns the exit code.
 fn run_command(cli: Cli) -> Result<u8, Failure> {
     if let CliCommand::Completions { shell } = cli.command {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Cli::command(), "assize", &mut script);
         return terminal::out(&String::from_utf8_lossy(&script)).map(|()| 0);
+    }
+    if let CliCommand::Manual { folder } = &cli.command {
+        return manual::write(folder).map(|()| 0);
     }
     if cli.command.prints_answer() {
         // Standard output is checked before money is spent on an answer that could not be printed.
@@ -122,6 +154,9 @@ fn run_command(cli: Cli) -> Result<u8, Failure> {
             CliCommand::Ask(args) => ask::run(*args, services, cancel).await,
             CliCommand::Debate(args) => debate::run(*args, services, cancel).await,
             CliCommand::Consult(args) => consult::run(*args, services, cancel).await,
+            CliCommand::Mcp(McpArgs { command: Some(McpCommand::Install(args)), .. }) => {
+                drafts::mcp_install::run(&args, &services.environment)
+            }
             CliCommand::Mcp(args) => drafts::mcp::run(args, services, cancel).await,
             CliCommand::Serve(args) => serve::run(*args, services, cancel).await,
             CliCommand::Worker(args) => worker::run(args, services, cancel).await,
@@ -146,10 +181,15 @@ fn run_command(cli: Cli) -> Result<u8, Failure> {
             CliCommand::Doctor(args) => {
                 until_cancelled(&cancel, doctor::run(args, &services)).await
             }
+            CliCommand::Init(args) => {
+                until_cancelled(&cancel, init::run(*args, &services, &cancel)).await
+            }
             CliCommand::Config(command) => {
                 config_command::run(command, &services.settings, &services.environment)
             }
-            CliCommand::Completions { .. } => unreachable!("handled above"),
+            CliCommand::Completions { .. } | CliCommand::Manual { .. } => {
+                unreachable!("handled above")
+            }
         };
         done.map(|()| 0)
     });
@@ -211,6 +251,9 @@ fn flags(cli: &Cli) -> Result<Vec<FlagSetting>, Failure> {
         CliCommand::Exec(args) => (args.sandbox.settings(), None),
         CliCommand::Attack(args) => (args.settings(), None),
         CliCommand::Worker(args) => (args.settings(), None),
+        CliCommand::Mcp(McpArgs { command: Some(McpCommand::Install(args)), .. }) => {
+            (args.gate.settings(), None)
+        }
         CliCommand::Mcp(args) => (args.gate.settings(), None),
         CliCommand::Sandbox(SandboxCommand::Create(args) | SandboxCommand::Hold(args)) => {
             (args.sandbox.settings(), None)

@@ -28,6 +28,11 @@ impl Environment {
         self.working_folder.join(path)
     }
 
+    /// Path of the user's file of API keys, beside the settings file. It has the format of a `.env` file.
+    pub fn keys_file(&self) -> PathBuf {
+        self.user_file.with_file_name("keys.env")
+    }
+
     /// Creates an environment for tests and tools. It has the given variables, and all of its folders and files are
     /// inside `folder`.
     pub fn in_folder(folder: &Path, variables: BTreeMap<String, String>) -> Environment {

@@ -1,6 +1,7 @@
 //! Loads settings from defaults, the user's file, the project's files, environment variables and flags.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use assize_types::{Failure, FailureKind};
@@ -57,6 +58,10 @@ pub struct SettingsOrigin {
     pub(crate) env_file: Vec<FileEntry>,
     /// Path of the project's `.env` file, even if the file does not exist.
     pub(crate) env_path: PathBuf,
+    /// API keys in the user's file of API keys.
+    pub(crate) user_keys: Vec<FileEntry>,
+    /// Path of the user's file of API keys, even if the file does not exist.
+    pub(crate) user_keys_path: PathBuf,
 }
 
 impl SettingsOrigin {
@@ -80,6 +85,8 @@ impl SettingsOrigin {
         // A folder with the name `.env` is not read: it is usually a Python virtual environment.
         let env_text = if env_path.is_file() { read_text(&env_path)? } else { None };
         let user_text = read_text(&environment.user_file)?;
+        let user_keys_path = environment.keys_file();
+        let user_keys_text = read_text(&user_keys_path)?;
         let fingerprint = trust::fingerprint([project_text.as_deref(), env_text.as_deref()]);
         let trust =
             TrustStore::open(&environment.state_folder)?.state_of(&project_folder, &fingerprint);
@@ -103,8 +110,14 @@ impl SettingsOrigin {
             environment: environment.variables.clone(),
             env_file: Vec::new(),
             env_path: show(&env_path),
+            user_keys: Vec::new(),
+            user_keys_path: user_keys_path.clone(),
             project_folder,
         };
+        if let Some(text) = user_keys_text {
+            origin.user_keys = parse_env(&user_keys_path, &text, &|_| true)?;
+            origin.warnings.extend(warn_of_readable_keys(&user_keys_path));
+        }
         if let Some(text) = env_text {
             origin.env_file = origin.read_env_file(&text)?;
         }
@@ -251,7 +264,7 @@ impl SettingsOrigin {
             variables.filter(|v| v.starts_with("ASSIZE_") && !names.contains(&v.as_str()));
         /// Maximum number of warnings. A hostile `.env` file could contain thousands of unknown variables.
         const MAX_WARNINGS: usize = 5;
-        self.warnings = unknown
+        let warnings = unknown
             .take(MAX_WARNINGS)
             .map(|variable| {
                 let provider = Provider::ALL.into_iter().find(|provider| {
@@ -268,8 +281,20 @@ impl SettingsOrigin {
                     (_, None) => format!("unknown variable `{variable}`: no setting has this name"),
                 }
             })
-            .collect();
+            .collect::<Vec<_>>();
+        self.warnings.extend(warnings);
     }
+}
+
+/// Returns a warning if other users may read the file of API keys.
+fn warn_of_readable_keys(path: &Path) -> Option<String> {
+    let mode = std::fs::metadata(path).ok()?.permissions().mode();
+    let shown = path.display();
+    (mode & 0o077 != 0).then(|| {
+        format!(
+            "other users may read the API keys in `{shown}`; protect them with `chmod 600 {shown}`"
+        )
+    })
 }
 
 /// Error for a text that is not a valid value of the setting `key`.

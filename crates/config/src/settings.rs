@@ -4,6 +4,7 @@
 use assize_types::{Failure, FailureKind};
 
 use crate::environment::Environment;
+use crate::file::FileEntry;
 use crate::kind::PRICE_FIELDS;
 use crate::load::{SettingText, SettingsOrigin};
 use crate::price::Price;
@@ -64,20 +65,26 @@ impl Settings {
         self.origin.values.get(key.name())
     }
 
-    /// Returns the API key of a provider and its source. Without a key, the source is the environment variable that
-    /// should contain the key.
+    /// Returns the API key of a provider and its source: an environment variable, the project's `.env` file, or the
+    /// user's file of API keys. Without a key, the source is the environment variable that should contain the key.
     pub fn key(&self, provider: Provider) -> (Option<ApiKey>, SettingSource) {
         let variable = self.provider_settings(provider).key_env.to_string();
         let origin = &self.origin;
-        let from_file = origin.env_file.iter().rfind(|entry| entry.key == variable);
-        match (origin.environment.get(&variable).filter(|key| !key.is_empty()), from_file) {
-            (Some(key), _) => (Some(ApiKey::new(key.trim())), SettingSource::Environment(variable)),
-            (None, Some(entry)) if !entry.value.is_empty() => {
-                let source = SettingSource::EnvFile { path: origin.env_path.clone(), variable };
-                (Some(ApiKey::new(entry.value.trim())), source)
-            }
-            _ => (None, SettingSource::Environment(variable)),
-        }
+        let in_file = |entries: &[FileEntry]| {
+            let entry = entries.iter().rfind(|entry| entry.key == variable)?;
+            Some(entry.value.clone()).filter(|value| !value.trim().is_empty())
+        };
+        let (key, source) =
+            if let Some(key) = origin.environment.get(&variable).filter(|key| !key.is_empty()) {
+                (key.clone(), SettingSource::Environment(variable))
+            } else if let Some(key) = in_file(&origin.env_file) {
+                (key, SettingSource::EnvFile { path: origin.env_path.clone(), variable })
+            } else if let Some(key) = in_file(&origin.user_keys) {
+                (key, SettingSource::UserKeys { path: origin.user_keys_path.clone(), variable })
+            } else {
+                return (None, SettingSource::Environment(variable));
+            };
+        (Some(ApiKey::new(key.trim())), source)
     }
 
     /// Whether the source of a value is a file of an untrusted folder.

@@ -24,6 +24,8 @@ pub enum SettingSource {
     Environment(String),
     /// A variable in the project's `.env` file.
     EnvFile { path: PathBuf, variable: String },
+    /// A variable in the user's file of API keys.
+    UserKeys { path: PathBuf, variable: String },
     /// A line of the project's `assize.toml`.
     Project { path: PathBuf, line: usize },
     /// A line of the user's settings file.
@@ -50,7 +52,8 @@ impl fmt::Display for SettingSource {
             SettingSource::Flag(flag) => write!(f, "{flag}"),
             SettingSource::Request => f.write_str("the request"),
             SettingSource::Environment(variable) => write!(f, "environment, {variable}"),
-            SettingSource::EnvFile { path, variable } => {
+            SettingSource::EnvFile { path, variable }
+            | SettingSource::UserKeys { path, variable } => {
                 write!(f, "{}, {variable}", path.display())
             }
             SettingSource::Project { path, line } | SettingSource::User { path, line } => {

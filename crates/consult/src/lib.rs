@@ -57,7 +57,7 @@ pub use mermaid::{debate_mermaid, mermaid};
 pub use name::{CompanyName, InvalidCompanyName};
 pub use negotiation::{
     DebateError, DebateOutcome, DebateRunner, InProcessDebates, ModelProxy, ModelSource,
-    RoleModels, SandboxedDebates, TooManyMovesAffected, install,
+    RoleModels, SandboxedDebates, TooManyMovesAffected, install, negotiator_program,
 };
 pub use nodes::ConsultError;
 pub use personas::{ConsultPersonas, InvalidPersonas};

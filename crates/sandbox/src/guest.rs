@@ -14,6 +14,11 @@ use crate::memfd::{memory_file, seal};
 /// The guest agent binary.
 pub(crate) const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/assize-guest"));
 
+/// Returns the guest agent binary. Empty if assize was built without it.
+pub fn guest_program() -> &'static [u8] {
+    PROGRAM
+}
+
 /// The guest agent binary in a sealed (immutable) in-memory file.
 #[derive(Debug, Clone)]
 pub(crate) struct GuestFile(Arc<File>);

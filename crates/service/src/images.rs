@@ -20,6 +20,13 @@ pub struct Images {
     cache_folder: PathBuf,
 }
 
+/// An image that this machine could use, but that is not built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MissingImage {
+    Container,
+    Microvm,
+}
+
 /// Files that the microVM image is built from. If a file is `None`, files from Debian packages are used instead.
 pub type MicrovmSources = microvm::VmImageSources;
 
@@ -37,6 +44,18 @@ impl Services {
 }
 
 impl Images {
+    /// Returns the images that are not built, although their engine (Docker, Podman or QEMU) works.
+    pub async fn missing(&self) -> Vec<MissingImage> {
+        let mut missing = Vec::new();
+        if self.docker.probe().await.is_ok_and(|engine| engine.image.is_err()) {
+            missing.push(MissingImage::Container);
+        }
+        if self.microvm.lacks_only_image() {
+            missing.push(MissingImage::Microvm);
+        }
+        missing
+    }
+
     /// Builds the base image of containers from Debian packages. Returns the name of the image and its size in bytes.
     pub async fn build_base(
         &self,

@@ -7,6 +7,7 @@
 pub mod ask;
 pub mod attack;
 pub mod doctor;
+pub mod embedded;
 pub mod files;
 pub mod images;
 pub mod run_json;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use assize_config::{Review, SettingKey};
 use assize_draft::work::{MAX_REJECTIONS, MAX_STEPS, WorkMode};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::{FlagSetting, ModelArgs, ResumeFlags, duration, settings_from_flags, whole};
 
@@ -17,7 +17,11 @@ pub(crate) struct WorkspaceArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct McpArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<McpCommand>,
+
     /// Serve these tools: drafts, or code (which runs programs in sandboxes)
     ///
     /// One server never offers the draft tools together with the code tool, because agents that edit files must not run
@@ -30,6 +34,79 @@ pub(crate) struct McpArgs {
 
     #[command(flatten)]
     pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpCommand {
+    /// Add this server to the configuration of an MCP client
+    ///
+    /// Other entries and comments of the configuration are preserved. The previous text is copied to a file that ends
+    /// in `.assize-backup`.
+    Install(McpInstallArgs),
+}
+
+/// An MCP client whose configuration can be edited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum McpClient {
+    ClaudeCode,
+    ClaudeDesktop,
+    Cursor,
+    Vscode,
+    Zed,
+    Codex,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpInstallArgs {
+    /// Client: claude-code, claude-desktop, cursor, vscode, zed or codex
+    #[arg(value_enum, hide_possible_values = true)]
+    pub(crate) client: McpClient,
+
+    /// Serve these tools to the client: drafts, or code (which runs programs in sandboxes)
+    #[arg(long, value_name = "TOOLS", value_parser = ["drafts", "code"], default_value = "drafts", hide_possible_values = true)]
+    pub(crate) tools: String,
+
+    #[command(flatten)]
+    pub(crate) workspace: WorkspaceArgs,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+
+    /// Set the name of the entry, which clients show with each tool
+    #[arg(long, default_value = "assize", value_parser = server_name)]
+    pub(crate) name: String,
+
+    /// Replace an entry that has the same name and other content
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// Print the entry, and change no file
+    #[arg(long)]
+    pub(crate) print: bool,
+}
+
+impl McpInstallArgs {
+    /// Arguments that add the draft tools for the current folder to a client.
+    pub(crate) fn for_client(client: McpClient) -> McpInstallArgs {
+        McpInstallArgs {
+            client,
+            tools: "drafts".to_owned(),
+            workspace: WorkspaceArgs::default(),
+            gate: GateArgs::default(),
+            name: "assize".to_owned(),
+            force: false,
+            print: false,
+        }
+    }
+}
+
+/// Parses the name of an entry in the configuration of an MCP client.
+fn server_name(text: &str) -> Result<String, String> {
+    let is_valid = |char: char| char.is_ascii_alphanumeric() || "-_".contains(char);
+    match (1..=32).contains(&text.len()) && text.chars().all(is_valid) {
+        true => Ok(text.to_owned()),
+        false => Err("expected 1 to 32 letters, digits, `-` and `_`".to_owned()),
+    }
 }
 
 /// Flags that configure the gate.

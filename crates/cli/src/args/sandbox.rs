@@ -235,3 +235,17 @@ pub(crate) enum ImageCommand {
         names: Vec<String>,
     },
 }
+
+impl ImageCommand {
+    /// Command that builds an image from Debian packages.
+    pub(crate) fn build(kind: ImageKind) -> ImageCommand {
+        ImageCommand::Build {
+            kind,
+            from: None,
+            kernel: None,
+            modules: None,
+            rootfs: None,
+            quiet: false,
+        }
+    }
+}

@@ -4,7 +4,6 @@ mod progress;
 pub(crate) mod show;
 pub(crate) mod stored;
 
-use std::io::{BufRead, IsTerminal};
 use std::sync::Arc;
 
 use assize_config::Settings;
@@ -24,6 +23,7 @@ use crate::cost_format::{
     format_cached_cost, format_estimated_time, format_spending, show_estimate,
 };
 use crate::progress::Progress;
+use crate::questions::{EmptyLine, can_ask, confirmed};
 use crate::run_messages::{heading, report_failure};
 use crate::terminal::{self, DIM, note, out, out_json, out_line, paint};
 use crate::{hints, input};
@@ -154,22 +154,17 @@ fn confirm_cost(
         }
         return Ok(());
     }
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    if !can_ask() {
         let message = format!("confirmation required: the consultation would take {what}");
         let hint =
             "confirm with `--yes`, or raise `consult.confirm_above`; `--max-cost` is a hard limit";
         return Err(Failure::new(FailureKind::Budget, message).hint(hint));
     }
-    note(&format!("The consultation takes {what}. Continue? [y/N]"));
-    let mut line = String::new();
-    let _ = std::io::stdin().lock().read_line(&mut line);
-    match line.trim().to_lowercase().as_str() {
-        "y" | "yes" => Ok(()),
-        _ => {
-            let message = "the consultation was not confirmed; no money was spent";
-            Err(Failure::new(FailureKind::Interrupted, message))
-        }
+    if confirmed(&format!("The consultation takes {what}. Continue?"), EmptyLine::No) {
+        return Ok(());
     }
+    let message = "the consultation was not confirmed; no money was spent";
+    Err(Failure::new(FailureKind::Interrupted, message))
 }
 
 /// Prints the result of a consultation as text or JSON, depending on the flags.

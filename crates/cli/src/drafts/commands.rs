@@ -1,6 +1,5 @@
 //! `assize drafts`: shows and deletes open drafts, and switches the draft tools off and on.
 
-use std::io::{BufRead, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,6 +16,7 @@ use super::{
     show, workspace,
 };
 use crate::args::DraftsCommand;
+use crate::questions::{EmptyLine, confirmed};
 use crate::terminal::{self, note, out_json, out_line};
 
 pub(crate) async fn run(command: DraftsCommand, mut services: Services) -> Result<(), Failure> {
@@ -102,12 +102,12 @@ async fn empty(
         .filter(|s| matches!(s.stage, SubmissionStage::Submitted | SubmissionStage::Escalated))
         .count();
     let question = format!(
-        "Delete {} in `{}` and reject {}? [y/N]",
+        "Delete {} in `{}` and reject {}?",
         counted(state.drafts.len(), "open draft", "open drafts"),
         service.workspace().join(HANDOFF).join(DRAFTS).display(),
         counted(waiting, "waiting submission", "waiting submissions")
     );
-    if !yes && !confirmed(&terminal::replace_control_chars(&question), EmptyLine::No) {
+    if !yes && !confirmed(&question, EmptyLine::No) {
         let message = "no drafts were deleted, because the deletion was not confirmed";
         return Err(Failure::new(FailureKind::Usage, message)
             .hint("`assize drafts clean --all --yes` deletes without asking for confirmation"));
@@ -233,8 +233,8 @@ fn init(folder: &Path, yes: bool) -> Result<(), Failure> {
         return out_line("`.gitignore` already excludes the drafts folder");
     }
     let ignore = folder.join(".gitignore");
-    let question = format!("Add `{}` to `{}`? [Y/n]", handoff::IGNORED, ignore.display());
-    if !yes && !confirmed(&terminal::replace_control_chars(&question), EmptyLine::Yes) {
+    let question = format!("Add `{}` to `{}`?", handoff::IGNORED, ignore.display());
+    if !yes && !confirmed(&question, EmptyLine::Yes) {
         note("hint: `assize drafts init --yes` adds `/_handoff/*` to `.gitignore`");
         return Ok(());
     }
@@ -245,24 +245,4 @@ fn init(folder: &Path, yes: bool) -> Result<(), Failure> {
 /// Prints a line that contains a path. Control codes in the path are replaced.
 fn print_path(text: &str) -> Result<(), Failure> {
     out_line(&terminal::replace_control_chars(text))
-}
-
-/// Meaning of an empty line as the answer to a yes-or-no question.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum EmptyLine {
-    Yes,
-    No,
-}
-
-/// Asks the user for confirmation on the terminal. Without a terminal, the answer is no.
-fn confirmed(question: &str, default: EmptyLine) -> bool {
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return false;
-    }
-    note(question);
-    let mut line = String::new();
-    let read = std::io::stdin().lock().read_line(&mut line);
-    let answer = line.trim().to_lowercase();
-    let yes = matches!(answer.as_str(), "y" | "yes");
-    read.is_ok_and(|bytes| bytes > 0) && (yes || answer.is_empty() && default == EmptyLine::Yes)
 }

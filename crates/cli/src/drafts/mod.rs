@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub(crate) mod commands;
 pub(crate) mod gate;
 pub(crate) mod mcp;
+pub(crate) mod mcp_install;
 pub(crate) mod show;
 
 use std::os::unix::fs::MetadataExt;

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 pub use affected::TooManyMovesAffected;
 pub use models::RoleModels;
 pub use proxy::{ModelProxy, ModelSource};
-pub use sandboxes::{DebateError, SandboxedDebates, install};
+pub use sandboxes::{DebateError, SandboxedDebates, install, negotiator_program};
 
 pub(crate) use affected::AffectedMoves;
 pub(crate) use journaled::AffectedLimit;

@@ -23,6 +23,11 @@ use crate::negotiation::{DebateOutcome, DebateRunner, InProcessDebates};
 /// Binary of the negotiator, the program that runs a debate inside a sandbox.
 static NEGOTIATOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/assize-negotiator"));
 
+/// Returns the binary of the negotiator.
+pub fn negotiator_program() -> &'static [u8] {
+    NEGOTIATOR
+}
+
 const NAME: &str = "negotiator";
 
 /// Maximum number of consecutive attempts to run a debate if the models give no new answer. Each attempt uses a new

@@ -73,6 +73,16 @@ impl Microvm {
     /// When one of them is missing. The error has a hint for users.
     pub fn is_ready(&self) -> Result<(), SandboxError> {
         VmImage::open(&self.builder.image_folder())?;
+        self.has_tools()
+    }
+
+    /// Whether QEMU and `sqfstar` are installed, but the image is missing.
+    pub fn lacks_only_image(&self) -> bool {
+        self.has_tools().is_ok() && VmImage::open(&self.builder.image_folder()).is_err()
+    }
+
+    /// Checks that QEMU and `sqfstar` are installed.
+    fn has_tools(&self) -> Result<(), SandboxError> {
         self.builder.qemu()?;
         let search = self.builder.options.search.iter().flat_map(std::env::split_paths);
         if search.into_iter().any(|folder| folder.join(squashfs::TOOL).exists()) {

@@ -6,7 +6,7 @@ mod sandboxes;
 
 use std::time::{Duration, Instant};
 
-use assize_config::{Price, Provider, REHEARSAL, Settings};
+use assize_config::{ApiKey, Price, Provider, REHEARSAL, Settings};
 use assize_gateway::choice::{self, PROVIDER_PRECEDENCE, ProviderChoice};
 use assize_gateway::{Endpoint, HttpClient, ModelFacts, PRICES_AS_OF, probe};
 use assize_types::{Failure, FailureKind};
@@ -111,19 +111,49 @@ pub struct ModelChoice {
 
 /// Returns the provider and the model that a new run would use.
 pub async fn model_choice(config: &Settings) -> Result<ModelChoice, Failure> {
-    Ok(match choice::choose(config).await? {
-        ProviderChoice::Rehearsal { why } => ModelChoice { provider: REHEARSAL, model: None, why },
-        ProviderChoice::Provider { provider, why } => {
-            let own = || choice::endpoint(config, provider).model;
-            let model = (*config.general.model).clone().unwrap_or_else(own);
-            ModelChoice { provider: provider.name(), model: Some(model), why }
+    Ok(ModelChoice::new(config, choice::choose(config).await?))
+}
+
+/// Like [`model_choice`], but without network access. Returns `None` if the choice depends on whether an Ollama server
+/// answers.
+pub fn configured_model(config: &Settings) -> Option<ModelChoice> {
+    choice::from_settings(config).map(|choice| ModelChoice::new(config, choice))
+}
+
+impl ModelChoice {
+    fn new(config: &Settings, choice: ProviderChoice) -> ModelChoice {
+        match choice {
+            ProviderChoice::Rehearsal { why } => {
+                ModelChoice { provider: REHEARSAL, model: None, why }
+            }
+            ProviderChoice::Provider { provider, why } => {
+                let own = || choice::endpoint(config, provider).model;
+                let model = (*config.general.model).clone().unwrap_or_else(own);
+                ModelChoice { provider: provider.name(), model: Some(model), why }
+            }
         }
-    })
+    }
 }
 
 /// Whether the configured address of a provider is a server that the user runs, such as a local Ollama.
 pub fn is_local(config: &Settings, provider: Provider) -> bool {
     choice::endpoint(config, provider).is_local_server()
+}
+
+/// Checks with a free request whether a provider accepts an API key, and how long it takes to answer. `key` replaces
+/// the key of the settings.
+pub async fn check_provider(
+    config: &Settings,
+    provider: Provider,
+    key: Option<ApiKey>,
+) -> Result<Duration, Failure> {
+    let mut endpoint = choice::endpoint(config, provider);
+    endpoint.key = key.or(endpoint.key);
+    let start = Instant::now();
+    match probe(&HttpClient::new(), &endpoint, PROBE_TIMEOUT).await {
+        Ok(()) => Ok(start.elapsed()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl Services {
