@@ -125,7 +125,7 @@ impl CliCommand {
 pub(crate) enum CliCommand {
     /// Set up a provider, shell completions, sandbox images and MCP clients
     ///
-    /// The command asks for everything that no flag answers. Without a terminal, it asks nothing.
+    /// With `--provider`, the command asks only for a missing API key. Without a terminal, it asks nothing.
     Init(Box<InitArgs>),
     /// Ask a model one question
     Ask(Box<AskArgs>),

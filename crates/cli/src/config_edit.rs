@@ -8,7 +8,7 @@ use assize_config::{
 use assize_types::{Failure, FailureKind};
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
-use crate::file_edit::EditedFile;
+use crate::file_edit::{EditedFile, FileEdit};
 use crate::terminal::{note, replace_control_chars, warn};
 
 /// Sets a setting in the user's settings file.
@@ -194,7 +194,7 @@ fn edit(
     change: impl FnOnce(&mut DocumentMut) -> Result<bool, Failure>,
 ) -> Result<bool, Failure> {
     let path = &environment.user_file;
-    EditedFile { path, new_mode: 0o600, backup: false }.replace(|old| {
+    let edited = EditedFile { path, new_mode: 0o600, backup: false }.replace(|old| {
         let mut document: DocumentMut = old.parse().map_err(|error: toml_edit::TomlError| {
             let message =
                 format!("`{}` is not valid TOML: {}", path.display(), error.message().trim());
@@ -209,7 +209,8 @@ fn edit(
             // The file was invalid before this edit. The edit is allowed, because it may repair one of several values.
             _ => Ok(Some(new)),
         }
-    })
+    })?;
+    Ok(edited != FileEdit::Unchanged)
 }
 
 #[cfg(test)]

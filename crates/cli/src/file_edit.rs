@@ -1,40 +1,46 @@
 //! Edits of configuration files: one at a time, and atomic, so that a crash leaves either the old or the new text.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt;
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use assize_config::file::read_text;
 use assize_types::{Failure, FailureKind};
 use rustix::fs::{FlockOperation, flock};
+
+/// Maximum size of an edited file. Some clients keep their history in their configuration file.
+const MAX_SIZE: u64 = 64 << 20;
 
 /// A configuration file that is edited.
 pub(crate) struct EditedFile<'a> {
     pub(crate) path: &'a Path,
     /// Permissions of the file if it does not exist yet.
     pub(crate) new_mode: u32,
-    /// Whether the old text is copied to the file of [`backup_path`].
+    /// Whether the old text is copied to a file whose name ends in `.assize-backup`.
     pub(crate) backup: bool,
 }
 
-/// Path of the copy of a file's old text.
-pub(crate) fn backup_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".assize-backup");
-    name.into()
+/// What an edit has done.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum FileEdit {
+    Unchanged,
+    /// The file was replaced. `backup` is the copy of its old text, if there is one.
+    Replaced {
+        backup: Option<PathBuf>,
+    },
 }
 
 impl EditedFile<'_> {
     /// Replaces the text of the file. `change` receives the current text (empty if the file does not exist) and returns
-    /// the new text, or `None` to leave the file as it is. Returns whether the file was replaced.
+    /// the new text, or `None` to leave the file as it is.
     ///
-    /// If the file is a symlink, for example into a repository of settings, the target of the symlink is replaced.
+    /// If the file is a symlink, for example into a repository of settings, the target of the symlink is replaced. An
+    /// existing file keeps its owner and its permissions.
     pub(crate) fn replace(
         &self,
         change: impl FnOnce(&str) -> Result<Option<String>, Failure>,
-    ) -> Result<bool, Failure> {
-        let path = self.path.canonicalize().unwrap_or_else(|_| self.path.to_owned());
+    ) -> Result<FileEdit, Failure> {
+        let path = resolved(self.path);
         let folder = path.parent().map_or_else(|| PathBuf::from("."), Path::to_owned);
         let failed = |error: io::Error| {
             let message = format!("cannot write `{}`: {error}", path.display());
@@ -45,24 +51,62 @@ impl EditedFile<'_> {
         // The lock serializes concurrent edits, so that each edit reads the result of the previous one.
         let lock = File::open(&folder).map_err(failed)?;
         flock(&lock, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
-        let old = read_text(&path)?;
-        let Some(new) = change(old.as_deref().unwrap_or_default())? else { return Ok(false) };
-        let permissions = match fs::metadata(&path) {
-            Ok(meta) => meta.permissions(),
-            Err(_) => fs::Permissions::from_mode(self.new_mode),
+        let old = read(&path).map_err(|why| {
+            let message = format!("cannot read `{}`: {why}", path.display());
+            Failure::new(FailureKind::Settings, message)
+        })?;
+        let Some(new) = change(old.as_deref().unwrap_or_default())? else {
+            return Ok(FileEdit::Unchanged);
         };
+        let meta = fs::metadata(&path).ok();
         let write = |path: &Path, text: &str| -> io::Result<()> {
             let mut file = tempfile::NamedTempFile::new_in(&folder)?;
             file.write_all(text.as_bytes())?;
-            file.as_file().set_permissions(permissions.clone())?;
+            if let Some(meta) = &meta {
+                fchown(file.as_file(), Some(meta.uid()), Some(meta.gid()))?;
+            }
+            let mode = meta.as_ref().map_or(self.new_mode, |meta| meta.permissions().mode());
+            file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
             file.as_file().sync_all()?;
             file.persist(path)?;
             Ok(())
         };
-        if let Some(old) = old.filter(|_| self.backup) {
-            write(&backup_path(&path), &old).map_err(failed)?;
-        }
+        let backup = match old.filter(|_| self.backup) {
+            Some(old) => {
+                let mut name = path.as_os_str().to_owned();
+                name.push(".assize-backup");
+                write(Path::new(&name), &old).map_err(failed)?;
+                Some(name.into())
+            }
+            None => None,
+        };
         write(&path, &new).map_err(failed)?;
-        Ok(true)
+        Ok(FileEdit::Replaced { backup })
     }
+}
+
+/// Follows a symlink, also if its target does not exist yet.
+fn resolved(path: &Path) -> PathBuf {
+    match (path.canonicalize(), fs::read_link(path)) {
+        (Ok(path), _) => path,
+        (Err(_), Ok(target)) => path.parent().unwrap_or(path).join(target),
+        (Err(_), Err(_)) => path.to_owned(),
+    }
+}
+
+/// Reads a regular file; `None` if it does not exist.
+fn read(path: &Path) -> Result<Option<String>, String> {
+    // Only regular files are opened: opening a named pipe could block forever.
+    match fs::metadata(path) {
+        Ok(meta) if !meta.is_file() => return Err("not a regular file".to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        _ => {}
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    file.take(MAX_SIZE + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > MAX_SIZE {
+        return Err(format!("larger than {} MiB", MAX_SIZE >> 20));
+    }
+    String::from_utf8(bytes).map(Some).map_err(|_| "not UTF-8 text".to_owned())
 }

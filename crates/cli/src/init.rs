@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use assize_config::{ApiKey, Environment, Provider, REHEARSAL};
+use assize_config::{ApiKey, Environment, Provider, REHEARSAL, SettingSource, Settings};
 use assize_service::Services;
 use assize_service::doctor::check_provider;
 use assize_service::images::MissingImage;
@@ -17,7 +17,7 @@ use crate::args::{
 use crate::drafts::mcp_install;
 use crate::file_edit::EditedFile;
 use crate::questions::{EmptyLine, ask, ask_secret, can_ask, confirmed};
-use crate::terminal::{BOLD, DIM, GOOD, WARN, note, paint, replace_control_chars};
+use crate::terminal::{BOLD, DIM, GOOD, WARN, note, paint, replace_control_chars, warn};
 use crate::{config_edit, image, input, start_screen};
 
 /// Maximum size of a key file, in MiB.
@@ -54,17 +54,32 @@ async fn set_up_provider(
         Some(name) => name.clone(),
         None => ask_provider(services).await?,
     };
+    let is_rehearsal = name == REHEARSAL;
+    if is_rehearsal && (args.model.is_some() || args.key_file.is_some()) {
+        let message = "`--model` and `--key-file` cannot be used with `--provider rehearsal`";
+        return Err(Failure::new(FailureKind::Usage, message));
+    }
     if let Ok(provider) = name.parse::<Provider>() {
         let key = key_of(args, services, provider, cancel).await?;
         if let Some(key) = key {
             let variable = services.settings.provider_settings(provider).key_env.to_string();
             store_key(&variable, &key, environment)?;
+            let (_, source) = Settings::load(environment, &[])?.key(provider);
+            if !matches!(source, SettingSource::UserKeys { .. }) {
+                warn(&format!(
+                    "the stored key has no effect here: another source ({source}) overrides it"
+                ));
+            }
         }
     }
     config_edit::set("provider", &name, environment)?;
     if let Some(model) = &args.model {
-        let key = if name == REHEARSAL { "model".to_owned() } else { format!("{name}.model") };
-        config_edit::set(&key, model, environment)?;
+        config_edit::set(&format!("{name}.model"), model, environment)?;
+        let general = &services.settings.general.model;
+        if let Some(other) = general.as_ref() {
+            let (other, source) = (replace_control_chars(other), general.source());
+            warn(&format!("the setting `model` ({source}) overrides this model with `{other}`"));
+        }
     }
     Ok(())
 }
@@ -113,7 +128,7 @@ async fn ask_provider(services: &Services) -> Result<String, Failure> {
     }
 }
 
-/// Returns the API key to store, after a check. `None` if the provider needs no key, or if the key is already set.
+/// Returns the API key to store, after a check. `None` if the provider needs no key, or if its key is already set.
 async fn key_of(
     args: &InitArgs,
     services: &Services,
@@ -126,34 +141,54 @@ async fn key_of(
         Some(path) => Some(read_key(path, cancel).await?),
         None => None,
     };
+    let mut needs_new = known.is_none() && new_key.is_none() && provider.needs_key();
+    if needs_new && !can_ask() {
+        let message = format!("{provider} needs an API key");
+        return Err(Failure::new(FailureKind::Settings, message)
+            .hint(format!("set {source}, or pass a file with `--key-file`")));
+    }
     loop {
-        if new_key.is_none() && known.is_none() && provider.needs_key() {
-            if !can_ask() {
-                let message = format!("{provider} needs an API key");
-                return Err(Failure::new(FailureKind::Settings, message)
-                    .hint(format!("set {source}, or pass a file with `--key-file`")));
+        if needs_new {
+            let typed = ask_secret(&format!("API key of {provider} (not shown):"))?;
+            match checked_key(&typed) {
+                Ok(key) => new_key = Some(key),
+                Err(failure) => {
+                    note(failure.message());
+                    continue;
+                }
             }
-            new_key =
-                Some(checked_key(&ask_secret(&format!("API key of {provider} (not shown):"))?)?);
         }
         if args.no_check {
             return Ok(new_key);
         }
-        let Err(failure) = check_provider(settings, provider, new_key.clone()).await.map(|time| {
-            let mark = paint(GOOD, "✓");
-            note(&format!("{mark} {provider} answers ({} ms)", time.as_millis()));
-        }) else {
-            return Ok(new_key);
+        let failure = match check_provider(settings, provider, new_key.clone()).await {
+            Ok(time) => {
+                let mark = paint(GOOD, "✓");
+                note(&format!("{mark} {provider} answers ({} ms)", time.as_millis()));
+                return Ok(new_key);
+            }
+            Err(failure) => failure,
         };
-        // Without a key that was typed, another answer is not possible.
-        if args.key_file.is_some() || new_key.is_none() || !can_ask() {
-            return Err(failure.hint("`--no-check` skips this check"));
+        if !can_ask() || args.key_file.is_some() {
+            let is_explained = failure.hint_text().is_some();
+            return Err(if is_explained {
+                failure
+            } else {
+                failure.hint("`--no-check` skips this check")
+            });
         }
         note(&format!("{} {}", paint(WARN, "!"), replace_control_chars(failure.message())));
-        if !confirmed("Type the key again?", EmptyLine::Yes) {
+        // The key may be right if the provider failed for another reason.
+        if failure.kind != FailureKind::Settings || !provider.needs_key() {
+            if confirmed("Continue without a successful check?", EmptyLine::No) {
+                return Ok(new_key);
+            }
             return Err(failure);
         }
-        new_key = None;
+        if !confirmed("Type another key?", EmptyLine::Yes) {
+            return Err(failure);
+        }
+        needs_new = true;
     }
 }
 
@@ -217,7 +252,8 @@ fn set_up_completions(args: &InitArgs, environment: &Environment) -> Result<(), 
             }
         }
     };
-    let data = variable("XDG_DATA_HOME").map(PathBuf::from);
+    // A relative path is invalid, as the specification of these variables says.
+    let data = variable("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let data = data.unwrap_or_else(|| environment.home.join(".local/share"));
     let config = environment.user_file.parent().and_then(Path::parent).unwrap_or(&environment.home);
     let (generator, path) = match shell {
@@ -290,8 +326,10 @@ fn set_up_mcp_clients(args: &InitArgs, environment: &Environment) -> Result<(), 
     for client in installed.filter(|client| mcp_install::is_used(*client, environment)) {
         let name = mcp_install::name(client);
         let question = format!("Add the draft tools for `{folder}` to {name}?");
-        if confirmed(&question, EmptyLine::No) {
-            mcp_install::run(&McpInstallArgs::for_client(client), environment)?;
+        if confirmed(&question, EmptyLine::No)
+            && let Err(failure) = mcp_install::run(&McpInstallArgs::for_client(client), environment)
+        {
+            warn(&failure.render());
         }
     }
     Ok(())

@@ -44,7 +44,7 @@ impl fmt::Display for InstallationKind {
     }
 }
 
-/// Path of this program. A replaced file has a ` (deleted)` at the end of its name, which is removed.
+/// Path of this program.
 pub(crate) fn program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| {
         let message = format!("cannot find the file of this program: {error}");

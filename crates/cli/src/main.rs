@@ -210,7 +210,8 @@ pub(crate) async fn until_cancelled<T>(
     }
 }
 
-/// Handles SIGINT, SIGTERM and SIGHUP: the first signal cancels the command, the second exits at once.
+/// Handles SIGINT, SIGTERM and SIGHUP: the first signal cancels the command, the second exits at once. During a question
+/// to the user, the first signal exits.
 async fn handle_signals(cancel: Cancel) {
     use tokio::signal::unix::{SignalKind, signal};
     let listen = |kind| signal(kind).ok();
@@ -222,7 +223,8 @@ async fn handle_signals(cancel: Cancel) {
             () = received(&mut terminate) => CancelReason::Terminated,
             () = received(&mut hang_up) => CancelReason::HungUp,
         };
-        if cancel.is_cancelled() {
+        // While a question waits for an answer, nothing else runs that could react to the cancellation.
+        if questions::abandon() || cancel.is_cancelled() {
             std::process::exit(exit::exit_code(FailureKind::Interrupted).into());
         }
         cancel.cancel(reason);

@@ -2,9 +2,11 @@
 //! standard input.
 
 use std::io::{self, BufRead, IsTerminal};
+use std::sync::{Mutex, PoisonError};
 
 use assize_types::{Failure, FailureKind};
-use console::Term;
+use rustix::stdio::stdin;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use crate::terminal::{note, replace_control_chars};
 
@@ -13,6 +15,41 @@ use crate::terminal::{note, replace_control_chars};
 pub(crate) enum EmptyLine {
     Yes,
     No,
+}
+
+/// The open question: `None` without one, else the settings of the terminal to restore after it.
+static OPEN: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// A question that waits for its answer. Dropping it restores the terminal.
+struct OpenQuestion;
+
+impl OpenQuestion {
+    /// Opens a question. With `secret`, the terminal does not show the answer.
+    fn new(secret: bool) -> io::Result<OpenQuestion> {
+        let before = tcgetattr(stdin())?;
+        if secret {
+            let mut silent = before.clone();
+            silent.local_modes.remove(LocalModes::ECHO);
+            tcsetattr(stdin(), OptionalActions::Now, &silent)?;
+        }
+        *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+        Ok(OpenQuestion)
+    }
+}
+
+impl Drop for OpenQuestion {
+    fn drop(&mut self) {
+        abandon();
+    }
+}
+
+/// Restores the terminal if a question is open. Returns whether one was open.
+pub(crate) fn abandon() -> bool {
+    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(before) = &open {
+        let _ = tcsetattr(stdin(), OptionalActions::Now, before);
+    }
+    open.is_some()
 }
 
 /// Whether the user can be asked: standard input and standard error are a terminal.
@@ -26,8 +63,9 @@ pub(crate) fn confirmed(question: &str, default: EmptyLine) -> bool {
         return false;
     }
     let keys = if default == EmptyLine::Yes { "[Y/n]" } else { "[y/N]" };
-    note(&format!("{} {keys}", replace_control_chars(question)));
-    let Ok(Some(answer)) = read_line() else { return false };
+    let Ok(answer) = ask(&format!("{} {keys}", replace_control_chars(question))) else {
+        return false;
+    };
     match answer.to_lowercase().as_str() {
         "y" | "yes" => true,
         "" => default == EmptyLine::Yes,
@@ -37,23 +75,25 @@ pub(crate) fn confirmed(question: &str, default: EmptyLine) -> bool {
 
 /// Asks for a text and returns the answer without surrounding whitespace.
 pub(crate) fn ask(question: &str) -> Result<String, Failure> {
-    note(question);
-    read_line()?.ok_or_else(no_answer)
+    read_answer(question, false)
 }
 
 /// Asks for a text that is not shown while the user types it.
 pub(crate) fn ask_secret(question: &str) -> Result<String, Failure> {
+    let answer = read_answer(question, true);
+    // The terminal did not show the end of the line.
+    note("");
+    answer
+}
+
+fn read_answer(question: &str, secret: bool) -> Result<String, Failure> {
+    let failed = || Failure::new(FailureKind::Interrupted, "the question was not answered");
+    // The terminal is prepared before the question appears, so that an answer that is typed at once stays hidden.
+    let _open = OpenQuestion::new(secret).map_err(|_| failed())?;
     note(question);
-    Term::stderr().read_secure_line().map(|line| line.trim().to_owned()).map_err(|_| no_answer())
-}
-
-/// Reads a line; `None` at the end of the input.
-fn read_line() -> Result<Option<String>, Failure> {
     let mut line = String::new();
-    let bytes = io::stdin().lock().read_line(&mut line).map_err(|_| no_answer())?;
-    Ok((bytes > 0).then(|| line.trim().to_owned()))
-}
-
-fn no_answer() -> Failure {
-    Failure::new(FailureKind::Interrupted, "the question was not answered")
+    match io::stdin().lock().read_line(&mut line) {
+        Ok(bytes) if bytes > 0 => Ok(line.trim().to_owned()),
+        _ => Err(failed()),
+    }
 }

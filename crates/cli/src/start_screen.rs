@@ -17,7 +17,7 @@ pub(crate) fn show(settings: &Settings) -> Result<(), Failure> {
         }
         Some(choice) => {
             let model = replace_control_chars(&choice.model.unwrap_or_default());
-            format!("{model} of {} ({})", choice.provider, choice.why)
+            format!("{model} of {} ({})", choice.provider, replace_control_chars(&choice.why))
         }
         None => "Ollama if it answers on this machine; `assize init` sets up a provider".to_owned(),
     };

@@ -7,16 +7,16 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-// SAFETY: the declaration matches glibc's. The function reads the two strings, and is safe to call with any strings.
 unsafe extern "C" {
-    safe fn __nss_configure_lookup(database: *const c_char, services: *const c_char) -> c_int;
+    fn __nss_configure_lookup(database: *const c_char, services: *const c_char) -> c_int;
 }
 
 /// Selects the modules that are part of the binary. Must be called before the first name is resolved.
 pub(crate) fn use_own_modules() {
     let select = |database: &CStr, services: &CStr| {
-        // Fails only for unknown databases.
-        let _ = __nss_configure_lookup(database.as_ptr(), services.as_ptr());
+        // SAFETY: both pointers point to strings that end with NUL and live longer than the call, which copies them.
+        // The call fails only for unknown databases.
+        let _ = unsafe { __nss_configure_lookup(database.as_ptr(), services.as_ptr()) };
     };
     select(c"hosts", c"files dns");
     select(c"passwd", c"files");

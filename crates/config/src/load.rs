@@ -86,7 +86,7 @@ impl SettingsOrigin {
         let env_text = if env_path.is_file() { read_text(&env_path)? } else { None };
         let user_text = read_text(&environment.user_file)?;
         let user_keys_path = environment.keys_file();
-        let user_keys_text = read_text(&user_keys_path)?;
+        let user_keys_text = read_text(&user_keys_path);
         let fingerprint = trust::fingerprint([project_text.as_deref(), env_text.as_deref()]);
         let trust =
             TrustStore::open(&environment.state_folder)?.state_of(&project_folder, &fingerprint);
@@ -114,9 +114,14 @@ impl SettingsOrigin {
             user_keys_path: user_keys_path.clone(),
             project_folder,
         };
-        if let Some(text) = user_keys_text {
-            origin.user_keys = parse_env(&user_keys_path, &text, &|_| true)?;
-            origin.warnings.extend(warn_of_readable_keys(&user_keys_path));
+        match user_keys_text {
+            Ok(Some(text)) => {
+                origin.user_keys = parse_env(&user_keys_path, &text, &|_| true)?;
+                origin.warnings.extend(warn_of_readable_keys(&user_keys_path));
+            }
+            Ok(None) => {}
+            // Commands that need no key still work.
+            Err(failure) => origin.warnings.push(failure.message().to_owned()),
         }
         if let Some(text) = env_text {
             origin.env_file = origin.read_env_file(&text)?;

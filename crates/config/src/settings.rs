@@ -65,8 +65,9 @@ impl Settings {
         self.origin.values.get(key.name())
     }
 
-    /// Returns the API key of a provider and its source: an environment variable, the project's `.env` file, or the
-    /// user's file of API keys. Without a key, the source is the environment variable that should contain the key.
+    /// Returns the API key of a provider and its source: an environment variable, the `.env` file of a trusted folder,
+    /// the user's file of API keys, or the `.env` file of an untrusted folder. Without a key, the source is the
+    /// environment variable that should contain the key.
     pub fn key(&self, provider: Provider) -> (Option<ApiKey>, SettingSource) {
         let variable = self.provider_settings(provider).key_env.to_string();
         let origin = &self.origin;
@@ -74,16 +75,28 @@ impl Settings {
             let entry = entries.iter().rfind(|entry| entry.key == variable)?;
             Some(entry.value.clone()).filter(|value| !value.trim().is_empty())
         };
-        let (key, source) =
-            if let Some(key) = origin.environment.get(&variable).filter(|key| !key.is_empty()) {
-                (key.clone(), SettingSource::Environment(variable))
-            } else if let Some(key) = in_file(&origin.env_file) {
-                (key, SettingSource::EnvFile { path: origin.env_path.clone(), variable })
-            } else if let Some(key) = in_file(&origin.user_keys) {
-                (key, SettingSource::UserKeys { path: origin.user_keys_path.clone(), variable })
-            } else {
-                return (None, SettingSource::Environment(variable));
-            };
+        let from_env_file = |is_trusted: bool| {
+            let matches_trust = (origin.trust == Trust::Trusted) == is_trusted;
+            let key = in_file(&origin.env_file).filter(|_| matches_trust)?;
+            let variable = variable.clone();
+            Some((key, SettingSource::EnvFile { path: origin.env_path.clone(), variable }))
+        };
+        let from_environment = || {
+            let key = origin.environment.get(&variable).filter(|key| !key.is_empty())?;
+            Some((key.clone(), SettingSource::Environment(variable.clone())))
+        };
+        let from_user = || {
+            let (path, variable) = (origin.user_keys_path.clone(), variable.clone());
+            Some((in_file(&origin.user_keys)?, SettingSource::UserKeys { path, variable }))
+        };
+        // A repository must not replace the user's key: its owner could read the prompts in their account.
+        let found = from_environment()
+            .or_else(|| from_env_file(true))
+            .or_else(from_user)
+            .or_else(|| from_env_file(false));
+        let Some((key, source)) = found else {
+            return (None, SettingSource::Environment(variable));
+        };
         (Some(ApiKey::new(key.trim())), source)
     }
 

@@ -11,7 +11,7 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item, Table};
 
 use crate::args::{McpClient, McpInstallArgs};
 use crate::drafts::workspace;
-use crate::file_edit::{EditedFile, backup_path};
+use crate::file_edit::{EditedFile, FileEdit};
 use crate::installation::InstallationKind;
 use crate::terminal::{note, out_line, replace_control_chars};
 
@@ -61,18 +61,18 @@ pub(crate) fn run(args: &McpInstallArgs, environment: &Environment) -> Result<()
     }
     config.refuse_symlinks()?;
     let new_mode = if config.project.is_some() { 0o644 } else { 0o600 };
-    let had_text = config.path.exists();
     let file = EditedFile { path: &config.path, new_mode, backup: true };
-    if !file.replace(change)? {
-        note(&format!("`{shown}` already has this entry"));
-        return Ok(());
-    }
+    let backup = match file.replace(change).map_err(with_print_hint)? {
+        FileEdit::Unchanged => {
+            note(&format!("`{shown}` already has this entry"));
+            return Ok(());
+        }
+        FileEdit::Replaced { backup } => backup,
+    };
     note(&format!("added `{}` to `{shown}`", args.name));
-    if had_text {
-        note(&format!(
-            "the previous text is in `{}`",
-            replace_control_chars(&backup_path(&config.path).display().to_string())
-        ));
+    if let Some(backup) = backup {
+        let backup = replace_control_chars(&backup.display().to_string());
+        note(&format!("the previous text is in `{backup}`"));
     }
     note(&format!("restart {} to load it", name(args.client)));
     if let Some(warning) = bypass(args.client).filter(|_| !is_code) {
@@ -114,6 +114,14 @@ fn bypass(client: McpClient) -> Option<&'static str> {
         McpClient::Codex => Some(
             "Codex can still edit files with its own tools; start it with `--sandbox read-only`",
         ),
+    }
+}
+
+/// Adds a hint to a failure that has none.
+fn with_print_hint(failure: Failure) -> Failure {
+    match failure.hint_text() {
+        Some(_) => failure,
+        None => failure.hint("`--print` prints the entry, so that you can add it yourself"),
     }
 }
 

@@ -14,9 +14,13 @@ impl Home {
     /// Runs a command on a terminal. Waits for each prompt of the dialog, and types the answer. Returns what the
     /// terminal shows.
     fn run_on_terminal(&self, args: &str, dialog: &[(&str, &str)]) -> CommandOutput {
-        let command = format!("{} {args}", env!("CARGO_BIN_EXE_assize"));
+        self.run_in_terminal(&format!("{} {args}", env!("CARGO_BIN_EXE_assize")), dialog)
+    }
+
+    /// Like [`Home::run_on_terminal`], for a shell command.
+    fn run_in_terminal(&self, command: &str, dialog: &[(&str, &str)]) -> CommandOutput {
         let mut child = Command::new("/usr/bin/script")
-            .args(["--quiet", "--flush", "--return", "--command", &command, "/dev/null"])
+            .args(["--quiet", "--flush", "--return", "--command", command, "/dev/null"])
             .env_clear()
             .env("HOME", self.folder.path())
             .env("PATH", std::env::var_os("PATH").unwrap())
@@ -93,7 +97,7 @@ fn init_stores_nothing_if_the_provider_refuses_the_key() {
     let args = ["init", "--provider", "anthropic", "--key-file", "key"];
     let refused = home.run(&args);
     assert_eq!(refused.code, 3, "{}", refused.err);
-    assert!(refused.err.contains("--no-check"), "{}", refused.err);
+    assert!(refused.err.contains("the API key was rejected"), "{}", refused.err);
     assert!(!home.folder.path().join(KEYS).exists() && !home.folder.path().join(SETTINGS).exists());
     let unchecked = home.run(&[&args[..], &["--no-check"]].concat());
     assert_eq!(unchecked.code, 0, "{}", unchecked.err);
@@ -124,6 +128,21 @@ fn init_without_a_terminal_needs_flags() {
 }
 
 #[test]
+fn interrupted_question_ends_the_command_and_restores_the_terminal() {
+    let home = Home::new().set("DOCKER_HOST", "unix:///nonexistent");
+    // The script shows whether the terminal shows typed characters again.
+    let script = format!(
+        "trap : INT; {} init; echo \"exit $?\"; stty -a | grep -o '[-]*echo '",
+        env!("CARGO_BIN_EXE_assize")
+    );
+    home.write("script", &script);
+    let dialog = [("Number or name [7]:", "3"), ("API key of google", "\u{3}")];
+    let done = home.run_in_terminal("sh script", &dialog);
+    assert!(done.out.contains("exit 130"), "{}", done.out);
+    assert!(done.out.trim_end().ends_with("\necho"), "{:?}", done.out);
+}
+
+#[test]
 fn init_on_a_terminal_asks_for_provider_key_and_completions() {
     let fake = FakeProvider::scripted(FakeKind::OpenAi, []);
     let home = Home::new().set("OPENAI_BASE_URL", fake.base_url()).set("SHELL", "/bin/bash");
@@ -131,7 +150,8 @@ fn init_on_a_terminal_asks_for_provider_key_and_completions() {
         ("Number or name [7]:", "nothing"),
         ("Number or name [7]:", "2"),
         ("API key of openai", "sk-wrong-key-0123456789"),
-        ("Type the key again? [Y/n]", "y"),
+        ("Type another key? [Y/n]", "y"),
+        ("API key of openai", "two words"),
         ("API key of openai", fake.key()),
         ("Install completions for bash", "y"),
     ];
@@ -162,6 +182,11 @@ fn keys_that_other_users_may_read_are_reported() {
     assert!(shown.out.contains("…cdef"), "{}", shown.out);
     fs::set_permissions(home.folder.path().join(KEYS), fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(home.run(&["config", "show"]).err, "");
+    // A repository cannot replace the key before the user trusts it.
+    home.write(".env", "GROQ_API_KEY=gsk_0123456789repository\n");
+    assert!(home.run(&["config", "show"]).out.contains("…cdef"));
+    assert_eq!(home.run(&["config", "trust"]).code, 0);
+    assert!(home.run(&["config", "show"]).out.contains("…tory"));
     // The environment has precedence.
     let home = home.set("GROQ_API_KEY", "gsk_0123456789fedcba");
     assert!(home.run(&["config", "show"]).out.contains("…dcba"));
