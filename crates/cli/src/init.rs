@@ -54,8 +54,7 @@ async fn set_up_provider(
         Some(name) => name.clone(),
         None => ask_provider(services).await?,
     };
-    let is_rehearsal = name == REHEARSAL;
-    if is_rehearsal && (args.model.is_some() || args.key_file.is_some()) {
+    if name == REHEARSAL && (args.model.is_some() || args.key_file.is_some()) {
         let message = "`--model` and `--key-file` cannot be used with `--provider rehearsal`";
         return Err(Failure::new(FailureKind::Usage, message));
     }

@@ -254,9 +254,9 @@ fn flags(cli: &Cli) -> Result<Vec<FlagSetting>, Failure> {
         CliCommand::Attack(args) => (args.settings(), None),
         CliCommand::Worker(args) => (args.settings(), None),
         CliCommand::Mcp(McpArgs { command: Some(McpCommand::Install(args)), .. }) => {
-            (args.gate.settings(), None)
+            (args.tools.gate.settings(), None)
         }
-        CliCommand::Mcp(args) => (args.gate.settings(), None),
+        CliCommand::Mcp(args) => (args.tools.gate.settings(), None),
         CliCommand::Sandbox(SandboxCommand::Create(args) | SandboxCommand::Hold(args)) => {
             (args.sandbox.settings(), None)
         }

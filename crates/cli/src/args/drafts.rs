@@ -22,6 +22,13 @@ pub(crate) struct McpArgs {
     #[command(subcommand)]
     pub(crate) command: Option<McpCommand>,
 
+    #[command(flatten)]
+    pub(crate) tools: McpToolsArgs,
+}
+
+/// Flags that select and configure the tools of the MCP server.
+#[derive(Debug, Args)]
+pub(crate) struct McpToolsArgs {
     /// Serve these tools: drafts, or code (which runs programs in sandboxes)
     ///
     /// One server never offers the draft tools together with the code tool, because agents that edit files must not run
@@ -62,15 +69,8 @@ pub(crate) struct McpInstallArgs {
     #[arg(value_enum, hide_possible_values = true)]
     pub(crate) client: McpClient,
 
-    /// Serve these tools to the client: drafts, or code (which runs programs in sandboxes)
-    #[arg(long, value_name = "TOOLS", value_parser = ["drafts", "code"], default_value = "drafts", hide_possible_values = true)]
-    pub(crate) tools: String,
-
     #[command(flatten)]
-    pub(crate) workspace: WorkspaceArgs,
-
-    #[command(flatten)]
-    pub(crate) gate: GateArgs,
+    pub(crate) tools: McpToolsArgs,
 
     /// Set the name of the entry, which clients show with each tool
     #[arg(long, default_value = "assize", value_parser = server_name)]
@@ -85,14 +85,23 @@ pub(crate) struct McpInstallArgs {
     pub(crate) print: bool,
 }
 
+impl McpToolsArgs {
+    /// Whether the server offers the code tool instead of the draft tools.
+    pub(crate) fn is_code(&self) -> bool {
+        self.tools == "code"
+    }
+}
+
 impl McpInstallArgs {
     /// Arguments that add the draft tools for the current folder to a client.
     pub(crate) fn for_client(client: McpClient) -> McpInstallArgs {
         McpInstallArgs {
             client,
-            tools: "drafts".to_owned(),
-            workspace: WorkspaceArgs::default(),
-            gate: GateArgs::default(),
+            tools: McpToolsArgs {
+                tools: "drafts".to_owned(),
+                workspace: WorkspaceArgs::default(),
+                gate: GateArgs::default(),
+            },
             name: "assize".to_owned(),
             force: false,
             print: false,

@@ -21,14 +21,14 @@ pub(crate) async fn run(
     mut services: Services,
     cancel: Cancel,
 ) -> Result<(), Failure> {
-    if args.tools == "code" {
+    if args.tools.is_code() {
         return code(&args, services, &cancel).await;
     }
     let store = services.open_store(true).await?;
     let environment = services.environment.clone();
     let verifier = Some(verifier(&services.sandboxes()));
     let options = DraftOptions { verifier, ..options(&services.settings)? };
-    let service = draft_service(&args.workspace, &environment, store, options)?;
+    let service = draft_service(&args.tools.workspace, &environment, store, options)?;
     warn_of_contract(&service);
     if service.workspace() == environment.home || service.workspace().parent().is_none() {
         terminal::warn(
@@ -59,7 +59,7 @@ pub(crate) async fn run(
 
 /// Serves only the code execution tool.
 async fn code(args: &McpArgs, mut services: Services, cancel: &Cancel) -> Result<(), Failure> {
-    if args.workspace.workspace.is_some() {
+    if args.tools.workspace.workspace.is_some() {
         let message =
             "`--workspace` cannot be used with `--tools code`: the programs cannot see your files";
         return Err(Failure::new(FailureKind::Usage, message));

@@ -35,11 +35,11 @@ struct ServerEntry {
 }
 
 pub(crate) fn run(args: &McpInstallArgs, environment: &Environment) -> Result<(), Failure> {
-    let is_code = args.tools == "code";
+    let is_code = args.tools.is_code();
     if is_code
-        && (args.workspace.workspace.is_some()
-            || args.gate.review.is_some()
-            || args.gate.verify.is_some())
+        && (args.tools.workspace.workspace.is_some()
+            || args.tools.gate.review.is_some()
+            || args.tools.gate.verify.is_some())
     {
         let message = "`--workspace`, `--review` and `--verify` cannot be used with `--tools code`: the programs cannot see your files";
         return Err(usage(message.to_owned()));
@@ -131,7 +131,7 @@ fn usage(message: String) -> Failure {
 
 /// Returns the absolute path of the workspace.
 fn workspace_folder(args: &McpInstallArgs, environment: &Environment) -> Result<PathBuf, Failure> {
-    let folder = workspace(&args.workspace, environment);
+    let folder = workspace(&args.tools.workspace, environment);
     match folder.canonicalize() {
         Ok(folder) if folder.is_dir() => Ok(folder),
         Ok(_) => Err(usage(format!("the workspace `{}` is not a folder", folder.display()))),
@@ -237,7 +237,7 @@ impl ServerEntry {
             }
             None => arguments.extend(["--tools".to_owned(), "code".to_owned()]),
         }
-        let gate = &args.gate;
+        let gate = &args.tools.gate;
         for (flag, value) in [
             ("--review", &gate.review),
             ("--verify", &gate.verify),

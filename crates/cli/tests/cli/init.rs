@@ -50,7 +50,8 @@ impl Home {
         command_output(output, self.folder.path())
     }
 
-    fn text(&self, path: &str) -> String {
+    /// Text of a file below the home folder.
+    pub(crate) fn text(&self, path: &str) -> String {
         fs::read_to_string(self.folder.path().join(path)).unwrap()
     }
 

@@ -19,11 +19,6 @@ const JSON_CLIENTS: [(&str, &str, &str, &str); 5] = [
     ("zed", ".config/zed/settings.json", "context_servers", ""),
 ];
 
-/// Text of a file below the home folder.
-fn text(home: &Home, path: &str) -> String {
-    fs::read_to_string(home.folder.path().join(path)).unwrap()
-}
-
 fn write(home: &Home, path: &str, text: &str) {
     let path = home.folder.path().join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -52,7 +47,7 @@ fn installed_entry_starts_the_draft_tools_in_each_json_client() {
     for (client, file, servers, variable) in JSON_CLIENTS {
         let done = home.run(&["mcp", "install", client]);
         assert_eq!(done.code, 0, "{client}: {}", done.err);
-        let config: Value = serde_json::from_str(&text(&home, file)).unwrap();
+        let config: Value = serde_json::from_str(&home.text(file)).unwrap();
         let entry = &config[servers]["assize"];
         assert_entry_starts(&home, entry, variable, "ollama_submit_draft");
         let has_type = ["claude-code", "vscode"].contains(&client);
@@ -65,7 +60,7 @@ fn installed_entry_starts_the_draft_tools_in_codex() {
     let home = home_with_project();
     let done = home.run(&["mcp", "install", "codex", "--review", "always"]);
     assert_eq!(done.code, 0, "{}", done.err);
-    let config: DocumentMut = text(&home, ".codex/config.toml").parse().unwrap();
+    let config: DocumentMut = home.text(".codex/config.toml").parse().unwrap();
     let entry = &config["mcp_servers"]["assize"];
     let args: Vec<&str> =
         entry["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
@@ -79,7 +74,7 @@ fn code_tool_is_installed_in_the_file_of_the_user() {
     let home = home_with_project();
     let done = home.run(&["mcp", "install", "claude-code", "--tools", "code", "--name", "sandbox"]);
     assert_eq!(done.code, 0, "{}", done.err);
-    let config: Value = serde_json::from_str(&text(&home, ".claude.json")).unwrap();
+    let config: Value = serde_json::from_str(&home.text(".claude.json")).unwrap();
     assert_entry_starts(&home, &config["mcpServers"]["sandbox"], "", "run_code");
     assert!(!home.work_folder().join(".mcp.json").exists());
     let mode = fs::metadata(home.folder.path().join(".claude.json")).unwrap().permissions().mode();
@@ -95,8 +90,7 @@ fn other_entries_and_comments_are_preserved_and_the_previous_text_is_copied() {
     write(&home, "work/.vscode/mcp.json", json);
     let done = home.run(&["mcp", "install", "vscode", "--verify", "python3 -m pytest -q"]);
     assert_eq!(done.code, 0, "{}", done.err);
-    let shown =
-        text(&home, "work/.vscode/mcp.json").replace(env!("CARGO_BIN_EXE_assize"), "ASSIZE");
+    let shown = home.text("work/.vscode/mcp.json").replace(env!("CARGO_BIN_EXE_assize"), "ASSIZE");
     insta::assert_snapshot!(shown, @r#"
     // servers of the team
     {
@@ -111,7 +105,7 @@ fn other_entries_and_comments_are_preserved_and_the_previous_text_is_copied() {
       },
     }
     "#);
-    assert_eq!(text(&home, "work/.vscode/mcp.json.assize-backup"), json);
+    assert_eq!(home.text("work/.vscode/mcp.json.assize-backup"), json);
     insta::assert_snapshot!(done.err, @r#"
     added `assize` to `~/work/.vscode/mcp.json`
     the previous text is in `~/work/.vscode/mcp.json.assize-backup`
@@ -123,7 +117,8 @@ fn other_entries_and_comments_are_preserved_and_the_previous_text_is_copied() {
     write(&home, ".codex/config.toml", toml);
     let done = home.run(&["mcp", "install", "codex"]);
     assert_eq!(done.code, 0, "{}", done.err);
-    let shown = text(&home, ".codex/config.toml")
+    let shown = home
+        .text(".codex/config.toml")
         .replace(env!("CARGO_BIN_EXE_assize"), "ASSIZE")
         .replace(&home.folder.path().display().to_string(), "~");
     insta::assert_snapshot!(shown, @r#"
@@ -139,7 +134,7 @@ fn other_entries_and_comments_are_preserved_and_the_previous_text_is_copied() {
     [tui]
     theme = "dark"
     "#);
-    assert_eq!(text(&home, ".codex/config.toml.assize-backup"), toml);
+    assert_eq!(home.text(".codex/config.toml.assize-backup"), toml);
 }
 
 #[test]
@@ -162,20 +157,20 @@ fn entry_with_other_content_is_replaced_only_with_force() {
             "{}",
             refused.err
         );
-        assert_eq!(text(&home, file), conflicting);
+        assert_eq!(home.text(file), conflicting);
         let second = home.run(&["mcp", "install", client, "--name", "second"]);
         assert_eq!(second.code, 0, "{client}: {}", second.err);
         let forced = home.run(&["mcp", "install", client, "--force"]);
         assert_eq!(forced.code, 0, "{client}: {}", forced.err);
-        let now = text(&home, file);
+        let now = home.text(file);
         assert!(now.contains("second") && !now.contains("mine"), "{now}");
         // The same entry again changes nothing, and keeps the copy of the previous text.
-        let copy = text(&home, &format!("{file}.assize-backup"));
+        let copy = home.text(&format!("{file}.assize-backup"));
         let again = home.run(&["mcp", "install", client]);
         assert_eq!(again.code, 0, "{client}: {}", again.err);
         assert!(again.err.contains("already has this entry"), "{}", again.err);
-        assert_eq!(text(&home, file), now);
-        assert_eq!(text(&home, &format!("{file}.assize-backup")), copy);
+        assert_eq!(home.text(file), now);
+        assert_eq!(home.text(&format!("{file}.assize-backup")), copy);
     }
 }
 
@@ -194,7 +189,7 @@ fn unreadable_configuration_is_an_error_and_is_left_as_it_is() {
         assert_eq!(done.code, 3, "{client} {broken}: {}", done.err);
         assert!(done.err.contains("cannot edit `~/"), "{}", done.err);
         assert!(done.err.contains("--print"), "{}", done.err);
-        assert_eq!(text(&home, file), broken);
+        assert_eq!(home.text(file), broken);
     }
 }
 
@@ -210,7 +205,7 @@ fn symlinks_in_a_project_are_refused_and_those_of_the_user_are_followed() {
         assert_eq!(refused.code, 2, "{client}: {}", refused.err);
         assert!(refused.err.contains("is a symlink"), "{}", refused.err);
     }
-    assert_eq!(text(&home, "secret.json"), "{}");
+    assert_eq!(home.text("secret.json"), "{}");
     assert_eq!(fs::read_dir(home.folder.path().join("elsewhere")).unwrap().count(), 0);
 
     write(&home, "dotfiles/zed.json", "{}");
@@ -220,7 +215,7 @@ fn symlinks_in_a_project_are_refused_and_those_of_the_user_are_followed() {
     let done = home.run(&["mcp", "install", "zed"]);
     assert_eq!(done.code, 0, "{}", done.err);
     assert!(link.is_symlink());
-    assert!(text(&home, "dotfiles/zed.json").contains("context_servers"));
+    assert!(home.text("dotfiles/zed.json").contains("context_servers"));
 }
 
 #[test]
