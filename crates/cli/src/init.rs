@@ -135,7 +135,8 @@ async fn key_of(
     cancel: &Cancel,
 ) -> Result<Option<ApiKey>, Failure> {
     let settings = &services.settings;
-    let (known, source) = settings.key(provider);
+    let (known, _) = settings.key(provider);
+    let variable = settings.provider_settings(provider).key_env.to_string();
     let mut new_key = match &args.key_file {
         Some(path) => Some(read_key(path, cancel).await?),
         None => None,
@@ -144,7 +145,7 @@ async fn key_of(
     if needs_new && !can_ask() {
         let message = format!("{provider} needs an API key");
         return Err(Failure::new(FailureKind::Settings, message)
-            .hint(format!("set {source}, or pass a file with `--key-file`")));
+            .hint(format!("set `{variable}`, or pass a file with `--key-file`")));
     }
     loop {
         if needs_new {

@@ -19,7 +19,10 @@ pub(crate) fn show(settings: &Settings) -> Result<(), Failure> {
             let model = replace_control_chars(&choice.model.unwrap_or_default());
             format!("{model} of {} ({})", choice.provider, replace_control_chars(&choice.why))
         }
-        None => "Ollama if it answers on this machine; `assize init` sets up a provider".to_owned(),
+        None => {
+            "Ollama if it answers here, else the rehearsal model; `assize init` sets up a provider"
+                .to_owned()
+        }
     };
     let isolation = settings.text_of(assize_config::SettingKey::SandboxIsolation);
     let isolation = isolation.map_or_else(String::new, |isolation| isolation.to_string());

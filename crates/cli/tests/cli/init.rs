@@ -118,7 +118,8 @@ fn init_without_a_terminal_needs_flags() {
     let keyless = home.run(&["init", "--provider", "openai"]);
     assert_eq!(keyless.code, 3, "{}", keyless.err);
     assert!(
-        keyless.err.contains("OPENAI_API_KEY") && keyless.err.contains("--key-file"),
+        keyless.err.contains("hint: set `OPENAI_API_KEY`, or")
+            && keyless.err.contains("--key-file"),
         "{}",
         keyless.err
     );
