@@ -51,6 +51,7 @@ use assize_config::{Environment, Settings};
 use assize_types::{Cancel, CancelReason, Failure, FailureKind};
 use clap::CommandFactory;
 use etcetera::BaseStrategy;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{
     Cli, CliCommand, ConfigCommand, FlagSetting, McpArgs, McpCommand, ModelArgs, RunsCommand,
@@ -132,7 +133,7 @@ fn run_command(cli: Cli) -> Result<u8, Failure> {
         .map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
     let outcome = runtime.block_on(async {
         let cancel = Cancel::new();
-        tokio::spawn(handle_signals(cancel.clone()));
+        tokio::spawn(handle_signals(Signals::listen(), cancel.clone()));
         let done = match cli.command {
             CliCommand::Exec(args) => return exec::run(*args, services, cancel).await,
             CliCommand::Run(args) => return run::run(*args, services, cancel).await,
@@ -210,21 +211,38 @@ pub(crate) async fn until_cancelled<T>(
     }
 }
 
+/// The signals that cancel a command. `None` if the handler could not be installed.
+struct Signals {
+    interrupt: Option<Signal>,
+    terminate: Option<Signal>,
+    hang_up: Option<Signal>,
+}
+
+impl Signals {
+    fn listen() -> Signals {
+        Signals {
+            interrupt: signal(SignalKind::interrupt()).ok(),
+            terminate: signal(SignalKind::terminate()).ok(),
+            hang_up: signal(SignalKind::hangup()).ok(),
+        }
+    }
+
+    async fn next(&mut self) -> CancelReason {
+        tokio::select! {
+            () = received(&mut self.interrupt) => CancelReason::Interrupted,
+            () = received(&mut self.terminate) => CancelReason::Terminated,
+            () = received(&mut self.hang_up) => CancelReason::HungUp,
+        }
+    }
+}
+
 /// Handles SIGINT, SIGTERM and SIGHUP: the first signal cancels the command, the second exits at once. During a question
 /// to the user, the first signal exits.
-async fn handle_signals(cancel: Cancel) {
-    use tokio::signal::unix::{SignalKind, signal};
-    let listen = |kind| signal(kind).ok();
-    let mut terminate = listen(SignalKind::terminate());
-    let mut hang_up = listen(SignalKind::hangup());
+async fn handle_signals(mut signals: Signals, cancel: Cancel) {
     loop {
-        let reason = tokio::select! {
-            _ = tokio::signal::ctrl_c() => CancelReason::Interrupted,
-            () = received(&mut terminate) => CancelReason::Terminated,
-            () = received(&mut hang_up) => CancelReason::HungUp,
-        };
+        let reason = signals.next().await;
         // While a question waits for an answer, nothing else runs that could react to the cancellation.
-        if questions::abandon() || cancel.is_cancelled() {
+        if questions::interrupt() || cancel.is_cancelled() {
             std::process::exit(exit::exit_code(FailureKind::Interrupted).into());
         }
         cancel.cancel(reason);
@@ -232,7 +250,7 @@ async fn handle_signals(cancel: Cancel) {
 }
 
 /// Waits until the process receives the signal. If the handler could not be installed, waits forever.
-async fn received(signal: &mut Option<tokio::signal::unix::Signal>) {
+async fn received(signal: &mut Option<Signal>) {
     match signal {
         Some(signal) => drop(signal.recv().await),
         None => std::future::pending().await,

@@ -2,7 +2,7 @@
 //! standard input.
 
 use std::io::{self, BufRead, IsTerminal};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use assize_types::{Failure, FailureKind};
 use rustix::stdio::stdin;
@@ -17,8 +17,29 @@ pub(crate) enum EmptyLine {
     No,
 }
 
-/// The open question: `None` without one, else the settings of the terminal to restore after it.
-static OPEN: Mutex<Option<Termios>> = Mutex::new(None);
+static STATE: Mutex<State> = Mutex::new(State { open: None, is_interrupted: false });
+
+struct State {
+    /// The open question: `None` without one, else the settings of the terminal to restore after it.
+    open: Option<Termios>,
+    /// After a signal, no question is asked any more.
+    is_interrupted: bool,
+}
+
+impl State {
+    fn lock() -> MutexGuard<'static, State> {
+        STATE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Restores the terminal if a question is open. Returns whether one was open.
+    fn close_question(&mut self) -> bool {
+        let open = self.open.take();
+        if let Some(before) = &open {
+            let _ = tcsetattr(stdin(), OptionalActions::Now, before);
+        }
+        open.is_some()
+    }
+}
 
 /// A question that waits for its answer. Dropping it restores the terminal.
 struct OpenQuestion;
@@ -26,30 +47,32 @@ struct OpenQuestion;
 impl OpenQuestion {
     /// Opens a question. With `secret`, the terminal does not show the answer.
     fn new(secret: bool) -> io::Result<OpenQuestion> {
+        let mut state = State::lock();
+        if state.is_interrupted {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         let before = tcgetattr(stdin())?;
         if secret {
             let mut silent = before.clone();
             silent.local_modes.remove(LocalModes::ECHO);
             tcsetattr(stdin(), OptionalActions::Now, &silent)?;
         }
-        *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+        state.open = Some(before);
         Ok(OpenQuestion)
     }
 }
 
 impl Drop for OpenQuestion {
     fn drop(&mut self) {
-        abandon();
+        State::lock().close_question();
     }
 }
 
-/// Restores the terminal if a question is open. Returns whether one was open.
-pub(crate) fn abandon() -> bool {
-    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(before) = &open {
-        let _ = tcsetattr(stdin(), OptionalActions::Now, before);
-    }
-    open.is_some()
+/// Refuses all later questions, and restores the terminal if a question is open. Returns whether one was open.
+pub(crate) fn interrupt() -> bool {
+    let mut state = State::lock();
+    state.is_interrupted = true;
+    state.close_question()
 }
 
 /// Whether the user can be asked: standard input and standard error are a terminal.
