@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ impl JailSupervisor {
                 .stdout(Stdio::from(channel))
                 .stderr(Stdio::piped())
                 .spawn()
-                .map_err(|error| SandboxError::failed("starting the jail supervisor", error))?;
+                .map_err(start_error)?;
             Ok(Process { control: Some(from_std(control)?), child })
         })();
         match started {
@@ -255,6 +255,18 @@ impl DedicatedUsers {
     }
 }
 
+/// Error of a supervisor process that could not be started.
+fn start_error(error: io::Error) -> SandboxError {
+    if Path::new("/proc/self").exists() {
+        return SandboxError::failed("starting the jail supervisor", error);
+    }
+    SandboxError::Unavailable {
+        isolation: Isolation::Jail,
+        reason: "/proc is not mounted".to_owned(),
+        hint: Some("mount it with `sudo mount -t proc proc /proc`".to_owned()),
+    }
+}
+
 /// Returns a hint that tells users how to allow jails, if the kernel refused to build one. `errno` is the error number
 /// that the kernel returned.
 fn hint(errno: i32) -> Option<String> {
@@ -284,7 +296,8 @@ fn hint(errno: i32) -> Option<String> {
         // A seccomp filter may return ENOSYS for system calls that it denies.
         rustix::io::Errno::PERM | rustix::io::Errno::ACCESS | rustix::io::Errno::NOSYS => Some(
             "if assize runs in a container, allow namespaces in that container (Docker: `--security-opt \
-             seccomp=unconfined --security-opt apparmor=unconfined`); or use `--isolation docker`"
+             seccomp=unconfined --security-opt apparmor=unconfined`). In a chroot, the kernel allows no namespaces. Or \
+             use `--isolation docker`"
                 .to_owned(),
         ),
         _ => None,

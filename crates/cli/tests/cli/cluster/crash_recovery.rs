@@ -215,6 +215,7 @@ fn consultations_survive_killed_workers_servers_and_nats() {
     let paused = &workers[busiest_worker(&other, &workers)];
     paused.signal(Signal::STOP);
     std::thread::sleep(LEASE + LEASE / 2);
+    let sent_before_continue = fake.captured_requests().len();
     paused.signal(Signal::CONT);
     append_further_events(&second, watched, &mut events);
     let ended: BTreeMap<&str, Value> =
@@ -225,30 +226,33 @@ fn consultations_survive_killed_workers_servers_and_nats() {
         assert_eq!(run["status"], "done", "{ticker}: {run}");
         assert_same(&comparable_result(run), &expected[ticker], ticker);
     }
-    // No request was sent again after its answer was recorded.
+    // No request was sent again after its answer was recorded. Exception: the paused worker may have been about to send a
+    // request, which it had already stored as sent. It then sends the request when it continues.
     let captured = fake.captured_requests();
     let mut last: HashMap<String, usize> = HashMap::new();
     for (number, request) in captured.iter().enumerate() {
         last.insert(request.body.to_string(), number);
     }
-    let mut finished = 0;
+    let (mut finished, mut sent_late) = (0, 0);
     for run in runs.values() {
         let recorded = recorded_answer_numbers(&other, run);
         assert_eq!(recorded.len(), CALLS_PER_CONSULTATION, "{run}");
         for number in recorded {
-            assert_eq!(
-                last[&captured[number].body.to_string()],
-                number,
-                "request {number} was sent again"
+            let last = last[&captured[number].body.to_string()];
+            assert!(
+                last == number || last >= sent_before_continue,
+                "request {number} was sent again as {last}, before {sent_before_continue}"
             );
+            sent_late += usize::from(last != number);
             finished += 1;
         }
     }
+    assert!(sent_late <= 2, "{sent_late} requests were sent again by the paused worker");
     // Calls that were in flight when a process died were sent again. They count as lost calls.
     let again = captured.len() - finished;
     let lost: u64 = ended.values().map(|run| run["spent"]["lost_calls"].as_u64().unwrap()).sum();
     eprintln!(
-        "{finished} recorded calls, none repeated; {again} calls in flight repeated; {lost} lost calls"
+        "{finished} recorded calls, {sent_late} of them repeated after the pause; {again} calls in flight repeated; {lost} lost calls"
     );
     assert!(again as u64 <= lost, "{again} repeated calls, but only {lost} lost calls");
     // The client that reconnected to the other server got every event once and in order.
