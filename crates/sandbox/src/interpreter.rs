@@ -107,13 +107,22 @@ impl Interpreter {
         named: Option<&Path>,
         search: Option<&OsStr>,
     ) -> Result<Interpreter, String> {
-        let found = match named {
+        Interpreter::at(language, Interpreter::locate(language, named, search)?)
+    }
+
+    /// Returns the path of the program that [`find`](Interpreter::find) uses. It may be a wrapper script.
+    pub(crate) fn locate(
+        language: Language,
+        named: Option<&Path>,
+        search: Option<&OsStr>,
+    ) -> Result<PathBuf, String> {
+        match named {
             Some(program) => {
                 let program = std::path::absolute(program).map_err(|error| error.to_string())?;
                 if !is_program(&program) {
                     return Err(format!("`{}` is not an executable file", program.display()));
                 }
-                program
+                Ok(program)
             }
             None => {
                 let folders: Vec<PathBuf> = search.iter().flat_map(std::env::split_paths).collect();
@@ -123,20 +132,15 @@ impl Interpreter {
                 candidates
                     .into_iter()
                     .find(|path| is_program(path))
-                    .ok_or_else(|| format!("no `{}` in PATH", language.programs()[0]))?
+                    .ok_or_else(|| format!("no `{}` in PATH", language.programs()[0]))
             }
-        };
-        Interpreter::at(language, found)
+        }
     }
 
-    fn at(language: Language, program: PathBuf) -> Result<Interpreter, String> {
-        let program = match is_script(&program) {
-            true => match interpreter_of_shim(language, &program) {
-                Some(program) => program,
-                None => interpreter_of_script(language, &program)?,
-            },
-            false => program,
-        };
+    /// Describes the interpreter at this path. If it is a wrapper script, the script is run to find the interpreter.
+    pub(crate) fn at(language: Language, program: PathBuf) -> Result<Interpreter, String> {
+        let program =
+            if is_script(&program) { interpreter_of_script(language, &program)? } else { program };
         let real = program
             .canonicalize()
             .map_err(|error| format!("cannot resolve the path `{}`: {error}", program.display()))?;
@@ -228,36 +232,6 @@ pub(crate) fn is_script(path: &Path) -> bool {
         && &start == b"#!"
 }
 
-/// Returns the interpreter that a shim of pyenv or nodenv starts. These shims are shell scripts that take 0.2 s, so this
-/// function reads the same settings instead: a variable, a file in the current folder or above it, or the global file.
-/// `None` if the settings do not name exactly one installed version.
-fn interpreter_of_shim(language: Language, shim: &Path) -> Option<PathBuf> {
-    let (variable, file) = match language {
-        Language::Python => ("PYENV_VERSION", ".python-version"),
-        Language::JavaScript => ("NODENV_VERSION", ".node-version"),
-        Language::Bash => return None,
-    };
-    let shims = shim.parent().filter(|folder| folder.ends_with("shims"))?;
-    let root = shims.parent()?;
-    let text = match std::env::var(variable) {
-        Ok(version) if !version.is_empty() => version,
-        _ => {
-            let current = std::env::current_dir().ok()?;
-            let local = current.ancestors().map(|folder| folder.join(file));
-            let file = local.into_iter().find(|file| file.exists());
-            std::fs::read_to_string(file.unwrap_or_else(|| root.join("version"))).ok()?
-        }
-    };
-    let version = text.trim();
-    let is_version = |char: char| char.is_ascii_alphanumeric() || "._+-".contains(char);
-    // The version becomes part of a path.
-    if version.starts_with('.') || !version.chars().all(is_version) {
-        return None;
-    }
-    let program = root.join("versions").join(version).join("bin").join(shim.file_name()?);
-    (is_program(&program) && !is_script(&program)).then_some(program)
-}
-
 /// Runs a wrapper script, such as the shim of a version manager, to find the interpreter that the script starts.
 fn interpreter_of_script(language: Language, script: &Path) -> Result<PathBuf, String> {
     let print_path: &[&str] = match language {
@@ -325,14 +299,6 @@ mod tests {
         assert_eq!(find(shim.parent().unwrap()).unwrap().program, own);
         program(&shim, "#!/bin/sh\nexit 1\n");
         assert!(find(shim.parent().unwrap()).unwrap_err().contains("cannot determine which"));
-        // A shim of pyenv is not run if its settings name one installed version.
-        std::fs::write(root.join("version"), "3.11.7\n").unwrap();
-        assert_eq!(find(shim.parent().unwrap()).unwrap().program, own);
-        for unusable in ["system\n", "3.11.7\n3.12.1\n", "../versions/3.11.7", ""] {
-            std::fs::write(root.join("version"), unusable).unwrap();
-            assert!(find(shim.parent().unwrap()).is_err(), "{unusable}");
-        }
-
         assert!(find(Path::new("/nonexistent")).unwrap_err().contains("no `python3` in PATH"));
         let bash = Interpreter::find(Language::Bash, Some(Path::new("/bin/bash")), None).unwrap();
         assert_eq!(bash.mounts, [] as [PathBuf; 0]);

@@ -2,6 +2,7 @@
 
 mod limits;
 mod shared;
+mod shim;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -298,7 +299,9 @@ impl SandboxFactory {
         let (_, value) = self.interpreter_setting(language);
         let named = value.as_ref().map(|path| self.environment.working_folder.join(path));
         let search = self.environment.variables.get("PATH").map(AsRef::as_ref);
-        Interpreter::find(language, named.as_deref(), search)
+        let program = Interpreter::locate(language, named.as_deref(), search)?;
+        let started = shim::interpreter_of_shim(language, &program, &self.environment);
+        Interpreter::at(language, started.unwrap_or(program))
     }
 
     /// Folder of the sandbox registry, shared by all processes of this user.

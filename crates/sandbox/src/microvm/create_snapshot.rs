@@ -19,8 +19,9 @@ use crate::error::SandboxError;
 use crate::guest::{self, GuestFile};
 use crate::memfd::data_file;
 
-/// Time limit for booting a microVM.
-const BOOT_TIMEOUT: Duration = Duration::from_secs(90);
+/// Time limits for the first and the second attempt to boot a microVM. Under emulation, a boot takes 4 to 10 seconds, but
+/// on rare occasions it hangs.
+const BOOT_TIMEOUTS: [Duration; 2] = [Duration::from_secs(45), Duration::from_secs(90)];
 
 /// Time limit for saving the state of a microVM.
 const SAVE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -79,17 +80,40 @@ impl MicrovmBuilder {
         self.options.first_process.as_deref().unwrap_or(guest::PROGRAM)
     }
 
-    /// Boots a microVM and saves its state when its guest agent is ready.
+    /// Boots a microVM and saves its state when its guest agent is ready. If the boot hangs, tries it again.
     async fn boot(
         &self,
         make: &VmConfig,
         identity: &SandboxIdentity,
     ) -> Result<Snapshot, SandboxError> {
-        let &VmConfig { ref parts, accelerator, megabytes } = make;
         self.notify_user(&format!(
-            "creating the snapshot of a microVM with {megabytes} MB of memory (only once; later sandboxes are \
-             restored from this snapshot)"
+            "creating the snapshot of a microVM with {} MB of memory (only once; later sandboxes are restored from \
+             this snapshot)",
+            make.megabytes
         ));
+        let [first, second] = BOOT_TIMEOUTS;
+        match self.try_to_boot(make, identity, first).await {
+            Err(BootError::TimedOut(_)) => {
+                let seconds = first.as_secs();
+                self.notify_user(&format!(
+                    "the microVM did not boot within {seconds} s; trying again"
+                ));
+            }
+            Err(BootError::Failed(error)) => return Err(error),
+            Ok(snapshot) => return Ok(snapshot),
+        }
+        self.try_to_boot(make, identity, second).await.map_err(|error| match error {
+            BootError::TimedOut(error) | BootError::Failed(error) => error,
+        })
+    }
+
+    async fn try_to_boot(
+        &self,
+        make: &VmConfig,
+        identity: &SandboxIdentity,
+        limit: Duration,
+    ) -> Result<Snapshot, BootError> {
+        let &VmConfig { ref parts, accelerator, megabytes } = make;
         let failed = |error: std::io::Error| SandboxError::failed("booting a microVM", error);
         let memory = data_file("assize-memory").map_err(failed)?;
         memory.set_len(megabytes << 20).map_err(failed)?;
@@ -109,28 +133,33 @@ impl MicrovmBuilder {
         let boot = SandboxIdentity { id: format!("{}-boot", identity.id), ..identity.clone() };
         let emulator::RunningVm { supervisor, mut channel, monitor, console } =
             emulator::start(&parts.qemu, self.groups(), self.users, &boot, &plan).await?;
-        let state = async {
-            match tokio::time::timeout(BOOT_TIMEOUT, wait_for_guest(&mut channel)).await {
-                Ok(up) => up?,
-                Err(_) => {
-                    return Err(format!(
-                        "the guest agent was not ready after {} s",
-                        BOOT_TIMEOUT.as_secs()
-                    ));
+        let (why, timed_out) = match tokio::time::timeout(limit, wait_for_guest(&mut channel)).await
+        {
+            Ok(Ok(())) => match qmp::save_state(monitor, SAVE_TIMEOUT).await {
+                Ok(state) => {
+                    supervisor.end().await;
+                    return Ok(Snapshot::new(memory, &state).map_err(failed)?);
                 }
-            }
-            qmp::save_state(monitor, SAVE_TIMEOUT).await.map_err(|error| error.to_string())
+                Err(error) => (error.to_string(), false),
+            },
+            Ok(Err(why)) => (why, false),
+            Err(_) => (format!("the guest agent was not ready after {} s", limit.as_secs()), true),
         };
-        match state.await {
-            Ok(state) => {
-                supervisor.end().await;
-                Snapshot::new(memory, &state).map_err(failed)
-            }
-            Err(why) => {
-                let why = emulator::end_with_diagnostics(&supervisor, &console, &why).await;
-                Err(SandboxError::failed("booting a microVM", why))
-            }
-        }
+        let why = emulator::end_with_diagnostics(&supervisor, &console, &why).await;
+        let error = SandboxError::failed("booting a microVM", why);
+        Err(if timed_out { BootError::TimedOut(error) } else { BootError::Failed(error) })
+    }
+}
+
+/// Why a microVM did not boot.
+enum BootError {
+    TimedOut(SandboxError),
+    Failed(SandboxError),
+}
+
+impl From<SandboxError> for BootError {
+    fn from(error: SandboxError) -> BootError {
+        BootError::Failed(error)
     }
 }
 
