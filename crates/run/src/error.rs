@@ -61,7 +61,7 @@ impl StoreError {
                 Some("free some disk space and try again; runs already in the store are kept")
             }
             StoreError::ReadOnly { .. } => Some(
-                "make the store file and its folder writable, or set `store.path` to another file",
+                "make the store file and its folder writable, or set XDG_STATE_HOME to another folder",
             ),
             StoreError::Busy { .. } => {
                 Some("wait for the end of the process that uses the store, or stop that process")
