@@ -168,7 +168,12 @@ impl Inbox {
 
     fn pop(&mut self) -> Option<StreamChunk> {
         let (port, count) = self.order.pop_front()?;
-        let bytes = self.bytes[usize::from(port)].drain(..count as usize).collect();
+        let queue = &mut self.bytes[usize::from(port)];
+        let (front, back) = queue.as_slices();
+        let mut bytes = Vec::with_capacity(count as usize);
+        bytes.extend_from_slice(&front[..front.len().min(count as usize)]);
+        bytes.extend_from_slice(&back[..count as usize - bytes.len()]);
+        queue.drain(..count as usize);
         self.windows[usize::from(port)] += count;
         Some(StreamChunk { port, bytes })
     }
