@@ -1,9 +1,10 @@
-//! Hints in messages that suggest the next command for a run, such as `assize runs show ID`.
+//! Hints in messages: most suggest the next command for a run, such as `assize runs show ID`.
 
 use std::sync::OnceLock;
 
 use assize_config::{SettingKey, Settings};
 use assize_run::{RunId, how_to_resume};
+use assize_types::Failure;
 
 use crate::terminal::{DIM, paint};
 
@@ -37,4 +38,9 @@ pub(crate) fn transcripts(content: &str, id: &RunId) -> String {
 /// Formats a hint that tells the user how to resume a run.
 pub(crate) fn resume(id: &RunId) -> String {
     how_to_resume(id, cluster())
+}
+
+/// Adds a hint to a failure that has none.
+pub(crate) fn with_fallback(failure: Failure, hint: &str) -> Failure {
+    if failure.hint_text().is_some() { failure } else { failure.hint(hint) }
 }

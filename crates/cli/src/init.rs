@@ -18,7 +18,7 @@ use crate::drafts::mcp_install;
 use crate::file_edit::EditedFile;
 use crate::questions::{EmptyLine, ask, ask_secret, can_ask, confirmed};
 use crate::terminal::{BOLD, DIM, GOOD, WARN, note, paint, replace_control_chars, warn};
-use crate::{config_edit, image, input, start_screen};
+use crate::{config_edit, hints, image, input, start_screen};
 
 /// Maximum size of a key file, in MiB.
 const MAX_KEY_MIB: u64 = 1;
@@ -170,12 +170,7 @@ async fn key_of(
             Err(failure) => failure,
         };
         if !can_ask() || args.key_file.is_some() {
-            let is_explained = failure.hint_text().is_some();
-            return Err(if is_explained {
-                failure
-            } else {
-                failure.hint("`--no-check` skips this check")
-            });
+            return Err(hints::with_fallback(failure, "`--no-check` skips this check"));
         }
         note(&format!("{} {}", paint(WARN, "!"), replace_control_chars(failure.message())));
         // The key may be right if the provider failed for another reason.

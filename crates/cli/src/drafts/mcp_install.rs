@@ -12,6 +12,7 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item, Table};
 use crate::args::{McpClient, McpInstallArgs};
 use crate::drafts::workspace;
 use crate::file_edit::{EditedFile, FileEdit};
+use crate::hints;
 use crate::installation::InstallationKind;
 use crate::terminal::{note, out_line, replace_control_chars};
 
@@ -62,7 +63,11 @@ pub(crate) fn run(args: &McpInstallArgs, environment: &Environment) -> Result<()
     config.refuse_symlinks()?;
     let new_mode = if config.project.is_some() { 0o644 } else { 0o600 };
     let file = EditedFile { path: &config.path, new_mode, backup: true };
-    let backup = match file.replace(change).map_err(with_print_hint)? {
+    let edited = file.replace(change).map_err(|failure| {
+        let hint = "`--print` prints the entry, so that you can add it yourself";
+        hints::with_fallback(failure, hint)
+    })?;
+    let backup = match edited {
         FileEdit::Unchanged => {
             note(&format!("`{shown}` already has this entry"));
             return Ok(());
@@ -114,14 +119,6 @@ fn bypass(client: McpClient) -> Option<&'static str> {
         McpClient::Codex => Some(
             "Codex can still edit files with its own tools; start it with `--sandbox read-only`",
         ),
-    }
-}
-
-/// Adds a hint to a failure that has none.
-fn with_print_hint(failure: Failure) -> Failure {
-    match failure.hint_text() {
-        Some(_) => failure,
-        None => failure.hint("`--print` prints the entry, so that you can add it yourself"),
     }
 }
 
