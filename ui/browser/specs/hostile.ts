@@ -49,7 +49,7 @@ const MARKDOWN = [
 
 const COLUMNS = Array.from({ length: 200 }, (_, index) => `column ${index}`);
 /** Markdown table that is wider than any window. */
-const TABLE = [COLUMNS, COLUMNS.map(() => "---"), ...Array.from({ length: 50 }, () => COLUMNS)].map((row) => `| ${row.join(" | ")} |`).join("\n");
+const TABLE = [COLUMNS, COLUMNS.map(() => "---"), COLUMNS].map((row) => `| ${row.join(" | ")} |`).join("\n");
 
 /** Text that contains all attack payloads. */
 const WORDS = [...TAGS, ...MARKDOWN, BIDI, LONG, `\`\`\`\n${LONG}\n\`\`\``].join("\n\n");
