@@ -24,7 +24,10 @@ pub fn embed(package: &str) -> Result<(), Box<dyn Error>> {
     let mut cargo = Command::new(env::var("CARGO")?);
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy();
-        let kept = ["CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"].contains(&name.as_ref());
+        // The linker for another processor.
+        let linker = name.starts_with("CARGO_TARGET_") && name.ends_with("_LINKER");
+        let kept =
+            linker || ["CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"].contains(&name.as_ref());
         let of_cargo = ["CARGO", "RUST", "DEP_"].iter().any(|prefix| name.starts_with(prefix));
         let of_build = ["OUT_DIR", "TARGET", "HOST", "PROFILE", "OPT_LEVEL", "DEBUG", "NUM_JOBS"];
         if !kept && (of_cargo || of_build.contains(&name.as_ref())) {
@@ -38,8 +41,7 @@ pub fn embed(package: &str) -> Result<(), Box<dyn Error>> {
         .arg(&target)
         .arg("--target-dir")
         .arg(&folder)
-        // Static linking, so that the program runs in any image.
-        .env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static");
+        .env("CARGO_ENCODED_RUSTFLAGS", guest_flags());
     let built = cargo.output()?;
     if !built.status.success() {
         let stderr = String::from_utf8_lossy(&built.stderr).into_owned();
@@ -49,6 +51,16 @@ pub fn embed(package: &str) -> Result<(), Box<dyn Error>> {
     rerun_if_sources_change(&binary.with_extension("d"), &workspace)?;
     fs::copy(&binary, &embedded)?;
     Ok(())
+}
+
+/// Returns the compiler flags for embedded programs, in the encoding of Cargo: static linking, so that the program runs
+/// in any image, and the replacements of paths in the outer build, so that the program is the same in any folder.
+fn guest_flags() -> String {
+    let outer = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let replacements = outer.split('\x1f').filter(|flag| flag.starts_with("--remap-path-prefix="));
+    let flags: Vec<&str> =
+        ["-Ctarget-feature=+crt-static"].into_iter().chain(replacements).collect();
+    flags.join("\x1f")
 }
 
 /// Returns the Cargo target folder for embedded programs, a folder `guest` in the target folder of this build. All
