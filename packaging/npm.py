@@ -4,7 +4,8 @@
 usage: npm.py VERSION FOLDER ARCHITECTURE=BINARY...   (ARCHITECTURE: x86_64 or aarch64)
 
 ASSIZE_NPM_NAME is the name of the main package (default: assize), ASSIZE_NPM_SCOPE the scope of the packages with the
-binaries (default: @assize). The same binaries and version always give the same bytes.
+binaries (default: @assize), and ASSIZE_COMPRESSION the compression level (1 to 9, default: 9). The same binaries and
+version always give the same bytes.
 """
 
 import gzip
@@ -28,7 +29,7 @@ def pack(target: Path, files: "dict[str, tuple[bytes, int]]") -> None:
             # npm's own value: zip files cannot store earlier times.
             entry.size, entry.mode, entry.mtime = len(content), mode, 499162500
             archive.addfile(entry, io.BytesIO(content))
-    target.write_bytes(gzip.compress(packed.getvalue(), 9, mtime=0))
+    target.write_bytes(gzip.compress(packed.getvalue(), int(os.environ.get("ASSIZE_COMPRESSION", 9)), mtime=0))
     print(target)
 
 

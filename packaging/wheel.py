@@ -3,7 +3,8 @@
 
 usage: wheel.py BINARY ARCHITECTURE VERSION FOLDER   (ARCHITECTURE: x86_64 or aarch64)
 
-The environment variable ASSIZE_WHEEL_NAME is the name of the distribution (default: assize).
+The environment variable ASSIZE_WHEEL_NAME is the name of the distribution (default: assize), and ASSIZE_COMPRESSION the
+compression level (1 to 9, default: 9).
 """
 
 import base64
@@ -57,7 +58,8 @@ def main() -> None:
         record += f"{path},sha256={digest},{len(content)}\n"
     files[f"{info}/RECORD"] = (f"{record}{info}/RECORD,,\n".encode(), 0o644)
     target = Path(folder) / f"{base}-py3-none-{'.'.join(tags)}.whl"
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    level = int(os.environ.get("ASSIZE_COMPRESSION", 9))
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=level) as archive:
         for path, (content, mode) in files.items():
             entry = zipfile.ZipInfo(path, date_time=(1980, 1, 1, 0, 0, 0))
             entry.external_attr = (0o100000 | mode) << 16
