@@ -122,7 +122,7 @@ fn documented_commands_print_the_output_shown() {
 }
 
 /// Shell blocks of the documentation that no test runs: text that identifies the block, and the reason.
-const NOT_RUN: [(&str, &str); 17] = [
+const NOT_RUN: [(&str, &str); 20] = [
     ("_API_KEY=…", "needs a key"),
     ("OPENAI_BASE_URL=", "needs a model server; `scripts/llama` starts one"),
     ("--max-output-tokens", "needs the model server of an earlier block"),
@@ -140,6 +140,9 @@ const NOT_RUN: [(&str, &str); 17] = [
     ("config set sandbox.python", "names a virtual environment of the reader"),
     ("systemd-run", "needs a systemd session"),
     ("systemctl", "changes the host"),
+    ("assize-0.1.0", "needs a release; `scripts/test-release` installs one"),
+    ("uvx --find-links", "needs a release; `scripts/test-release` installs one"),
+    ("apt-get install ./", "needs a release; `scripts/test-release` installs one"),
     ("docker run", "the stage `image for a cluster` of `scripts/test` runs it"),
     ("--root site", "names folders of the reader; the tests in `serve` run it"),
     ("--host assize.example", "needs a domain; the tests in `serve` run it"),
