@@ -24,7 +24,7 @@ pub fn embed(package: &str) -> Result<(), Box<dyn Error>> {
     let mut cargo = Command::new(env::var("CARGO")?);
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy();
-        // The linker for another processor.
+        // Variable with the linker for another processor.
         let linker = name.starts_with("CARGO_TARGET_") && name.ends_with("_LINKER");
         let kept =
             linker || ["CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"].contains(&name.as_ref());

@@ -366,7 +366,7 @@ impl SandboxFactory {
         sandbox.end().await;
         let outcome = match finished {
             Ok(finished) => finished.outcome,
-            // Not every system has this program. A sandbox that answers so works.
+            // Not every system has this program. A sandbox that reports its absence works.
             Err(error) if error.cause() == Some(GuestFailureCause::NotFound) => return Ok(took),
             Err(error) => return Err(error),
         };
