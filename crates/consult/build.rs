@@ -1,5 +1,5 @@
 //! Embeds the negotiator, the program that runs a debate inside a sandbox.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    assize_embed::embed("assize-negotiator")
+    assize_embed::embed_compressed("assize-negotiator")
 }

@@ -28,12 +28,10 @@ fn main() {
     match build(&ui, &out.join("ui")) {
         Ok(files) => {
             written.push_str("const MISSING: Option<&str> = None;\n");
-            written.push_str("static FILES: &[(&str, &[u8], &[u8])] = &[\n");
+            written.push_str("static FILES: &[(&str, &[u8])] = &[\n");
             for (name, path) in files {
-                let bytes = |path: &str| format!("include_bytes!({path:?})");
-                let (plain, packed) =
-                    (path.display().to_string(), format!("{}.gz", path.display()));
-                let _ = writeln!(written, "    ({name:?}, {}, {}),", bytes(&plain), bytes(&packed));
+                let compressed = format!("{}.gz", path.display());
+                let _ = writeln!(written, "    ({name:?}, include_bytes!({compressed:?})),");
             }
             written.push_str("];\n");
         }
@@ -42,7 +40,7 @@ fn main() {
             println!("cargo::rerun-if-env-changed=PATH");
             println!("cargo::warning=building without the web page: {why}");
             let _ = writeln!(written, "const MISSING: Option<&str> = Some({why:?});");
-            written.push_str("static FILES: &[(&str, &[u8], &[u8])] = &[];\n");
+            written.push_str("static FILES: &[(&str, &[u8])] = &[];\n");
         }
     }
     if let Err(error) = fs::write(out.join("files.rs"), written) {

@@ -6,17 +6,38 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+use libdeflater::{CompressionLvl, Compressor};
+
 /// Compiles a package of this Cargo workspace with the Cargo profile `guest`, and copies the binary to
 /// `OUT_DIR/<package>`, where `include_bytes!` can embed it.
-#[expect(clippy::print_stdout, reason = "cargo reads a build script's standard output")]
 pub fn embed(package: &str) -> Result<(), Box<dyn Error>> {
+    let embedded = PathBuf::from(env::var("OUT_DIR")?).join(package);
+    match build(package)? {
+        Some(binary) => fs::copy(binary, embedded)?,
+        None => fs::write(embedded, []).map(|()| 0)?,
+    };
+    Ok(())
+}
+
+/// Like [`embed`], but compresses the binary with gzip and writes it to `OUT_DIR/<package>.gz`.
+pub fn embed_compressed(package: &str) -> Result<(), Box<dyn Error>> {
+    let binary = build(package)?.map(fs::read).transpose()?.unwrap_or_default();
+    let mut compressor = Compressor::new(CompressionLvl::best());
+    let mut compressed = vec![0; compressor.gzip_compress_bound(binary.len())];
+    let length = compressor.gzip_compress(&binary, &mut compressed)?;
+    compressed.truncate(length);
+    Ok(fs::write(PathBuf::from(env::var("OUT_DIR")?).join(format!("{package}.gz")), compressed)?)
+}
+
+/// Compiles a package and returns the path of its binary. Returns `None` if Clippy checks the crate that embeds the
+/// binary: Clippy never runs that crate, and checks the package separately.
+#[expect(clippy::print_stdout, reason = "cargo reads a build script's standard output")]
+fn build(package: &str) -> Result<Option<PathBuf>, Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=RUSTC_WORKSPACE_WRAPPER");
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    let embedded = out.join(package);
-    // Clippy checks the package separately and never runs the embedded binary, so an empty file is sufficient.
     if env::var("RUSTC_WORKSPACE_WRAPPER").is_ok_and(|wrapper| wrapper.contains("clippy")) {
-        return Ok(fs::write(embedded, [])?);
+        return Ok(None);
     }
     let target = env::var("TARGET")?;
     let workspace = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../..").canonicalize()?;
@@ -26,8 +47,11 @@ pub fn embed(package: &str) -> Result<(), Box<dyn Error>> {
         let name = name.to_string_lossy();
         // Variable with the linker for another processor.
         let linker = name.starts_with("CARGO_TARGET_") && name.ends_with("_LINKER");
-        let kept =
-            linker || ["CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"].contains(&name.as_ref());
+        // Variable that changes the Cargo profile `guest`.
+        let profile = name.starts_with("CARGO_PROFILE_GUEST_");
+        let kept = linker
+            || profile
+            || ["CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"].contains(&name.as_ref());
         let of_cargo = ["CARGO", "RUST", "DEP_"].iter().any(|prefix| name.starts_with(prefix));
         let of_build = ["OUT_DIR", "TARGET", "HOST", "PROFILE", "OPT_LEVEL", "DEBUG", "NUM_JOBS"];
         if !kept && (of_cargo || of_build.contains(&name.as_ref())) {
@@ -49,17 +73,18 @@ pub fn embed(package: &str) -> Result<(), Box<dyn Error>> {
     }
     let binary = folder.join(&target).join("guest").join(package);
     rerun_if_sources_change(&binary.with_extension("d"), &workspace)?;
-    fs::copy(&binary, &embedded)?;
-    Ok(())
+    Ok(Some(binary))
 }
 
-/// Returns the compiler flags for embedded programs, in the encoding of Cargo: static linking, so that the program runs
-/// in any image, and the replacements of paths in the outer build, so that the program is the same in any folder.
+/// Returns the compiler flags for embedded programs, as a value of `CARGO_ENCODED_RUSTFLAGS`. With static linking, the
+/// program runs in any image. With the `--remap-path-prefix` flags of the outer build, the program does not depend on
+/// the folder of the build. The linker gets the same arguments as in the outer build.
 fn guest_flags() -> String {
     let outer = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
-    let replacements = outer.split('\x1f').filter(|flag| flag.starts_with("--remap-path-prefix="));
-    let flags: Vec<&str> =
-        ["-Ctarget-feature=+crt-static"].into_iter().chain(replacements).collect();
+    let is_used =
+        |flag: &&str| flag.starts_with("--remap-path-prefix=") || flag.starts_with("-Clink-arg=");
+    let of_outer = outer.split('\x1f').filter(is_used);
+    let flags: Vec<&str> = ["-Ctarget-feature=+crt-static"].into_iter().chain(of_outer).collect();
     flags.join("\x1f")
 }
 

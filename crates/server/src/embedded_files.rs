@@ -1,5 +1,7 @@
 //! Files of the web page that are embedded in the binary.
 
+use libdeflater::Decompressor;
+
 include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
 /// Embedded file of the web page.
@@ -7,14 +9,26 @@ include!(concat!(env!("OUT_DIR"), "/files.rs"));
 pub(crate) struct EmbeddedFile {
     /// Media type of the file.
     pub(crate) kind: &'static str,
-    pub(crate) bytes: &'static [u8],
     /// Content of the file, compressed with gzip.
-    pub(crate) packed: &'static [u8],
+    pub(crate) compressed: &'static [u8],
+}
+
+impl EmbeddedFile {
+    /// Decompresses the content of the file.
+    pub(crate) fn content(&self) -> Vec<u8> {
+        // The last 4 bytes of a gzip file are the size of its content.
+        let size = self.compressed.last_chunk().map_or(0, |size| u32::from_le_bytes(*size));
+        let mut content = vec![0; size as usize];
+        let decompressed = Decompressor::new().gzip_decompress(self.compressed, &mut content);
+        decompressed
+            .unwrap_or_else(|error| unreachable!("embedded file is not valid gzip: {error}"));
+        content
+    }
 }
 
 /// Looks up an embedded file by its path, such as `index.html`.
 pub(crate) fn file(name: &str) -> Option<EmbeddedFile> {
-    let (name, bytes, packed) = FILES.iter().find(|(known, ..)| *known == name)?;
+    let (name, compressed) = FILES.iter().find(|(known, ..)| *known == name)?;
     let kind = match name.rsplit('.').next().unwrap_or_default() {
         "html" => "text/html; charset=utf-8",
         "js" => "text/javascript; charset=utf-8",
@@ -23,7 +37,7 @@ pub(crate) fn file(name: &str) -> Option<EmbeddedFile> {
         "woff2" => "font/woff2",
         _ => "application/octet-stream",
     };
-    Some(EmbeddedFile { kind, bytes, packed })
+    Some(EmbeddedFile { kind, compressed })
 }
 
 /// Why the web page is not embedded in this binary; `None` if the page is embedded.
@@ -41,13 +55,13 @@ mod tests {
             assert!(page_missing().is_some());
             return;
         };
-        let text = String::from_utf8(index.bytes.to_vec()).unwrap();
+        let text = String::from_utf8(index.content()).unwrap();
         let assets: Vec<&str> =
             text.split('"').filter(|part| part.starts_with("/assets/")).collect();
         assert!(assets.len() >= 2, "{text}");
         for path in assets {
             let found = file(&path[1..]).unwrap();
-            assert!(found.packed.len() < found.bytes.len(), "{path}");
+            assert!(found.compressed.len() < found.content().len(), "{path}");
         }
         // The server's content security policy forbids inline scripts and styles.
         assert!(!text.contains("<style") && !text.contains(" style="), "{text}");

@@ -104,7 +104,10 @@ fn file_response(file: crate::embedded_files::EmbeddedFile, headers: &HeaderMap)
     let accepted =
         headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let gzip = accepted.split(',').any(|one| one.trim().split(';').next() == Some("gzip"));
-    let mut response = Response::new(Body::from(if gzip { file.packed } else { file.bytes }));
+    let mut response = Response::new(match gzip {
+        true => Body::from(file.compressed),
+        false => Body::from(file.content()),
+    });
     let own = response.headers_mut();
     own.insert(CONTENT_TYPE, HeaderValue::from_static(file.kind));
     own.insert(VARY, HeaderValue::from_static("accept-encoding"));
@@ -209,7 +212,7 @@ fn kind_of(schema: &Value) -> String {
     let kind = |kind: &str| match kind {
         "array" => format!("list of {}", kind_of(&schema["items"])),
         "object" if schema["additionalProperties"].is_object() => {
-            format!("object, by name: {}", kind_of(&schema["additionalProperties"]))
+            format!("object whose values are {}", kind_of(&schema["additionalProperties"]))
         }
         other => escaped(other),
     };

@@ -14,12 +14,12 @@ pub struct EmbeddedProgram {
 /// Returns the guest agent and the negotiator.
 pub fn embedded_programs() -> [EmbeddedProgram; 2] {
     [
-        ("guest", assize_sandbox::guest_program()),
+        ("guest", assize_sandbox::guest_program().to_vec()),
         ("negotiator", assize_consult::negotiator_program()),
     ]
     .map(|(name, program)| EmbeddedProgram {
         name,
         bytes: program.len(),
-        hash: Fingerprint::of(program).to_string(),
+        hash: Fingerprint::of(&program).to_string(),
     })
 }

@@ -15,22 +15,29 @@ use assize_sandbox::{
 };
 use assize_types::{Cancel, Fingerprint};
 use async_trait::async_trait;
+use libdeflater::Decompressor;
 use serde_json::{Value, json};
 
 use crate::negotiation::proxy::{ModelProxy, ReplayedAnswers};
 use crate::negotiation::{DebateOutcome, DebateRunner, InProcessDebates};
 
-/// Binary of the negotiator, the program that runs a debate inside a sandbox.
-static NEGOTIATOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/assize-negotiator"));
+/// Binary of the negotiator, the program that runs a debate inside a sandbox, compressed with gzip.
+static NEGOTIATOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/assize-negotiator.gz"));
 
-/// Returns the binary of the negotiator.
-pub fn negotiator_program() -> &'static [u8] {
-    NEGOTIATOR
+/// Decompresses the binary of the negotiator.
+pub fn negotiator_program() -> Vec<u8> {
+    // The last 4 bytes of a gzip file are the size of its content.
+    let size = NEGOTIATOR.last_chunk().map_or(0, |size| u32::from_le_bytes(*size));
+    let mut program = vec![0; size as usize];
+    let decompressed = Decompressor::new().gzip_decompress(NEGOTIATOR, &mut program);
+    decompressed
+        .unwrap_or_else(|error| unreachable!("cannot decompress the embedded negotiator: {error}"));
+    program
 }
 
 const NAME: &str = "negotiator";
 
-/// Maximum number of consecutive attempts to run a debate if the models give no new answer. Each attempt uses a new
+/// Maximum number of consecutive attempts to run a debate that bring no new model answer. Each attempt uses a new
 /// sandbox.
 const MAX_ATTEMPTS: u32 = 3;
 
@@ -46,17 +53,18 @@ const MAX_REQUEST: usize = 1 << 20;
 
 /// Installs the negotiator into a folder, and returns the folder as a layer for sandboxes.
 pub fn install(folder: &Path) -> std::io::Result<SandboxLayer> {
-    let place = folder.join(format!("{NAME}-{}", &Fingerprint::of(NEGOTIATOR).to_string()[..16]));
+    let binary = negotiator_program();
+    let place = folder.join(format!("{NAME}-{}", &Fingerprint::of(&binary).to_string()[..16]));
     let program = place.join(NAME);
     // A file with other content is replaced, so that sandboxes run only the embedded binary.
-    let is_ours = || std::fs::read(&program).is_ok_and(|bytes| bytes == NEGOTIATOR);
+    let is_ours = || std::fs::read(&program).is_ok_and(|bytes| bytes == binary);
     if !is_ours() {
         std::fs::create_dir_all(folder)?;
         if place.symlink_metadata().is_ok() {
             std::fs::remove_dir_all(&place)?;
         }
         let unfinished = tempfile::tempdir_in(folder)?;
-        std::fs::write(unfinished.path().join(NAME), NEGOTIATOR)?;
+        std::fs::write(unfinished.path().join(NAME), &binary)?;
         let executable = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(unfinished.path().join(NAME), executable.clone())?;
         std::fs::set_permissions(unfinished.path(), executable)?;
@@ -247,7 +255,7 @@ impl DebateRunner for SandboxedDebates {
                 Err(error) if error.is_infrastructure() && tried < MAX_ATTEMPTS => continue,
                 Err(error) if self.allow_in_process => {
                     let why = format!(
-                        "no sandbox could be created, so the debate ran without one: {error}"
+                        "no sandbox could be created, so the debate ran without a sandbox: {error}"
                     );
                     tracing::warn!(%error, "cannot create a sandbox; the debate runs in this process");
                     return InProcessDebates { why: Some(why) }
