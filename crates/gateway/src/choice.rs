@@ -163,9 +163,9 @@ impl Providers {
         self.gateway(Arc::new(MemoryBudgetLedger::new(budget_limits(&self.settings)))).await
     }
 
-    /// Creates the gateway to the model that the settings choose, and one gateway for each role in `roles`. The map
-    /// `roles` contains a model for each role. All gateways use the chosen provider, and share one ledger and one rate
-    /// limiter.
+    /// Creates the gateway to the model that the settings choose, and one gateway for each role in `roles`, which maps
+    /// the name of a role to the name of its model. All gateways use the chosen provider, and share one ledger and one
+    /// rate limiter.
     pub async fn gateways(
         &self,
         ledger: Arc<dyn BudgetLedger>,
@@ -265,8 +265,8 @@ impl Providers {
         }
     }
 
-    /// Returns an error if a cassette is set for a run that a cluster worker executes, because the cassette is a file
-    /// on this machine.
+    /// Returns an error if a cassette is set. Called before a run is queued for the workers of a cluster, because a
+    /// cassette is a file on this machine, which workers cannot access.
     pub fn reject_cassette(&self) -> Result<(), Failure> {
         match self.cassette {
             CassetteChoice::None => Ok(()),
@@ -279,7 +279,7 @@ impl Providers {
     }
 
     /// Checks that a run is resumed with the provider and model it was started with. `before` is the provider and model
-    /// at the start of the run; those of `gateway` are configured now.
+    /// at the start of the run, and `gateway` uses the provider and model that are configured now.
     pub fn check_same_model(
         &self,
         run: &str,
@@ -359,18 +359,18 @@ fn rehearsal(config: &Settings) -> Rehearsal {
 /// Function that creates a rate limiter for a provider with the given limits.
 pub type MakeRateLimiter = Arc<dyn Fn(Provider, RateLimits) -> Arc<dyn RateLimit> + Send + Sync>;
 
-type KnownPacers = HashMap<(Provider, RateLimits), Arc<dyn RateLimit>>;
+type KnownRateLimiters = HashMap<(Provider, RateLimits), Arc<dyn RateLimit>>;
 
 /// Rate limiters, one for each combination of provider and limits. All runs of a process or of a cluster share them.
 #[derive(Clone)]
 pub struct RateLimiters {
-    known: Arc<Mutex<KnownPacers>>,
+    known: Arc<Mutex<KnownRateLimiters>>,
     make: MakeRateLimiter,
 }
 
 impl fmt::Debug for RateLimiters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pacers").finish_non_exhaustive()
+        f.debug_struct("RateLimiters").finish_non_exhaustive()
     }
 }
 

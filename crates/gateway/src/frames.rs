@@ -3,7 +3,7 @@
 use crate::adapter::Framing;
 
 /// Maximum size of one frame in bytes.
-const MAX_FRAME: usize = 8 * 1024 * 1024;
+pub(crate) const MAX_FRAME: usize = 8 * 1024 * 1024;
 
 /// Splitter that divides a stream into frames. It buffers the received bytes that do not form a complete frame yet.
 #[derive(Debug)]

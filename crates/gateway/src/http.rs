@@ -16,7 +16,7 @@ use crate::adapter::{
 };
 use crate::catalog::ModelFacts;
 use crate::error_response::{self, one_line, redact_and_shorten};
-use crate::frames::{Frames, StreamFrameError};
+use crate::frames::{Frames, MAX_FRAME, StreamFrameError};
 use crate::local_server::is_loopback;
 use crate::provider::Endpoint;
 use crate::rate_limit_headers;
@@ -30,7 +30,7 @@ const MAX_ANSWER: usize = 32 * 1024 * 1024;
 /// Maximum number of bytes that are read from an error response.
 const MAX_ERROR: usize = 64 * 1024;
 
-/// Maximum size in bytes of a server's description of itself or its models. Ollama's description contains the whole
+/// Maximum size in bytes of the reply to a query for a server's properties or models. Ollama's reply contains the whole
 /// vocabulary of the model.
 const MAX_DESCRIPTION: usize = 16 * 1024 * 1024;
 
@@ -144,7 +144,7 @@ impl HttpTransport {
         let mut received = 0;
         let mut chunks = response.bytes_stream();
         let bad_frame = |bad| match bad {
-            StreamFrameError::TooLong => too_large(),
+            StreamFrameError::TooLong => too_large(MAX_FRAME),
             StreamFrameError::NotUtf8 => {
                 ModelError::new(ErrorKind::Malformed, "the stream is not UTF-8 text")
             }
@@ -154,7 +154,7 @@ impl HttpTransport {
         {
             received += chunk.len();
             if received > MAX_ANSWER {
-                return Err(too_large());
+                return Err(too_large(MAX_ANSWER));
             }
             for frame in frames.push(&chunk).map_err(bad_frame)? {
                 match decoder.push(&frame)? {
@@ -370,7 +370,7 @@ async fn read(
     while let Some(chunk) = next_chunk(&mut chunks).await? {
         if body.len() + chunk.len() > max {
             match excess {
-                Excess::Error => return Err(too_large()),
+                Excess::Error => return Err(too_large(max)),
                 Excess::Truncate => break,
             }
         }
@@ -403,7 +403,7 @@ async fn with_timeout<T>(
     })
 }
 
-fn too_large() -> ModelError {
-    let mib = MAX_ANSWER / 1024 / 1024;
+fn too_large(max: usize) -> ModelError {
+    let mib = max / 1024 / 1024;
     ModelError::new(ErrorKind::Malformed, format!("the answer is larger than {mib} MiB"))
 }

@@ -59,11 +59,13 @@ struct State {
 #[derive(Debug, Default)]
 struct Program {
     bytes_sent: usize,
+    /// Whether the program wrote more than the maximum live output.
+    cut: bool,
     /// For each stream, the first bytes of a UTF-8 character whose other bytes have not arrived yet.
     incomplete: [Vec<u8>; 2],
 }
 
-/// Live output of all programs of one trial.
+/// Live output of all programs of one run.
 #[derive(Debug)]
 pub struct LiveOutput {
     state: Mutex<State>,
@@ -95,8 +97,7 @@ impl LiveOutput {
     /// Adds output of a program, up to the maximum live output of one program.
     pub fn append(&self, id: ProgramId, output: OutputStream, bytes: &[u8]) {
         let mut state = self.state();
-        let Some(program) = state.programs.get_mut(&id).filter(|one| one.bytes_sent < MAX_BYTES)
-        else {
+        let Some(program) = state.programs.get_mut(&id).filter(|one| !one.cut) else {
             return;
         };
         let incomplete = &mut program.incomplete[output as usize];
@@ -110,8 +111,9 @@ impl LiveOutput {
         };
         *incomplete = bytes.split_off(whole);
         program.bytes_sent += whole;
+        program.cut = cut;
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        if !text.is_empty() {
+        if !text.is_empty() || cut {
             self.push(&mut state, id, Some(output), text, cut);
         }
     }
@@ -181,15 +183,17 @@ mod tests {
     }
 
     #[test]
-    fn live_output_above_the_maximum_is_truncated_and_marked_once() {
-        let live = LiveOutput::default();
-        live.begin(FIRST);
-        for _ in 0..3 {
-            live.append(FIRST, OutputStream::Stdout, &[b'x'; MAX_BYTES - 1]);
+    fn live_output_above_the_maximum_is_truncated_and_its_last_chunk_is_marked() {
+        for size in [MAX_BYTES - 1, MAX_BYTES] {
+            let live = LiveOutput::default();
+            live.begin(FIRST);
+            for _ in 0..3 {
+                live.append(FIRST, OutputStream::Stdout, &vec![b'x'; size]);
+            }
+            let pieces = live.after(0);
+            assert_eq!(pieces.iter().map(|one| one.text.len()).sum::<usize>(), MAX_BYTES);
+            assert_eq!(pieces.iter().map(|one| one.cut).collect::<Vec<_>>(), [false, false, true]);
         }
-        let pieces = live.after(0);
-        assert_eq!(pieces.iter().map(|one| one.text.len()).sum::<usize>(), MAX_BYTES);
-        assert_eq!(pieces.iter().map(|one| one.cut).collect::<Vec<_>>(), [false, false, true]);
     }
 
     #[test]

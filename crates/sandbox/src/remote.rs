@@ -58,8 +58,8 @@ pub(crate) trait SandboxOwner: Send + Sync + 'static {
 /// Maximum length of a request line or reply line, in bytes.
 const MAX_LINE: u64 = 64 * 1024;
 
-/// Serves one client. A request that was read before `stop` is still answered, because the request may have caused the
-/// stop.
+/// Serves one client. If `stop` is cancelled after a request was read, the request is still answered, because the
+/// request itself may have caused the cancellation.
 pub(crate) async fn answer(
     host: Arc<dyn SandboxOwner>,
     connection: UnixStream,
@@ -141,7 +141,12 @@ async fn relay(
     // Requests that are still in progress are cancelled when this function returns and drops the tasks.
     while let Ok(count @ 1..) = input.read(&mut buffer).await {
         decoder.push(&buffer[..count]);
-        while let Ok(Some(frame)) = decoder.next_frame() {
+        loop {
+            let frame = match decoder.next_frame() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(_) => return,
+            };
             let relayed = relay_frame(sandbox, frame, &mut streams, &outgoing, &mut tasks).await;
             if relayed.is_none() {
                 return;

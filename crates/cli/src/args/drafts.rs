@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use assize_config::{Review, SettingKey};
 use assize_draft::work::{MAX_REJECTIONS, MAX_STEPS, WorkMode};
+use assize_types::{Failure, FailureKind};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{FlagSetting, ModelArgs, ResumeFlags, duration, settings_from_flags, whole};
@@ -47,8 +48,8 @@ pub(crate) struct McpToolsArgs {
 pub(crate) enum McpCommand {
     /// Add this server to the configuration of an MCP client
     ///
-    /// Other entries and comments of the configuration are preserved. The previous text is copied to a file that ends
-    /// in `.assize-backup`.
+    /// Other entries and comments in the configuration file are preserved. The command first copies the file to a
+    /// backup, whose name ends in `.assize-backup`.
     Install(McpInstallArgs),
 }
 
@@ -76,7 +77,7 @@ pub(crate) struct McpInstallArgs {
     #[arg(long, default_value = "assize", value_parser = server_name)]
     pub(crate) name: String,
 
-    /// Replace an entry that has the same name and other content
+    /// Replace an existing entry that has the same name, but different content
     #[arg(long)]
     pub(crate) force: bool,
 
@@ -89,6 +90,24 @@ impl McpToolsArgs {
     /// Whether the server offers the code tool instead of the draft tools.
     pub(crate) fn is_code(&self) -> bool {
         self.tools == "code"
+    }
+
+    /// Rejects options of the draft tools that are given together with `--tools code`.
+    pub(crate) fn reject_draft_options(&self) -> Result<(), Failure> {
+        let given = [
+            ("--workspace", self.workspace.workspace.is_some()),
+            ("--review", self.gate.review.is_some()),
+            ("--verify", self.gate.verify.is_some()),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            None => Ok(()),
+            Some((option, _)) => Err(Failure::new(
+                FailureKind::Usage,
+                format!(
+                    "`{option}` cannot be used with `--tools code`: the programs cannot see your files"
+                ),
+            )),
+        }
     }
 }
 
@@ -152,11 +171,11 @@ impl GateArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DraftsCommand {
-    /// Create the drafts folder, and exclude it in `.gitignore` if you confirm that
+    /// Create the drafts folder, and offer to exclude the folder in `.gitignore`
     Init {
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// Add the entry to `.gitignore` without asking for confirmation
+        /// Exclude the folder in `.gitignore` without asking for confirmation
         #[arg(long)]
         yes: bool,
     },
@@ -190,7 +209,7 @@ pub(crate) enum DraftsCommand {
     Clean {
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// Delete only items older than this, such as 7d [default: `draft.keep_days`]
+        /// Delete only drafts and undo data older than TIME, such as 7d [default: `draft.keep_days`]
         #[arg(long, value_name = "TIME", value_parser = duration)]
         older_than: Option<std::time::Duration>,
         /// Delete all drafts and reject all submissions that wait for a decision
@@ -199,7 +218,7 @@ pub(crate) enum DraftsCommand {
         /// With `--all`: do not ask for confirmation
         #[arg(long, requires = "all")]
         yes: bool,
-        /// Print the number of deleted items as JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
     },
@@ -304,7 +323,7 @@ pub(crate) enum AuditCommand {
         /// Show only entries about this task
         #[arg(long, value_name = "TASK")]
         task: Option<String>,
-        /// Show only tool calls that were refused because of their path
+        /// Show only tool calls that were refused because of the requested path
         #[arg(long)]
         refused: bool,
         /// Print the entries as JSON

@@ -59,11 +59,7 @@ pub(crate) async fn run(
 
 /// Serves only the code execution tool.
 async fn code(args: &McpArgs, mut services: Services, cancel: &Cancel) -> Result<(), Failure> {
-    if args.tools.workspace.workspace.is_some() {
-        let message =
-            "`--workspace` cannot be used with `--tools code`: the programs cannot see your files";
-        return Err(Failure::new(FailureKind::Usage, message));
-    }
+    args.tools.reject_draft_options()?;
     services.settings.reject_untrusted_values()?;
     note(&paint(DIM, "serving code execution in sandboxes over standard input and output"));
     if std::io::stdin().is_terminal() {

@@ -1,4 +1,5 @@
-//! `assize mcp install`: adds the MCP server to the configuration file of a client, as that client documents its format.
+//! `assize mcp install`: adds the MCP server to the configuration file of a client, in the format that the client
+//! documents.
 
 use std::path::{Path, PathBuf};
 
@@ -16,34 +17,29 @@ use crate::hints;
 use crate::installation::InstallationKind;
 use crate::terminal::{note, out_line, replace_control_chars};
 
-/// Where a client reads its configuration from.
+/// Configuration file of a client.
 struct ClientConfig {
     path: PathBuf,
     /// Folder of the project that contains the file. `None` for a file of the user, which applies to all projects.
     project: Option<PathBuf>,
     /// Name of the object or table that contains the servers.
     servers: &'static str,
-    /// How the client writes the folder of the project. `None` if the absolute path is written.
+    /// Variable that the client replaces with the project folder. `None` if the entry contains the path of the folder.
     project_variable: Option<&'static str>,
 }
 
-/// Entry that starts the server.
+/// Configuration entry with which a client starts the server.
 struct ServerEntry {
     command: String,
     args: Vec<String>,
-    /// Whether the client requires the type of the transport.
+    /// Whether the client requires the field `type`, which names the transport.
     has_type: bool,
 }
 
 pub(crate) fn run(args: &McpInstallArgs, environment: &Environment) -> Result<(), Failure> {
     let is_code = args.tools.is_code();
-    if is_code
-        && (args.tools.workspace.workspace.is_some()
-            || args.tools.gate.review.is_some()
-            || args.tools.gate.verify.is_some())
-    {
-        let message = "`--workspace`, `--review` and `--verify` cannot be used with `--tools code`: the programs cannot see your files";
-        return Err(usage(message.to_owned()));
+    if is_code {
+        args.tools.reject_draft_options()?;
     }
     let folder = match is_code {
         true => None,
@@ -77,9 +73,9 @@ pub(crate) fn run(args: &McpInstallArgs, environment: &Environment) -> Result<()
     note(&format!("added `{}` to `{shown}`", args.name));
     if let Some(backup) = backup {
         let backup = replace_control_chars(&backup.display().to_string());
-        note(&format!("the previous text is in `{backup}`"));
+        note(&format!("the previous text of the file is in `{backup}`"));
     }
-    note(&format!("restart {} to load it", name(args.client)));
+    note(&format!("restart {} to load the new entry", name(args.client)));
     if let Some(warning) = bypass(args.client).filter(|_| !is_code) {
         note(warning);
     }
@@ -98,14 +94,15 @@ pub(crate) fn name(client: McpClient) -> &'static str {
     }
 }
 
-/// Whether the user has configuration files of a client.
+/// Whether the user seems to use a client: the client's user-wide configuration file, or its folder, exists.
 pub(crate) fn is_used(client: McpClient, environment: &Environment) -> bool {
     let file = ClientConfig::find(client, None, environment).path;
     let folder = file.parent().filter(|folder| **folder != environment.home);
     file.exists() || folder.is_some_and(Path::exists)
 }
 
-/// How a user prevents a client from editing files without the gate.
+/// Warning for a client whose own tools can edit files without the gate, with advice on how to disable these tools.
+/// `None` for a client without such tools.
 fn bypass(client: McpClient) -> Option<&'static str> {
     match client {
         McpClient::ClaudeDesktop => None,
@@ -114,7 +111,7 @@ fn bypass(client: McpClient) -> Option<&'static str> {
              `.claude/settings.json`",
         ),
         McpClient::Cursor | McpClient::Vscode | McpClient::Zed => Some(
-            "the editor's own tools can still edit files; disable them in the editor's settings for agents",
+            "the editor's own tools can still edit files; disable these tools in the editor's settings for agents",
         ),
         McpClient::Codex => Some(
             "Codex can still edit files with its own tools; start it with `--sandbox read-only`",
@@ -141,12 +138,12 @@ fn workspace_folder(args: &McpInstallArgs, environment: &Environment) -> Result<
 /// Converts a path to text, because configuration files contain only text.
 fn utf8(path: &Path) -> Result<String, Failure> {
     let text = path.to_str().map(str::to_owned);
-    text.ok_or_else(|| usage(format!("`{}` is not valid UTF-8", path.display())))
+    text.ok_or_else(|| usage(format!("the path `{}` is not valid UTF-8", path.display())))
 }
 
 impl ClientConfig {
-    /// Returns the configuration file of the client: of the project, if the client has such a file and the server has a
-    /// workspace, and otherwise of the user.
+    /// Returns the configuration file that gets the entry: the file of the project if there is a workspace and the
+    /// client reads such a file, otherwise the file of the user.
     fn find(
         client: McpClient,
         workspace: Option<&Path>,
@@ -200,7 +197,8 @@ impl ClientConfig {
         }
     }
 
-    /// Fails if the file of a project, or its folder, is a symlink: a repository could use one to change another file.
+    /// Fails if the file of a project, or its folder in the project, is a symlink: with a symlink, a hostile repository
+    /// could make assize change a file outside of the project.
     fn refuse_symlinks(&self) -> Result<(), Failure> {
         let Some(project) = &self.project else { return Ok(()) };
         let inside = self.path.ancestors().take_while(|path| path != project);
@@ -271,18 +269,18 @@ impl ServerEntry {
     }
 }
 
-/// Error for an entry that has the same name and other content.
+/// Error for a configuration file that already has an entry of the requested name with other content.
 fn conflict(args: &McpInstallArgs, config: &ClientConfig) -> Failure {
     let message =
         format!("`{}` already has another entry named `{}`", config.path.display(), args.name);
-    usage(message).hint("`--force` replaces it; `--name` adds a second entry")
+    usage(message).hint("`--force` replaces the existing entry; `--name NAME` adds a second entry")
 }
 
-/// Error for a file that is not in the format of the client.
+/// Error for a configuration file with invalid content.
 fn unreadable(config: &ClientConfig, why: impl std::fmt::Display) -> Failure {
     let message = format!("cannot edit `{}`: {why}", config.path.display());
     Failure::new(FailureKind::Settings, message)
-        .hint("correct the file, or add the entry of `--print` yourself")
+        .hint("correct the file, or add the entry yourself: `--print` prints the entry")
 }
 
 /// Inserts the entry into JSON with comments. Returns `None` if the text already has the entry.
@@ -294,8 +292,15 @@ fn insert_into_json(
 ) -> Result<Option<String>, Failure> {
     let root = CstRootNode::parse(old, &ParseOptions::default())
         .map_err(|error| unreadable(config, format!("not valid JSON: {error}")))?;
-    let not_an_object =
-        || unreadable(config, "a value that is not an object is where the servers belong");
+    let not_an_object = || {
+        unreadable(
+            config,
+            format!(
+                "the file must contain a JSON object, and `{}` in it must be an object, too",
+                config.servers
+            ),
+        )
+    };
     let top = root.object_value_or_create().ok_or_else(not_an_object)?;
     let servers: CstObject =
         top.object_value_or_create(config.servers).ok_or_else(not_an_object)?;

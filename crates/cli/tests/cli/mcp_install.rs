@@ -1,4 +1,5 @@
-//! Tests of `assize mcp install`: the files of each client, and the edits that must not lose anything.
+//! Tests of `assize mcp install`: which configuration file of each client is edited, and that the edit preserves all
+//! other content of the file.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,8 +10,8 @@ use toml_edit::DocumentMut;
 use crate::Home;
 use crate::drafts::{StdioMcpClient, home_with_project};
 
-/// Client, its file, whether the file is in the project, name of the object of servers, and how the client writes the
-/// folder of the project.
+/// Clients with a JSON file: name of the client, path of the file in the home folder, name of the object that contains
+/// the servers, and variable for the project folder (empty if an entry contains the folder's path).
 const JSON_CLIENTS: [(&str, &str, &str, &str); 5] = [
     ("claude-code", "work/.mcp.json", "mcpServers", "${CLAUDE_PROJECT_DIR:-.}"),
     ("claude-desktop", ".config/Claude/claude_desktop_config.json", "mcpServers", ""),
@@ -25,7 +26,8 @@ fn write(home: &Home, path: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Starts the command of an entry, as a client does, and asserts that it lists the tools.
+/// Starts the MCP server with the command of an entry, as a client does, and asserts that the server offers `tool`.
+/// `variable` is the client's variable for the project folder.
 fn assert_entry_starts(home: &Home, entry: &Value, variable: &str, tool: &str) {
     assert_eq!(entry["command"], env!("CARGO_BIN_EXE_assize"), "{entry}");
     let folder = home.work_folder().display().to_string();
@@ -70,7 +72,7 @@ fn installed_entry_starts_the_draft_tools_in_codex() {
 }
 
 #[test]
-fn code_tool_is_installed_in_the_file_of_the_user() {
+fn mcp_install_adds_the_code_tool_to_the_users_configuration_file() {
     let home = home_with_project();
     let done = home.run(&["mcp", "install", "claude-code", "--tools", "code", "--name", "sandbox"]);
     assert_eq!(done.code, 0, "{}", done.err);
@@ -79,12 +81,15 @@ fn code_tool_is_installed_in_the_file_of_the_user() {
     assert!(!home.work_folder().join(".mcp.json").exists());
     let mode = fs::metadata(home.folder.path().join(".claude.json")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let with_files = home.run(&["mcp", "install", "zed", "--tools", "code", "--verify", "make"]);
-    assert_eq!(with_files.code, 2, "{}", with_files.err);
+    for command in [&["mcp", "install", "zed"][..], &["mcp"]] {
+        let done = home.run(&[command, &["--tools", "code", "--verify", "make"]].concat());
+        assert_eq!(done.code, 2, "{}", done.err);
+        assert!(done.err.contains("`--verify` cannot be used with `--tools code`"), "{}", done.err);
+    }
 }
 
 #[test]
-fn other_entries_and_comments_are_preserved_and_the_previous_text_is_copied() {
+fn mcp_install_preserves_other_entries_and_comments_and_backs_up_the_file() {
     let home = home_with_project();
     let json = "// servers of the team\n{\n  \"inputs\": [], // none\n  \"servers\": {\n    \"other\": {\"command\": \"other\"},\n  },\n}\n";
     write(&home, "work/.vscode/mcp.json", json);
@@ -108,9 +113,9 @@ fn other_entries_and_comments_are_preserved_and_the_previous_text_is_copied() {
     assert_eq!(home.text("work/.vscode/mcp.json.assize-backup"), json);
     insta::assert_snapshot!(done.err, @r#"
     added `assize` to `~/work/.vscode/mcp.json`
-    the previous text is in `~/work/.vscode/mcp.json.assize-backup`
-    restart VS Code to load it
-    the editor's own tools can still edit files; disable them in the editor's settings for agents
+    the previous text of the file is in `~/work/.vscode/mcp.json.assize-backup`
+    restart VS Code to load the new entry
+    the editor's own tools can still edit files; disable these tools in the editor's settings for agents
     "#);
 
     let toml = "model = \"some\" # mine\n\n[mcp_servers.other]\ncommand = \"other\"\n\n[tui]\ntheme = \"dark\"\n";
@@ -138,7 +143,7 @@ fn other_entries_and_comments_are_preserved_and_the_previous_text_is_copied() {
 }
 
 #[test]
-fn entry_with_other_content_is_replaced_only_with_force() {
+fn mcp_install_replaces_an_entry_of_the_same_name_only_with_the_force_flag() {
     let home = home_with_project();
     for (client, file, conflicting) in [
         ("cursor", "work/.cursor/mcp.json", r#"{"mcpServers": {"assize": {"command": "mine"}}}"#),
@@ -175,7 +180,7 @@ fn entry_with_other_content_is_replaced_only_with_force() {
 }
 
 #[test]
-fn unreadable_configuration_is_an_error_and_is_left_as_it_is() {
+fn mcp_install_refuses_an_invalid_configuration_file_and_leaves_it_unchanged() {
     let home = home_with_project();
     for (client, file, broken) in [
         ("claude-code", "work/.mcp.json", "{\"mcpServers\": {"),
@@ -194,7 +199,7 @@ fn unreadable_configuration_is_an_error_and_is_left_as_it_is() {
 }
 
 #[test]
-fn symlinks_in_a_project_are_refused_and_those_of_the_user_are_followed() {
+fn mcp_install_refuses_symlinks_in_a_project_and_follows_symlinks_of_the_user() {
     let home = home_with_project();
     write(&home, "secret.json", "{}");
     symlink(home.folder.path().join("secret.json"), home.work_folder().join(".mcp.json")).unwrap();
@@ -219,7 +224,7 @@ fn symlinks_in_a_project_are_refused_and_those_of_the_user_are_followed() {
 }
 
 #[test]
-fn print_shows_the_entry_and_changes_no_file() {
+fn mcp_install_with_the_print_flag_prints_the_entry_and_changes_no_file() {
     let home = home_with_project();
     let printed = home.run(&["mcp", "install", "claude-code", "--print"]);
     assert_eq!(printed.code, 0, "{}", printed.err);

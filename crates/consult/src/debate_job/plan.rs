@@ -44,12 +44,12 @@ pub struct DebateInput {
     pub isolation: Option<String>,
     pub provider: String,
     pub model: String,
-    /// Round from which a fork repeats the calls; `None` for other runs and for a fork without a fork point.
+    /// Round from which a fork repeats the calls; null if the run is not a fork, or is a fork without a fork point.
     pub at: Option<u32>,
     /// Persona changes; each change applies from a given round on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<PersonaChange>,
-    /// Provider and model that answered the earlier rounds; `None` if they are the provider and model of this run.
+    /// Provider and model that answered the rounds before `at`; null if they are the provider and model of this run.
     pub reused_model: Option<String>,
 }
 
@@ -212,6 +212,9 @@ impl DebatePlan {
         }
         let before = self.stored_input.as_ref();
         let earlier = other.filter(|_| self.at != Some(1));
+        // If the parent is itself a fork, its first rounds may be from a third model.
+        let reused = before.filter(|_| self.at != Some(1));
+        let reused = reused.and_then(|before| before.reused_model.clone());
         Ok(DebateInput {
             move_id: before.map_or_else(|| "m1".to_owned(), |before| before.move_id.clone()),
             ticker: self.ticker.clone(),
@@ -235,7 +238,7 @@ impl DebatePlan {
             model: model.to_owned(),
             at: self.at,
             changes: self.changes(),
-            reused_model: earlier.map(|old| format!("{} {}", old.provider, old.model)),
+            reused_model: earlier.map(|old| format!("{} {}", old.provider, old.model)).or(reused),
         })
     }
 

@@ -319,7 +319,7 @@ pub(crate) fn unreliable_reason(
     });
     missing.map(|test| {
         let name = assize_types::text::shorten(&test.name, 200);
-        format!("the test `{name}` was not run, although its file is unchanged")
+        format!("the test `{name}` passed on the unchanged workspace but not with the change")
     })
 }
 
@@ -336,7 +336,7 @@ mod tests {
         }
     }
 
-    /// Creates a passed test in a file.
+    /// Creates the report entry of a passed test.
     fn passed(file: &str, name: &str) -> ReportedTest {
         ReportedTest { name: name.to_owned(), file: Some(file.to_owned()), outcome: Passed }
     }
@@ -375,7 +375,7 @@ mod tests {
         assert_eq!((found.len(), names.len()), (20, 20));
     }
 
-    /// Returns the file in which a test with this reported file and name is located.
+    /// Returns the workspace file that contains a test, given the file and the name of the test in a report.
     fn file(sources: &TestSources<'_>, file: &str, name: &str) -> Option<String> {
         sources.group_by_file([&passed(file, name)]).into_keys().next()
     }
@@ -433,8 +433,8 @@ mod tests {
             (&[(canary, Failed), (add, Skipped)], &[], "no test was run"),
             (&[(canary, Failed), (add, Passed)], &[add, "b"], "on the unchanged workspace (2)"),
             (&[(canary, Failed), (add, Failed)], &[add], "failed in the second"),
-            (&[(canary, Failed), ("other", Passed)], &[add], "was not run, although"),
-            (&[(canary, Failed), (add, Skipped), (add, Passed)], &[add], "was not run, although"),
+            (&[(canary, Failed), ("other", Passed)], &[add], "but not with the change"),
+            (&[(canary, Failed), (add, Skipped), (add, Passed)], &[add], "but not with the change"),
         ] {
             let before: Vec<_> = before.iter().map(|name| (*name, Passed)).collect();
             let doubt =

@@ -4,7 +4,8 @@ use assize_llm::Schema;
 use assize_llm::answer::AnswerReader;
 use serde_json::{Map, Value, json};
 
-/// Maximum nesting depth of a generated value. A schema that needs more, because it refers to itself, is an error.
+/// Maximum nesting depth of a generated value. A schema that requires a deeper value, for example because the schema
+/// refers to itself, is an error.
 const MAX_DEPTH: usize = 24;
 
 /// Maximum number of items of a generated list.
@@ -25,7 +26,7 @@ pub(super) fn fill(schema: &Value, dice: &mut fastrand::Rng) -> Result<Value, St
     let reader = AnswerReader::new(&whole).ok_or("the schema is not valid")?;
     match reader.read(&value.to_string()) {
         Ok((value, _)) => Ok(value),
-        Err(reason) => Err(format!("the schema needs more than the generator supports: {reason}")),
+        Err(reason) => Err(format!("the generated value does not match the schema: {reason}")),
     }
 }
 
@@ -142,7 +143,7 @@ impl<'s> Filler<'s, '_> {
         let min = bound("minItems").unwrap_or(1);
         let max = bound("maxItems").unwrap_or_else(|| min.max(3)).max(min);
         if min > MAX_ITEMS {
-            return Err(format!("{min} items are too many to generate"));
+            return Err(format!("a list of more than {MAX_ITEMS} items cannot be generated"));
         }
         let count = self.dice.u64(min..=max.min(min + 8));
         let any = Value::Bool(true);
@@ -169,13 +170,15 @@ impl<'s> Filler<'s, '_> {
         let min = bound("minimum")
             .map(f64::ceil)
             .or_else(|| bound("exclusiveMinimum").map(|min| min.floor() + 1.0))
-            .map_or(0, within);
+            .map(within);
         let max = bound("maximum")
             .map(f64::floor)
             .or_else(|| bound("exclusiveMaximum").map(|max| max.ceil() - 1.0))
-            .map_or_else(|| min.saturating_add(100), within);
+            .map(within);
+        let min = min.unwrap_or_else(|| max.filter(|max| *max < 0).map_or(0, |max| max - 100));
+        let max = max.unwrap_or_else(|| min.saturating_add(100));
         if max < min {
-            return Err("no integer lies between the bounds".to_owned());
+            return Err("no integer within the schema's bounds can be generated".to_owned());
         }
         let step = bound("multipleOf").map_or(1, within).max(1);
         let drawn = self.dice.i64(min..=max);
@@ -185,10 +188,12 @@ impl<'s> Filler<'s, '_> {
 
     fn number(&mut self, schema: &Value) -> Result<Value, String> {
         let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
-        let min = bound("minimum").or(bound("exclusiveMinimum")).unwrap_or(0.0);
-        let max = bound("maximum").or(bound("exclusiveMaximum")).unwrap_or(min + 1.0);
+        let max = bound("maximum").or(bound("exclusiveMaximum"));
+        let min = bound("minimum").or(bound("exclusiveMinimum"));
+        let min = min.unwrap_or_else(|| max.filter(|max| *max <= 0.0).map_or(0.0, |max| max - 1.0));
+        let max = max.unwrap_or(min + 1.0);
         if max < min {
-            return Err("no number lies between the bounds".to_owned());
+            return Err("no number within the schema's bounds can be generated".to_owned());
         }
         // The number has two decimals. If it is not between the bounds, the middle of the bounds is used, which never
         // equals an exclusive bound.
@@ -217,7 +222,7 @@ impl<'s> Filler<'s, '_> {
         let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_u64).map(|n| n as usize);
         let mut text = self.words(name);
         if bound("minLength").is_some_and(|min| min > MAX_CHARS) {
-            return Err("a text of this length cannot be generated".to_owned());
+            return Err(format!("a text of more than {MAX_CHARS} characters cannot be generated"));
         }
         while text.chars().count() < bound("minLength").unwrap_or(0) {
             text.push_str(", and so on");
@@ -250,6 +255,8 @@ mod tests {
     fn any_schema() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             (-50i64..50, 0i64..60).prop_map(|(min, more)| json!({"type": "integer", "minimum": min, "maximum": min + more})),
+            (-50i64..50).prop_map(|max| json!({"type": "integer", "maximum": max})),
+            (-5i64..5).prop_map(|max| json!({"type": "number", "exclusiveMaximum": max})),
             (-5i64..5, 1i64..9).prop_map(|(min, more)| json!({"type": "number", "exclusiveMinimum": min, "exclusiveMaximum": min + more})),
             (0u64..30, 0u64..60).prop_map(|(min, more)| json!({"type": "string", "minLength": min, "maxLength": min + more})),
             Just(json!({"enum": ["a", 2, null]})),

@@ -175,7 +175,7 @@ pub(crate) async fn open_drafts(
 pub(crate) struct DraftView {
     draft: OpenDraft,
     content: String,
-    /// Unified diff from the file, as it was when the draft was created, to the content of the draft
+    /// Unified diff of the draft against the file as it was when the draft was created
     diff: String,
 }
 
@@ -281,7 +281,7 @@ where
     shown(service, &name).await
 }
 
-/// Show a submission with its diffs and the reasons of the decision
+/// Show a submission with its diffs and the reasons for the decision on it
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/submissions/{submission}", tag = "drafts",
     params(("workspace" = String, Path, description = "Name of the workspace"), ("submission" = String, Path, description = "Number or message id of the submission")),
@@ -388,7 +388,7 @@ pub(crate) struct AuditLogQuery {
     after: Option<u64>,
     /// Return only entries about this task
     task: Option<String>,
-    /// Return only entries about paths that an agent requested and the gate refused
+    /// If true, return only entries about refused paths: an agent requested the path, and the gate refused the request
     refused: Option<bool>,
     /// Maximum number of entries per page; default: 200
     #[param(minimum = 1, maximum = 1000)]
@@ -448,8 +448,8 @@ pub(crate) async fn audit(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct VerifyQuery {
-    /// Id and hash of a log entry, as `ID:HASH`: the value `head` in the response to an earlier verification. If the log
-    /// does not contain this entry any more, the log is not intact
+    /// Id and hash of a log entry, as `ID:HASH`, from the field `head` of an earlier verification. If the log no longer
+    /// contains this entry, the log is not intact
     since: Option<String>,
 }
 
@@ -457,7 +457,7 @@ pub(crate) struct VerifyQuery {
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/audit/verify", tag = "drafts",
     params(("workspace" = String, Path, description = "Name of the workspace"), VerifyQuery),
-    responses((status = 200, description = "Result of the check for the log in the store and for its copy in the workspace", body = ref("#/components/schemas/LogCheck"))),
+    responses((status = 200, description = "Result of verifying the log in the store and the copy of the log in the workspace", body = ref("#/components/schemas/LogCheck"))),
 )]
 pub(crate) async fn verify(
     State(app): State<App>,
@@ -470,9 +470,10 @@ pub(crate) async fn verify(
 
 /// Stream the events of a workspace
 ///
-/// A stream of server-sent events: the entries of the workspace's audit log. The event of an entry has the name of the
-/// message that the agent or the reviewer receives about the entry, such as `DRAFT_READY`. Without such a message, the
-/// event has the name of the entry's action. Without `after` or `Last-Event-ID`, only new entries are sent.
+/// A stream of server-sent events, one for each entry of the workspace's audit log. If the agent or the reviewer
+/// receives a message about the entry, the event has the name of the message, such as `DRAFT_READY`. Otherwise the
+/// event has the name of the entry's action. If a request has neither `after` nor `Last-Event-ID`, only new entries are
+/// sent.
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/events", tag = "events", operation_id = "of_workspace",
     params(("workspace" = String, Path, description = "Name of the workspace"), AfterQuery,
@@ -487,7 +488,9 @@ pub(crate) async fn events(
 ) -> Result<Response, Problem> {
     let service = app.draft_service(&name)?;
     let newest = app.store.audit_head().await?;
-    let after = last_seen(&headers)?.or(query.after).unwrap_or(newest);
+    // A larger id than the newest belongs to another store, so the client has seen no entry of this store.
+    let seen = last_seen(&headers)?.or(query.after).filter(|seen| *seen <= newest);
+    let after = seen.unwrap_or(newest);
     let state = service.state().await?;
     let waiting: Vec<&Submission> =
         state.submissions.values().filter(|one| one.stage == SubmissionStage::Escalated).collect();
@@ -513,7 +516,7 @@ pub(crate) struct CleanBody {
 #[utoipa::path(
     post, path = "/api/workspaces/{workspace}/clean", tag = "drafts", request_body = Option<CleanBody>,
     params(("workspace" = String, Path, description = "Name of the workspace")),
-    responses((status = 200, description = "Number of deleted items", body = ref("#/components/schemas/SweepResult"))),
+    responses((status = 200, description = "Numbers of deleted items, by type", body = ref("#/components/schemas/SweepResult"))),
 )]
 pub(crate) async fn clean(
     State(app): State<App>,
