@@ -50,7 +50,7 @@ pub(crate) fn measure(
         let victim = loop {
             ensure!(
                 Instant::now() < deadline,
-                "found no worker in the required role within 60 s of the start of the consultation"
+                "found no suitable worker to kill within 60 s of the start of the consultation"
             );
             std::thread::sleep(Duration::from_millis(100));
             let mut found = None;

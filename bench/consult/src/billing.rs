@@ -186,7 +186,7 @@ fn answer(before: usize, body: &Value) -> String {
     }
 }
 
-/// Text of `count` words, which depends on `before`, the number of earlier requests. Each word has six characters
+/// Text of `count` words. Its words depend on `before`, the number of earlier requests. Each word has six characters
 /// including the space, which is the average in English.
 fn words(before: usize, count: usize) -> String {
     let letters = "abcdefghijklmnopqrstuvwxyz";

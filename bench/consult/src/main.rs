@@ -1,7 +1,7 @@
-//! Benchmark of a whole consultation. The first part uses a model with a fixed delay. It compares the wall time with
-//! the longest chain of sequential calls, which is the lower bound, and measures our own CPU time. The second part uses
-//! a provider that caches prompts. It compares the charge for the input with the charge for the same words in an order
-//! that prevents caching.
+//! Benchmark of a whole consultation. The first part uses a model with a fixed delay, compares the wall time with its
+//! lower bound (the duration of the longest chain of sequential calls), and measures our own CPU time. The second part
+//! uses a provider that caches prompts, and compares the charge for the input with the charge for the same words in an
+//! order that prevents caching.
 //!
 //! Gateway, graph, SQLite journal and a jail for each debate are real. Times on a shared machine are noisy: compare the
 //! ratios.

@@ -1,6 +1,6 @@
 //! Contents of drafts that are difficult to parse, and paths that try to leave the workspace.
 
-/// Content of a draft that could confuse a parser. The same number always gives the same content.
+/// Returns text for a draft, with parts that could confuse a parser. The same `number` always gives the same text.
 pub(crate) fn draft(number: usize) -> String {
     let mut dice = fastrand::Rng::with_seed(number as u64);
     const PIECES: [&str; 24] = [

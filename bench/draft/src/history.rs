@@ -54,7 +54,10 @@ pub(crate) fn judge(count: usize) -> anyhow::Result<()> {
     for (verdict, count) in &verdicts {
         println!("  {verdict:<10} {count:>5}  {:5.1} %", share(*count));
     }
-    println!("  only the rule `deletion` has findings: {rewritten} ({:.1} %)", share(rewritten));
+    println!(
+        "  changes with findings of the rule `deletion` only: {rewritten} ({:.1} %)",
+        share(rewritten)
+    );
     for ((verdict, rule), count) in &rules {
         println!("    {verdict:<10} {rule:<28} {count:>5}");
     }

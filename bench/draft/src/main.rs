@@ -1,5 +1,6 @@
 //! Benchmark of one edit through the gate, without the model: a file of 2,000 lines in a workspace of 10,000 files.
-//! Also checks that drafts with difficult contents arrive unchanged, and that no path leads out of the workspace.
+//! Also checks that drafts with difficult contents reach the workspace unchanged, and that no path leads out of the
+//! workspace.
 //!
 //! Each duration is measured twice. In memory, no step waits for a disk, so the duration is the time of our own code.
 //! On disk, every step waits until its data is stored durably. The baselines are an edit without a gate (write a
@@ -46,7 +47,7 @@ struct Args {
     samples: Option<PathBuf>,
 }
 
-/// Maximum median time of an edit in memory.
+/// Limit on the median time of an edit in memory. A release build of the benchmark fails if the median reaches it.
 const MAX_MEDIAN: Duration = Duration::from_millis(10);
 
 #[tokio::main]
@@ -73,7 +74,7 @@ async fn main() -> anyhow::Result<()> {
         "\none edit of a file of {} lines in a workspace of {} files:",
         args.lines, args.files
     );
-    println!("where      what                                    p50 ms   p95 ms");
+    println!("storage    operation                               p50 ms   p95 ms");
     let own = measure_edits(&args, &memory, "in memory").await?;
     let folder = std::env::current_dir()?.join("target");
     std::fs::create_dir_all(&folder)?;
@@ -133,8 +134,8 @@ impl Bench {
     }
 }
 
-/// Checks that every draft arrives unchanged through the draft tools. Also counts the drafts that would change if they
-/// were parsed from the text of a model's answer.
+/// Checks that the draft tools write every draft to the workspace unchanged. Also counts the drafts that would change
+/// if they were parsed from the text of a model's answer.
 async fn check_drafts_unchanged(args: &Args, at: &Path) -> anyhow::Result<()> {
     let bench = Bench::new(at)?;
     let (mut lost, mut lost_as_text) = (0, 0);
@@ -204,7 +205,8 @@ fn parsing_lines() -> usize {
     code.lines().filter(is_code).count()
 }
 
-/// Measures and prints the times of whole edits. Returns the median time with the gate.
+/// Measures and prints the times of edits through the gate, of edits without a gate, and of `git diff --stat`. Returns
+/// the median time of an edit through the gate.
 async fn measure_edits(args: &Args, at: &Path, place: &str) -> anyhow::Result<Duration> {
     let bench = Bench::new(at)?;
     let repo = bench.folder.path().join("repo");
@@ -259,7 +261,9 @@ async fn measure_edits(args: &Args, at: &Path, place: &str) -> anyhow::Result<Du
     if !git_diff.is_empty() {
         let diff = print_times(place, "`git diff --stat` alone", &mut git_diff);
         let times = own.as_secs_f64() / diff.as_secs_f64();
-        println!("{place:<10} the whole edit takes {times:.2} times as long as `git diff --stat`");
+        println!(
+            "{place:<10} an edit through the gate takes {times:.2} times as long as `git diff --stat`"
+        );
     }
     println!(
         "{place:<10} the gate adds {:.2} ms to an edit",

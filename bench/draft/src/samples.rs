@@ -32,7 +32,7 @@ struct Counts {
     found: usize,
     /// Samples without a secret.
     others: usize,
-    /// Samples without a secret in which the scanner reported one (false alarms).
+    /// Samples without a secret in which the scanner reported a secret (false alarms).
     stopped: usize,
 }
 

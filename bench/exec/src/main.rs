@@ -41,7 +41,7 @@ struct Args {
     /// Python interpreter of all contestants except containers
     #[arg(long, default_value = "/usr/bin/python3")]
     python: PathBuf,
-    /// Backend to measure; with `microvm`, measure cold boot, restore and the warm pool of microVMs
+    /// Measure only microVMs: cold boot, restore and the warm pool
     #[arg(long, value_parser = ["microvm"])]
     isolation: Option<String>,
     /// Measure `POST /api/exec` of a server with and without a warm pool, on each backend
@@ -205,7 +205,11 @@ fn compare(medians: &[(Schedule, String, Figures)]) {
         ("docker exec", "jail, warm", "at least 15"),
         ("docker exec", "docker, warm", "more than 1"),
         ("docker run --rm", "jail, cold", ""),
-        ("bwrap", "jail, cold", "at least 0.91, that is, at most 1.1 times the duration of bwrap"),
+        (
+            "bwrap",
+            "jail, cold",
+            "at least 0.91; then a jail takes at most 1.1 times as long as bwrap",
+        ),
     ];
     for (peer, ours, goal) in pairs {
         if let (Some(theirs), Some(our)) = (median(peer), median(ours)) {

@@ -150,7 +150,7 @@ async fn main() -> anyhow::Result<()> {
     println!("median overhead of assize: {overhead:.1} ms per run (target: less than 10 ms)");
     if peer.is_ok() {
         let ratio = percentile(&mut beside, 50) / percentile(&mut all, 50);
-        println!("by median, the whole run is {ratio:.1}× as fast as docker exec of its program");
+        println!("median of the whole run: {ratio:.1}× as fast as docker exec of the same program");
     }
     bench.pool.close().await;
     if let Ok(peer) = peer {

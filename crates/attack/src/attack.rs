@@ -105,8 +105,8 @@ impl Attack {
         self.run_in(&SandboxTarget(manager), report).await
     }
 
-    /// Runs the probes on the host as if the host were a sandbox. Every probe that succeeds without isolation must be
-    /// reported as an escape. This shows that the probes detect missing isolation.
+    /// Runs the probes on the host as if the host were a sandbox, to test whether the probes detect missing isolation:
+    /// every probe whose control succeeds must be reported as an escape.
     pub async fn run_without_isolation(
         &self,
         report: impl FnMut(&ProbeFinding),
@@ -184,7 +184,7 @@ impl Attack {
         control
     }
 
-    /// Runs the steps of a probe until one does not succeed, and returns the verdict on the last step that ran.
+    /// Runs the steps of a probe until a step does not succeed, and returns the verdict on the last step that ran.
     async fn verdict(&self, probe: &Probe, place: &dyn AttackTarget) -> ProbeVerdict {
         let first_mark = new_nonce();
         // The names of the files and sockets that a probe creates contain the tag, so that leftovers can be found.

@@ -88,9 +88,10 @@ pub(crate) enum SuccessCriterion {
     Survives,
     /// The probe succeeds if its output exceeds the output limit of the sandbox.
     Output,
-    /// The probe succeeds if its run ends more than 1.5 s after the timeout of the run.
+    /// The probe succeeds if its run ends more than [`LATE`](crate::judge::LATE) (3.5 s) after the timeout of the run.
     Late,
-    /// The probe succeeds if the sandbox reports an exit code that differs from the real one.
+    /// The probe succeeds if the sandbox reports no exit code or one that differs from the real exit code, or if the
+    /// guest agent no longer runs.
     Forged,
     /// The probe succeeds if it reports success, or if it stops the guest agent.
     Guest,
@@ -158,7 +159,7 @@ pub(crate) struct Probe {
     pub(crate) syscall: bool,
     /// Action that the host performs on the working folder during or after the run; `None` if there is none.
     pub(crate) host: Option<HostAction>,
-    /// Real exit code of the probe. A probe that forges exit codes succeeds if the reported exit code differs.
+    /// Real exit code of the probe. A probe that forges exit codes succeeds if the sandbox reports a different code.
     #[serde(default)]
     pub(crate) exit: i32,
     #[serde(skip)]

@@ -33,7 +33,7 @@ pub(crate) struct Fixtures {
     folder: TempDir,
     /// Secret random values in the fixtures, by name. Probes do not receive them as input.
     pub(crate) nonces: BTreeMap<String, String>,
-    /// Input of every probe: paths, addresses and process ids of the fixtures.
+    /// Part of the input that is the same for every probe: paths, addresses and process ids of the fixtures.
     pub(crate) probe_input: Map<String, Value>,
 }
 

@@ -138,8 +138,9 @@ impl HostTarget {
     }
 }
 
-/// Reads all files of a folder repeatedly, following links. Stops after the first pass that began after `last` was set,
-/// or after a pass with which the contents exceed [`MAX_KEPT`]. Returns each distinct file content once.
+/// Reads the files in a folder and in its direct subfolders repeatedly, following links. Stops after the first pass
+/// that began after `last` was set, or when the total size of the contents exceeds [`MAX_KEPT`] after a pass. Returns
+/// each distinct file content once.
 fn keep_collecting(folder: &Path, last: &AtomicBool) -> Vec<u8> {
     let mut contents = BTreeSet::new();
     loop {

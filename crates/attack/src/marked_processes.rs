@@ -1,5 +1,5 @@
-//! Finds and kills the processes of a probe that run on the host, by the probe's mark: a random text in their command
-//! lines.
+//! Finds and kills processes of a probe on the host. The command line of each such process contains the mark of the
+//! probe, a random text.
 
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -69,8 +69,8 @@ impl SandboxTarget<'_> {
     }
 }
 
-/// Runs a probe in a sandbox, and performs the host's action on the files of the sandbox, if the probe requires
-/// one. Returns the result of the run and the contents of the collected files.
+/// Runs a probe in a sandbox. If the probe has a host action, also performs the action on the files of the sandbox.
+/// Returns the result of the run and the contents of the collected files.
 async fn run_with_host(
     sandbox: &Sandbox,
     run: &ProbeRun<'_>,

@@ -50,7 +50,7 @@ pub struct ProbeFinding {
     pub syscall: bool,
 }
 
-/// How many findings have each outcome.
+/// Number of findings with each outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeCount {
     pub blocked: usize,

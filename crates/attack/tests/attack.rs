@@ -37,7 +37,7 @@ async fn jail_backend_blocks_all_probes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn docker_backend_blocks_probes() {
+async fn docker_backend_blocks_sampled_probes() {
     let docker = Docker::new(Vec::new());
     let found = docker.probe().await.map_err(|error| error.to_string());
     match found.and_then(|found| found.image) {
@@ -58,7 +58,7 @@ async fn docker_backend_blocks_probes() {
 
 /// CI runs only a sample of the probes, because all probes take minutes in an emulated microVM.
 #[tokio::test(flavor = "multi_thread")]
-async fn microvm_backend_blocks_probes() {
+async fn microvm_backend_blocks_sampled_probes() {
     let microvms = Arc::new(Microvm::new(microvm::MicrovmOptions {
         cache: assize_testkit::cache_folder(),
         search: std::env::var_os("PATH"),
@@ -123,8 +123,8 @@ async fn assert_all_probes_blocked(backend: Arc<dyn Backend>) {
     assert!(card.count().applicable() >= minimum, "{:?}\n{not_applicable}", card.count());
 }
 
-/// Uses only probes that do not disturb the host, because each probe runs on the host twice: once as its control, and
-/// once in place of the run in a sandbox. CI runs a sample of these probes.
+/// This test uses only probes that do not disturb the host, because each probe runs on the host twice: once as its
+/// control, and once in place of the run in a sandbox. CI runs a sample of these probes.
 #[tokio::test(flavor = "multi_thread")]
 async fn probes_without_isolation_are_reported_as_escapes() {
     let sample = ["files/write-outside", "network/tcp", "exhaustion/output-flood", "channel/forge"];

@@ -90,7 +90,7 @@ impl Cli {
 }
 
 impl CliCommand {
-    /// Whether the command calls a model and prints its answer. Such a call may cost money.
+    /// Whether the command prints the result of model calls, which may cost money.
     pub(crate) fn prints_answer(&self) -> bool {
         matches!(
             self,
@@ -320,7 +320,8 @@ pub(crate) struct ForkArgs {
 
     /// With `--fork`: repeat the model calls from this round on, such as `round-4`
     ///
-    /// In a consultation, `m3/round-4` repeats only the debate of the move m3, and `m3` repeats that debate completely.
+    /// In a consultation, `m3/round-4` repeats only the debate of the move m3, from round 4 on; `m3` repeats the whole
+    /// debate of m3.
     #[arg(long, value_name = "ROUND", requires = "fork")]
     pub(crate) at: Option<ForkPoint>,
 

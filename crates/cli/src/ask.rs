@@ -125,7 +125,7 @@ fn read_schema(path: &Path) -> Result<(String, Value), Failure> {
 
 fn show_estimate(question: &PreparedQuestion, json: bool) -> Result<(), Failure> {
     let Some(estimate) = question.estimate() else {
-        let message = "cannot estimate the cost: the calls are replayed from a cassette";
+        let message = "cannot estimate the cost: with `--replay`, no provider is called";
         return Err(Failure::new(FailureKind::Usage, message));
     };
     if json {

@@ -139,7 +139,7 @@ fn as_text(card: &AttackScorecard, verbose: bool) -> String {
         0 => paint(GOOD.bold(), format!("no probe escaped: {} blocked", count.blocked)),
         escaped => paint(BAD.bold(), format!("{} escaped", counted(escaped, "probe", "probes"))),
     };
-    lines.push(format!("  {verdict}, {} not applicable here", count.not_applicable));
+    lines.push(format!("  {verdict}, {} not applicable", count.not_applicable));
     lines.join("\n")
 }
 
@@ -164,7 +164,7 @@ fn as_json(cards: &[AttackScorecard], skipped: &[(Isolation, String)]) -> Value 
 fn verdict(cards: &[AttackScorecard]) -> Result<(), Failure> {
     let sum = |count: fn(&AttackScorecard) -> usize| cards.iter().map(count).sum::<usize>();
     if cards.is_empty() {
-        let message = "no sandbox is available here, so none was attacked";
+        let message = "no sandbox is available on this machine, so none was attacked";
         return Err(Failure::new(FailureKind::Sandbox, message)
             .hint("`assize doctor` shows why no sandbox works"));
     }

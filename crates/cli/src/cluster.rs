@@ -104,7 +104,7 @@ fn show(status: &ClusterStatus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Maximum length of a dead letter's payload in the table, in characters. `--json` prints more.
+/// Maximum number of characters of a dead letter's payload in the table. `--json` prints more characters.
 const SHOWN_PAYLOAD: usize = 60;
 
 /// Formats the table row of a node.

@@ -24,7 +24,7 @@ pub(crate) fn set(key: &str, text: &str, environment: &Environment) -> Result<()
     edit(environment, |document| {
         insert(document.as_table_mut(), &names, value).then_some(true).ok_or_else(|| {
             usage(format!(
-                "cannot set `{key}`: the settings file has a value where a table is needed"
+                "cannot set `{key}`: in the settings file, a name before the last dot of this key is not a table"
             ))
         })
     })?;
@@ -41,7 +41,7 @@ pub(crate) fn set(key: &str, text: &str, environment: &Environment) -> Result<()
     let source = config.origin.source(key);
     if let Some(source) = source.filter(|source| !matches!(source, SettingSource::User { .. })) {
         warn(&format!(
-            "the new value of `{key}` has no effect here: another source ({source}) overrides it"
+            "the new value of `{key}` has no effect: another source ({source}) overrides it"
         ));
     }
     Ok(())
@@ -74,7 +74,7 @@ fn usage(message: String) -> Failure {
     Failure::new(FailureKind::Usage, message)
 }
 
-/// Error for a setting whose name or value is a secret key.
+/// Error for a setting that would store a secret key, judging by its name or value.
 fn secret_key_error(key: &str) -> Failure {
     let shown = if key.split('.').any(looks_like_api_key) { "…" } else { key };
     let message =
@@ -147,7 +147,7 @@ fn as_toml(key: &str, kind: &SettingKind, text: &str) -> Result<Value, Failure> 
 }
 
 /// Sets a value in nested tables. `names` contains the names of the tables, from the outermost to the innermost, and
-/// then of the field. Returns false if the file has another kind of value where a table is needed.
+/// then of the field. Returns false if the file has a value of another type in place of one of these tables.
 fn insert(table: &mut dyn TableLike, names: &[String], value: Value) -> bool {
     match names {
         [] => false,

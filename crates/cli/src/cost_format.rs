@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::terminal::{grouped, out_json, out_line};
 
-/// Formats the number of tokens and the cost of a run, and the maximum cost of calls whose usage the provider did not
-/// report.
+/// Formats the number of tokens and the cost of a run. For calls whose usage the provider did not report, adds an upper
+/// estimate of their cost.
 pub(crate) fn format_spending(totals: &BudgetTotals) -> String {
     let calls = if totals.lost_calls == 1 { "a call" } else { "calls" };
     let at_most = match totals.known_cost() {

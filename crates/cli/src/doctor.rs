@@ -63,7 +63,7 @@ fn as_text(config: &Settings, report: &DoctorReport) -> Vec<String> {
     lines.push(format!("  user     {}{there}", user.display()));
     lines.push(match &config.origin.project_file {
         Some(path) => format!("  project  {}", path.display()),
-        None => "  project  no assize.toml here".to_owned(),
+        None => "  project  no assize.toml in this folder".to_owned(),
     });
     lines.push(format!("  prices   as of {}", report.prices_as_of));
     for withheld in &report.withheld {

@@ -119,7 +119,7 @@ async fn reference(
     Ok(if failed.is_empty() { 0 } else { exit_code(FailureKind::Verdict) })
 }
 
-/// Progress of an evaluation: the last model call that started, and the number of finished samples.
+/// Prints the progress of an evaluation: the last model call that started, and the number of finished samples.
 struct Progress {
     problems: usize,
     /// Number of samples per problem.
@@ -252,7 +252,7 @@ fn by_problem(report: &EvalReport) -> Vec<String> {
     lines
 }
 
-/// Formats a short result for the list of runs.
+/// Formats the result of an evaluation as a short text for the list of runs.
 pub(crate) fn summary(result: &Value) -> Option<String> {
     let share = result["pass_at_1"]["with_retries"].as_f64()?;
     Some(format!("{:.1} % solved", share * 100.0))

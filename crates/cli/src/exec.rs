@@ -238,7 +238,8 @@ pub(crate) fn inputs(files: &[String], services: &Services) -> Result<Vec<InputF
             _ => {
                 let name =
                     Path::new(given).file_name().map(|name| name.to_string_lossy().into_owned());
-                (given.as_str(), name.ok_or_else(|| usage(format!("`{given}` is not a file")))?)
+                let unnamed = || usage(format!("`--file {given}`: the path has no file name"));
+                (given.as_str(), name.ok_or_else(unnamed)?)
             }
         };
         let plain = !name.is_empty()

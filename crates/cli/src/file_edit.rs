@@ -1,4 +1,4 @@
-//! Edits of configuration files: one at a time, and atomic, so that a crash leaves either the old or the new text.
+//! Edits configuration files, one edit at a time. Each edit is atomic: after a crash, the file has its old or new text.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write as _};
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use assize_types::{Failure, FailureKind};
 use rustix::fs::{FlockOperation, flock};
 
-/// Maximum size of an edited file. Some clients keep their history in their configuration file.
+/// Maximum size of an edited file, in bytes. The maximum is large, because some MCP clients also store their history in
+/// their configuration file.
 const MAX_SIZE: u64 = 64 << 20;
 
 /// A configuration file that is edited.
@@ -20,7 +21,7 @@ pub(crate) struct EditedFile<'a> {
     pub(crate) backup: bool,
 }
 
-/// What an edit has done.
+/// Result of an edit.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FileEdit {
     Unchanged,
@@ -32,10 +33,10 @@ pub(crate) enum FileEdit {
 
 impl EditedFile<'_> {
     /// Replaces the text of the file. `change` receives the current text (empty if the file does not exist) and returns
-    /// the new text, or `None` to leave the file as it is.
+    /// the new text, or `None` to leave the file unchanged.
     ///
-    /// If the file is a symlink, for example into a repository of settings, the target of the symlink is replaced. An
-    /// existing file keeps its owner and its permissions.
+    /// If the file is a symlink, for example to a file in a dotfiles repository, the target of the symlink is replaced.
+    /// An existing file keeps its owner and its permissions.
     pub(crate) fn replace(
         &self,
         change: impl FnOnce(&str) -> Result<Option<String>, Failure>,
@@ -85,7 +86,7 @@ impl EditedFile<'_> {
     }
 }
 
-/// Follows a symlink, also if its target does not exist yet.
+/// Resolves the symlinks in a path, even if the last symlink points to a file that does not exist yet.
 fn resolved(path: &Path) -> PathBuf {
     match (path.canonicalize(), fs::read_link(path)) {
         (Ok(path), _) => path,

@@ -1,4 +1,4 @@
-//! Hints in messages: most suggest the next command for a run, such as `assize runs show ID`.
+//! Formats hints in messages. Most hints suggest the next command for a run, such as `assize runs show ID`.
 
 use std::sync::OnceLock;
 
@@ -24,7 +24,7 @@ fn cluster() -> &'static str {
     CLUSTER.get().map_or("", String::as_str)
 }
 
-/// Formats a command, in backticks: `assize runs`, these arguments, and the flag `--cluster` if it was given.
+/// Formats the command `assize runs ARGUMENTS` in backticks, with the flag `--cluster` if the user gave this flag.
 pub(crate) fn runs(arguments: &str) -> String {
     format!("`assize runs {arguments}{}`", cluster())
 }

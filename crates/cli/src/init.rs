@@ -66,7 +66,7 @@ async fn set_up_provider(
             let (_, source) = Settings::load(environment, &[])?.key(provider);
             if !matches!(source, SettingSource::UserKeys { .. }) {
                 warn(&format!(
-                    "the stored key has no effect here: another source ({source}) overrides it"
+                    "the stored key has no effect: another source ({source}) overrides it"
                 ));
             }
         }
@@ -77,7 +77,9 @@ async fn set_up_provider(
         let general = &services.settings.general.model;
         if let Some(other) = general.as_ref() {
             let (other, source) = (replace_control_chars(other), general.source());
-            warn(&format!("the setting `model` ({source}) overrides this model with `{other}`"));
+            warn(&format!(
+                "`--model` has no effect: the setting `model` ({source}) overrides it with `{other}`"
+            ));
         }
     }
     Ok(())
@@ -96,8 +98,8 @@ async fn ask_provider(services: &Services) -> Result<String, Failure> {
                 (None, _) => None,
             },
             false => {
-                let answers = check_provider(settings, provider, None).await.is_ok();
-                answers.then(|| "answers on this machine".to_owned())
+                let is_running = check_provider(settings, provider, None).await.is_ok();
+                is_running.then(|| "running on this machine".to_owned())
             }
         };
         names.push(provider.name());
@@ -113,7 +115,7 @@ async fn ask_provider(services: &Services) -> Result<String, Failure> {
     note(&format!(
         "  {} {REHEARSAL:<11} {}",
         names.len(),
-        paint(DIM, "calls no model, for trying assize")
+        paint(DIM, "calls no model (to try out assize)")
     ));
     let suggested = suggested.unwrap_or(names.len());
     loop {
@@ -127,7 +129,8 @@ async fn ask_provider(services: &Services) -> Result<String, Failure> {
     }
 }
 
-/// Returns the API key to store, after a check. `None` if the provider needs no key, or if its key is already set.
+/// Returns the API key to store, and checks it with a request to the provider (unless `--no-check` is given). `None` if
+/// no key has to be stored: the provider needs no key, or its key is already set.
 async fn key_of(
     args: &InitArgs,
     services: &Services,
@@ -202,7 +205,7 @@ fn checked_key(text: &str) -> Result<ApiKey, Failure> {
     match !text.is_empty() && text.chars().all(is_valid) {
         true => Ok(ApiKey::new(text)),
         false => {
-            let message = "this is not an API key: it is empty, or contains spaces or quotes";
+            let message = "this is not an API key: it is empty, or has a space, quote, `#`, `\\` or non-ASCII character";
             Err(Failure::new(FailureKind::Usage, message))
         }
     }
@@ -287,7 +290,7 @@ fn set_up_completions(args: &InitArgs, environment: &Environment) -> Result<(), 
     Ok(())
 }
 
-/// Builds the sandbox images that this machine could use and that are missing.
+/// Builds the missing sandbox images, but only those whose engine (Docker, Podman or QEMU) works.
 async fn build_images(args: &InitArgs, services: &Services) -> Result<(), Failure> {
     if !args.images && args.provider.is_some() {
         return Ok(());
@@ -308,7 +311,7 @@ async fn build_images(args: &InitArgs, services: &Services) -> Result<(), Failur
     Ok(())
 }
 
-/// Adds the MCP server of the current folder to clients.
+/// Adds the draft tools for the current folder to the MCP clients that the user selects.
 fn set_up_mcp_clients(args: &InitArgs, environment: &Environment) -> Result<(), Failure> {
     for client in &args.mcp_clients {
         mcp_install::run(&McpInstallArgs::for_client(*client), environment)?;

@@ -1,4 +1,4 @@
-//! How this program was installed, recognised by where its file is.
+//! Detects how this program was installed, by the path of its file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ pub(crate) enum InstallationKind {
     Deb,
     /// Container image of the project.
     Image,
-    /// Python wheel in an environment, by `pip`, `pipx` or `uv tool`.
+    /// Python wheel in a permanent environment, installed with `pip`, `pipx` or `uv tool`.
     Wheel,
     /// Python wheel in a temporary environment of `uvx`.
     Uvx,
-    /// npm package in a project, or a global one.
+    /// npm package, installed in a project or globally.
     Npm,
     /// npm package in the cache of `npx`.
     Npx,
-    /// `cargo install`.
+    /// Binary installed with `cargo install`.
     Cargo,
-    /// Target folder of a build from source.
+    /// Binary built from source, in Cargo's target folder.
     Source,
-    /// Only the file, for example from an archive.
+    /// Single file without a package, for example from an archive.
     File,
 }
 
@@ -88,8 +88,9 @@ impl InstallationKind {
         InstallationKind::File
     }
 
-    /// Command and first arguments that start this program in a configuration file. In a file that is shared with other
-    /// people, the command is written without a path if a shell would find this program.
+    /// Returns the command and first arguments that start this program, for an entry in a configuration file. If the
+    /// file is shared with other people, and `assize` in `PATH` is this program, the command is only `assize`, without
+    /// a path.
     pub(crate) fn command(&self, is_shared: bool) -> Result<(String, Vec<String>), Failure> {
         let words = |command: &str, arguments: &[&str]| {
             (command.to_owned(), arguments.iter().map(|word| (*word).to_owned()).collect())
@@ -109,7 +110,7 @@ impl InstallationKind {
                 let message =
                     format!("the path of this program is not valid UTF-8: `{}`", path.display());
                 Err(Failure::new(FailureKind::Environment, message)
-                    .hint("install it in another folder"))
+                    .hint("install assize in a folder whose path is valid UTF-8"))
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Dispatch on the kind of a run: selects the command that a run belongs to. No other module of this crate does that.
+//! Dispatch on the kind of a run: selects the command that belongs to the kind. No other module of the crate
+//! dispatches on the kind.
 
 use std::path::{Path, PathBuf};
 
@@ -85,7 +86,7 @@ async fn start(
     }
 }
 
-/// Formats the short result of a run for the list of runs.
+/// Formats the result of a run as a short text for the list of runs. `None` if there is no such text.
 pub(crate) fn summary(run: &Run) -> Option<String> {
     let result = run.result.as_ref()?;
     match run.kind {
@@ -124,7 +125,7 @@ pub(crate) async fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<()
     }
 }
 
-/// Lists the files of a run, or copies them to a folder.
+/// Lists the files of a run. If `out` is given, also copies the files to this folder.
 pub(crate) async fn files(
     stored: &StoredRun<'_>,
     out: Option<&Path>,
@@ -139,8 +140,8 @@ pub(crate) async fn files(
     }
 }
 
-/// Finds a run by its id, a prefix of the id, or `latest`. Also returns services with the settings that the run was
-/// started with.
+/// Finds a run by its id, a prefix of the id, or `latest`. Also returns the services of this command, but with the
+/// settings of that run.
 async fn find_run_with_settings(
     name: &str,
     services: Services,

@@ -77,7 +77,7 @@ impl<V: ProgressView> Progress<V> {
         }
     }
 
-    /// Awaits the end of the run, shows its progress until then, and returns the result of `end`.
+    /// Shows the progress of the run until `end` completes (the end of the run), and returns the output of `end`.
     pub(crate) async fn until<T>(&self, end: impl Future<Output = T>) -> T {
         let ended = tokio::select! {
             ended = end => ended,

@@ -20,9 +20,9 @@ pub(crate) enum EmptyLine {
 static STATE: Mutex<State> = Mutex::new(State { open: None, is_interrupted: false });
 
 struct State {
-    /// The open question: `None` without one, else the settings of the terminal to restore after it.
+    /// Terminal settings to restore when the open question is closed; `None` if no question is open.
     open: Option<Termios>,
-    /// After a signal, no question is asked any more.
+    /// Whether the command was interrupted by a signal. After that signal, all questions are refused.
     is_interrupted: bool,
 }
 
@@ -31,7 +31,7 @@ impl State {
         STATE.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Restores the terminal if a question is open. Returns whether one was open.
+    /// Restores the terminal if a question is open. Returns whether a question was open.
     fn close_question(&mut self) -> bool {
         let open = self.open.take();
         if let Some(before) = &open {
@@ -41,11 +41,11 @@ impl State {
     }
 }
 
-/// A question that waits for its answer. Dropping it restores the terminal.
+/// A question that waits for its answer. Dropping this value restores the terminal.
 struct OpenQuestion;
 
 impl OpenQuestion {
-    /// Opens a question. With `secret`, the terminal does not show the answer.
+    /// Opens a question. If `secret` is true, the terminal does not show the answer while the user types.
     fn new(secret: bool) -> io::Result<OpenQuestion> {
         let mut state = State::lock();
         if state.is_interrupted {
@@ -68,7 +68,7 @@ impl Drop for OpenQuestion {
     }
 }
 
-/// Refuses all later questions, and restores the terminal if a question is open. Returns whether one was open.
+/// Refuses all later questions, and restores the terminal if a question is open. Returns whether a question was open.
 pub(crate) fn interrupt() -> bool {
     let mut state = State::lock();
     state.is_interrupted = true;

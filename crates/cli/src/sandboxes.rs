@@ -114,8 +114,8 @@ async fn create(args: &CreateArgs, services: &Services) -> Result<(), Failure> {
     out_line(&args.name)
 }
 
-/// Background process of a named sandbox: creates the sandbox, prints its name, and waits until the sandbox expires or
-/// is removed.
+/// Runs the background process of a named sandbox: creates the sandbox, prints the name of the sandbox, and waits until
+/// the sandbox expires or is removed.
 async fn hold(args: &CreateArgs, services: &Services, cancel: Cancel) -> Result<(), Failure> {
     // The process gets its own session, so that it does not end when the terminal is closed.
     let _ = rustix::process::setsid();

@@ -12,8 +12,8 @@ use assize_types::text::replace_control_chars;
 /// Maximum length of a file name that replaces the path, in bytes.
 const MAX_NAME_BYTES: usize = 100;
 
-/// Filter for the output of a program. Where a message names a line of the code file, the filter replaces the path of
-/// the file in the sandbox with the name of the user's file.
+/// Filter for the standard error of a program. Where a message names a line of the code file, the filter replaces the
+/// path of the code file in the sandbox with the name of the user's file.
 #[derive(Debug)]
 pub(crate) struct SourceNameFilter {
     path: &'static [u8],
@@ -23,8 +23,8 @@ pub(crate) struct SourceNameFilter {
 }
 
 impl SourceNameFilter {
-    /// Creates a filter. Returns `None` if the code has no file name, or if the name could control the terminal or
-    /// imitate another message.
+    /// Creates a filter for the code in `file`. Returns `None` if `file` is `-` (standard input), or if its name is
+    /// too long, could control the terminal, or could imitate another message.
     pub(crate) fn of(file: &Path, language: Language) -> Option<SourceNameFilter> {
         let name = file.file_name()?.to_str()?;
         let plain = !name.contains(char::is_control)
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn source_name_filter_replaces_the_path_in_line_references_however_the_output_is_split() {
+    fn source_name_filter_replaces_the_path_before_a_line_number_however_the_output_is_split() {
         let text = b"  File \"/tmp/code.py\", line 3\n/tmp/code.py:4: Warning\n/tmp/code.pyc /tmp/code.py /tmp/cod";
         let expected =
             "  File \"plot.py\", line 3\nplot.py:4: Warning\n/tmp/code.pyc /tmp/code.py /tmp/cod";

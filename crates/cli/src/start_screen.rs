@@ -20,7 +20,7 @@ pub(crate) fn show(settings: &Settings) -> Result<(), Failure> {
             format!("{model} of {} ({})", choice.provider, replace_control_chars(&choice.why))
         }
         None => {
-            "Ollama if it answers here, else the rehearsal model; `assize init` sets up a provider"
+            "Ollama if it is running, otherwise rehearsal (no model); `assize init` sets up a provider"
                 .to_owned()
         }
     };
@@ -32,7 +32,7 @@ pub(crate) fn show(settings: &Settings) -> Result<(), Failure> {
             .to_owned(),
         String::new(),
         format!("  model     {model}"),
-        format!("  sandbox   {isolation}; `assize doctor` checks what works here"),
+        format!("  sandbox   {isolation}; `assize doctor` checks what works on this machine"),
         format!("  settings  {file}{}", if *exists { "" } else { " (does not exist)" }),
         String::new(),
         commands(),
@@ -58,7 +58,7 @@ pub(crate) fn commands() -> String {
     format!("{}\n{}", paint(BOLD, "Try"), lines.join("\n"))
 }
 
-/// Where the documentation is.
+/// Line that tells the user where to find the documentation.
 fn documentation() -> String {
     match InstallationKind::detect() {
         InstallationKind::Deb => {

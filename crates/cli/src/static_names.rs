@@ -11,7 +11,7 @@ unsafe extern "C" {
     fn __nss_configure_lookup(database: *const c_char, services: *const c_char) -> c_int;
 }
 
-/// Selects the modules that are part of the binary. Must be called before the first name is resolved.
+/// Selects the name resolution modules that are part of the binary. Must be called before the first name is resolved.
 pub(crate) fn use_own_modules() {
     let select = |database: &CStr, services: &CStr| {
         // SAFETY: both pointers point to strings that end with NUL and live longer than the call, which copies them.

@@ -22,7 +22,7 @@ pub(crate) fn run(command: TokensCommand, environment: &Environment) -> Result<(
                 return out_json(&json!(all));
             }
             if all.is_empty() {
-                note("there are no valid tokens");
+                note("there are no valid scoped tokens");
             }
             for TokenInfo { id, scope, created, expires } in all {
                 let (created, expires) = (when(created), when(expires));

@@ -69,8 +69,8 @@ impl ClusterClient {
         Ok((Arc::new(member), store))
     }
 
-    /// Whether no worker meets the requirements. Workers whose ids are in `besides` do not count. If no worker meets
-    /// the requirements now, waits for workers that may be reconnecting.
+    /// Whether no worker meets the requirements, not counting the workers whose ids are in `besides`. Returns true only
+    /// after it has searched for as long as a worker may need to reconnect.
     pub async fn no_worker_for(
         &self,
         needs: &Requirements,
@@ -217,7 +217,7 @@ pub fn requirements_of(run: &Run) -> Requirements {
     }
 }
 
-/// Adds the requirements of a run that needs a sandbox: a sandbox slot, isolation and memory.
+/// Adds the requirements of the run's sandbox to `needs`: a sandbox slot, isolation and memory.
 pub fn with_sandbox_requirements(needs: Requirements, run: &Run) -> Requirements {
     let memory = RunInput::of(run).ok().and_then(|input| input.limits);
     let wanted = isolation_of(run).and_then(|wanted| wanted.parse::<RequestedIsolation>().ok());
@@ -233,8 +233,8 @@ pub fn with_sandbox_requirements(needs: Requirements, run: &Run) -> Requirements
     }
 }
 
-/// Returns the isolation that the user requested when the run was last resumed. If there was no such request, returns
-/// the isolation that the user requested when the run was started.
+/// Returns the isolation that the user requested when the run was last resumed. If the user requested no isolation
+/// then, returns the isolation that the user requested when the run was started, if any.
 pub fn isolation_of(run: &Run) -> Option<String> {
     let now = LeaseHolder::last(run)
         .and_then(|mut last| last.asked.remove(SettingKey::SandboxIsolation.name()));

@@ -26,13 +26,13 @@ use crate::address::ClusterCredentials;
 use crate::error::{NatsError, error_chain, is_missing};
 use crate::times::ClusterTimes;
 
-/// Header with the random id that identifies the writer of a message.
+/// Header with a random id, by which the writer of a message recognizes its own message.
 const MARK: &str = "Assize-Mark";
 
 /// Prefix of a stream's description. The version of the data format follows the prefix.
 const VERSION_PREFIX: &str = "assize, version ";
 
-/// Initial delay and maximum delay before a request is repeated, if the servers did not reply to it.
+/// Delays before a request to which the servers did not reply is repeated: the initial delay and the maximum delay.
 const RETRY_PAUSE: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 
 /// Duration after which an outage of the NATS servers is logged.

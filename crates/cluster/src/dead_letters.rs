@@ -22,9 +22,9 @@ const DEAD: &str = "dead";
 const MAX_ENTRIES: i64 = 1000;
 /// Age at which a dead letter is removed from the list.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Maximum number of bytes of a message's payload that a dead letter contains.
+/// Maximum size in bytes of the part of a message's payload that a dead letter contains.
 const MAX_PAYLOAD: usize = 1024;
-/// Maximum number of characters of the reason, and of the NATS subject, that a dead letter contains.
+/// Maximum length in characters of a dead letter's reason, and of its NATS subject. The rest is cut off.
 const MAX_REASON: usize = 500;
 
 /// Dead letter: a message that was removed from the queue because no worker can execute it.

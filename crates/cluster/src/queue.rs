@@ -29,8 +29,8 @@ use crate::dead_letters::{DeadLetter, DeadLetters};
 use crate::error::NatsError;
 use crate::times::{ClusterTimes, DEFAULT_LEASE};
 
-/// Maximum number of deliveries of a job without success. After these deliveries the job fails, unless a worker that
-/// has not refused the job can execute it.
+/// Number of deliveries after which a job that workers refused fails, unless a worker that has not refused the job
+/// meets its requirements. A run also fails once this number of workers in a row died without progress on the run.
 pub const MAX_DELIVERIES: u64 = 5;
 
 /// Text that precedes the lease duration (in milliseconds) in the description of the queue's stream. If the lease has
@@ -107,7 +107,7 @@ pub struct QueuedJob {
     /// Name of the object that the job is about, such as the id of a run: letters, digits and `-`.
     pub about: String,
     /// Number that distinguishes jobs with the same `kind` and `about`, such as the epoch of a run. Adding a job again
-    /// with the same number has no effect.
+    /// with the same number has no effect within the deduplication window of `JetStream`.
     pub turn: u64,
     pub body: Value,
 }
@@ -243,11 +243,10 @@ impl Queue {
         Ok(())
     }
 
-    /// Checks that the cluster was not upgraded to a later version of the data format.
+    /// Checks that the cluster's data format does not have a later version than that of this process.
     ///
     /// # Errors
-    /// Fails with [`StoreError::Newer`] if the cluster was upgraded, and with other errors if the version cannot be
-    /// read.
+    /// Fails with [`StoreError::Newer`] if the version is later, and with other errors if the version cannot be read.
     pub async fn check_version(&self) -> Result<(), StoreError> {
         self.link.refuse_newer(&self.link.retry(|| self.link.info(WORK)).await?.config)
     }
@@ -517,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn capabilities_meet_only_requirements_that_they_cover() {
+    fn capabilities_meet_requirements_only_if_isolation_memory_labels_and_region_match() {
         let worker = Capabilities {
             isolations: vec!["jail".to_owned(), "at-least=jail".to_owned()],
             memory: 512,

@@ -25,7 +25,7 @@ use crate::connection::{NatsConnection, random_id};
 use crate::error::{NatsError, error_chain};
 use crate::times::ClusterTimes;
 
-/// Header of a reply without content. It means that the peer is still handling the request.
+/// Header of an empty reply with which the peer says that it is still handling the request.
 const NOT_YET: &str = "Assize-Not-Yet";
 
 /// Header of a message that contains one piece of a request. The value consists of the request id, the index of the
@@ -39,7 +39,7 @@ const REST: &str = "Assize-Rest";
 /// Header of a reply; its value is the number of pieces that the whole reply consists of.
 const PIECES: &str = "Assize-Pieces";
 
-/// Header of a reply without content. It means that the peer does not have the earlier pieces of the request, or the
+/// Header of an empty reply with which the peer says that it does not have the earlier pieces of the request, or the
 /// requested piece of the reply.
 const UNKNOWN: &str = "Assize-Unknown";
 
@@ -50,7 +50,7 @@ const MAX_PIECE: usize = 256 << 10;
 /// after the last fetched piece.
 const PIECE_TTL: Duration = Duration::from_secs(120);
 
-/// Delay before the caller repeats a request that no peer has received.
+/// Delay before the caller repeats a request that no peer has received, or whose earlier pieces the peer does not have.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Handler of RPC requests. The same request can arrive more than once, even while the first copy is still being
@@ -109,8 +109,8 @@ impl Cluster {
     }
 }
 
-/// Size of a piece in bytes: half of the maximum payload of the NATS servers, which leaves room for headers, but at
-/// most [`MAX_PIECE`].
+/// Size of a piece in bytes: at most [`MAX_PIECE`], and at most half of the maximum payload of the NATS servers, so
+/// that there is room for headers.
 fn piece(client: &Client) -> usize {
     match client.server_info().max_payload {
         0 => MAX_PIECE,
@@ -118,7 +118,7 @@ fn piece(client: &Client) -> usize {
     }
 }
 
-/// One RPC, on the side of the node that sends the request.
+/// State of one RPC in the process of the caller.
 struct RpcCall {
     client: Client,
     times: ClusterTimes,
@@ -168,8 +168,8 @@ impl RpcCall {
         Ok(whole.into())
     }
 
-    /// Sends one piece, and repeats it until the peer replies. Fails if the peer sends nothing for longer than the
-    /// duration of a lease.
+    /// Sends one message with the header `name`, and repeats the message until the peer has handled it. Returns the
+    /// peer's reply. Fails if the peer sends nothing for longer than the duration of a lease.
     async fn send(&self, name: &str, value: &str, bytes: Bytes) -> Result<Message, RpcError> {
         let mut headers = HeaderMap::new();
         headers.insert(name, value);
@@ -205,7 +205,7 @@ struct RpcServer {
     pieces: StoredPieces,
 }
 
-/// Pieces of requests that are not complete, and of replies that the caller has not fetched yet, by request id.
+/// Pieces of the requests and replies that do not fit in one message, by request id. They expire after [`PIECE_TTL`].
 #[derive(Default)]
 struct StoredPieces(Mutex<HashMap<String, Pieces>>);
 
@@ -316,8 +316,8 @@ impl RpcServer {
 
 /// Reply of the RPC server to one message of the caller.
 enum Reply {
-    /// A piece of the reply that the handler returned. With the first piece, `count` is the number of pieces of the
-    /// whole reply.
+    /// A piece of the reply that the handler returned. For the first piece, `count` is the number of pieces of the
+    /// whole reply. For every later piece, `count` is 1 and has no meaning.
     Answer { first: Bytes, count: usize },
     /// The piece was received, and the request is not complete yet.
     Received,
@@ -348,7 +348,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn reply_expires_only_after_its_last_piece_was_fetched() {
+    async fn stored_reply_expires_once_no_piece_was_fetched_for_the_piece_ttl() {
         let stored = StoredPieces::default();
         let reply = ["one", "two", "three"].map(Bytes::from);
         stored.store_reply("call", reply.to_vec());

@@ -16,8 +16,8 @@ pub struct StreamStatus {
     pub name: String,
     pub messages: u64,
     pub bytes: u64,
-    /// Name of the NATS server that leads the stream; null while there is no leader, or if the server is not part of a
-    /// NATS cluster.
+    /// Name of the NATS server that leads the stream; null while there is no leader, or if the only NATS server is not
+    /// part of a NATS cluster.
     pub leader: Option<String>,
     /// Replicas of the stream on other NATS servers.
     pub copies: Vec<StreamReplica>,

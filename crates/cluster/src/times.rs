@@ -24,7 +24,7 @@ impl ClusterTimes {
         ClusterTimes { lease }
     }
 
-    /// Duration of a lease. If a node does not renew its lease within this time, its jobs are redelivered.
+    /// Duration of a lease. If a worker does not renew the lease on a job within this time, the job is redelivered.
     pub fn lease(self) -> Duration {
         self.lease
     }
@@ -34,12 +34,12 @@ impl ClusterTimes {
         self.lease / 4
     }
 
-    /// Timeout of a request to the NATS servers. After a timeout, the node checks whether its message was stored.
+    /// Timeout of a request to the NATS servers. After a timeout, this process checks whether the servers stored its message.
     pub(crate) fn server_reply(self) -> Duration {
         self.lease / 2
     }
 
-    /// Time after which an RPC peer that is still handling a request tells the caller so in a reply.
+    /// Time after which an RPC peer replies that it is still handling a request.
     pub(crate) fn progress(self) -> Duration {
         self.lease / 3
     }

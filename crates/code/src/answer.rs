@@ -1,4 +1,4 @@
-//! Schemas of the model's answers when it writes or reviews a program, and extraction of code from answers.
+//! Schemas of the answers in which a model writes or reviews a program, and extraction of code from these answers.
 //!
 //! The doc comments of [`GeneratedCode`] and [`Critique`] are part of the schemas, so the model reads them.
 
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 /// A program that a model proposes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GeneratedCode {
-    /// The whole program, as it is to be run.
+    /// Complete source code of the program.
     pub code: String,
-    /// Packages that it needs besides what the sandbox has, by their names in the package index.
+    /// Packages that the program needs and the sandbox does not have. Each is the package's name in the package index.
     pub dependencies: Vec<String>,
-    /// Why it is written like this, in a sentence or two.
+    /// Reasons for the way in which the program is written, in one or two sentences.
     pub reasoning: String,
-    /// How likely it is to do what was asked, from 0 to 1.
+    /// Probability that the program does what the task asks for, from 0 to 1.
     #[schemars(range(min = 0, max = 1))]
     pub confidence: f64,
 }
@@ -25,9 +25,9 @@ pub struct GeneratedCode {
 /// Why a program failed, in a model's words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Critique {
-    /// What is wrong with it, most serious first.
+    /// Errors of the program, most serious first.
     pub issues: Vec<String>,
-    /// What to change, in the same order.
+    /// Proposed correction for each error, in the same order.
     pub suggested_fixes: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn program(code: &str) -> Option<String> {
     (!code.trim().is_empty()).then(|| format!("{code}\n"))
 }
 
-/// Returns the longest fenced code block in an answer that does not match the schema, if any.
+/// Returns the longest fenced code block in the answer `text`; `None` if the answer has no block or only empty blocks.
 pub(crate) fn in_fences(text: &str) -> Option<String> {
     let mut blocks = Vec::new();
     let mut open: Option<Vec<&str>> = None;

@@ -94,7 +94,7 @@ impl EvalProblem {
     }
 }
 
-/// Result of one sample. A sample is one try to solve a problem, with several attempts if programs fail.
+/// Result of one sample: one try to solve a problem, with further attempts if programs fail.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EvalSample {
     /// Whether the first attempt passed.
@@ -149,8 +149,8 @@ impl State for EvalState {
     }
 }
 
-/// Builds the graph of an evaluation: for each sample of each problem, the model writes programs, which run in
-/// sandboxes, until one passes. At most `at_once` samples are processed in parallel.
+/// Builds the graph of an evaluation. For each sample of each problem, the model writes programs until a program passes
+/// the tests or no attempt is left. At most `at_once` samples are processed in parallel.
 pub fn graph(runner: Arc<CodeRunner>, at_once: usize) -> Result<Graph<EvalState>, InvalidGraph> {
     let code_loop = crate::graph(runner)?;
     let enter = |state: &EvalState, item: Option<&(usize, u32)>| {
@@ -180,8 +180,8 @@ pub fn graph(runner: Arc<CodeRunner>, at_once: usize) -> Result<Graph<EvalState>
         .compile()
 }
 
-/// Runs the reference solutions of problems, without a model, at most `at_once` in parallel. Returns the failure of
-/// each problem (`None` if its tests passed), in the order of the problems.
+/// Runs the reference solution of each problem, without a model; at most `at_once` solutions run in parallel. Returns
+/// the failure of each solution (`None` if the tests passed), in the order of the problems.
 pub async fn reference(
     runner: &CodeRunner,
     problems: &[EvalProblem],

@@ -53,7 +53,7 @@ pub struct PreparedExec {
     pub why: String,
 }
 
-/// Owner of a sandbox. The owner removes the sandbox after use.
+/// Component that created a sandbox and removes the sandbox after use.
 #[derive(Debug)]
 enum Maker {
     /// A sandbox manager that was created for this sandbox only.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::task::ExpectedOutput;
 
-/// Maximum number of characters of a program's unexpected output that an error message contains.
+/// Maximum number of characters that an error message quotes from a program's unexpected output.
 const MAX_PRINTED: usize = 60;
 
 /// Stored result of one execution of a program.
@@ -147,7 +147,7 @@ fn quoted(printed: &str) -> String {
     if printed.is_empty() { "nothing".to_owned() } else { format!("`{printed}`") }
 }
 
-/// Returns the most informative line of an error output. In most languages, this is the last line that names an error.
+/// Returns the most informative line of an error output: in most languages, the last line that names an error.
 pub fn informative_line(text: &str) -> Option<&str> {
     let lines = || text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
     let names_error = |line: &&str| {

@@ -120,8 +120,8 @@ impl CodeRunner {
         Ok((Attempt { candidate: place.candidate, ..attempt }, asking.spent()))
     }
 
-    /// Creates an attempt from model answers that do not match the schema. The program is the longest code block of
-    /// the latest answer that contains one; without a code block, the attempt has no program.
+    /// Creates an attempt from model answers that do not match the schema. The program is the longest code block of the
+    /// latest answer that has code blocks. If no answer has a code block, the attempt has no program.
     fn attempt_from_text(
         &self,
         state: &CodeState,
@@ -143,8 +143,8 @@ impl CodeRunner {
     }
 
     /// Generates and runs several candidate programs in parallel. When one candidate succeeds, the others are
-    /// cancelled. The last element of the result is the candidate that succeeded. If none succeeded, the last element
-    /// is a candidate that was run (if any was run), because the critic reviews the last attempt.
+    /// cancelled. The last element of the result is the successful candidate. If no candidate succeeded, the candidates
+    /// that were run come after the candidates that were not, because the critic reviews the last element.
     async fn run_candidates(
         &self,
         context: &Context<CodeState>,

@@ -1,8 +1,8 @@
 //! Prompts of the code loop, ordered for the provider's prompt cache.
 //!
-//! The rules, the sandbox and the task come first and never change within a run. The earlier attempts follow; this part
-//! only grows. The current instruction comes last. The prompts for generation and critique differ only in this
-//! instruction.
+//! The rules, the sandbox and the task come first and never change within a run. The earlier attempts follow, and new
+//! attempts are only appended. The current instruction comes last. The prompts for generation and critique differ only
+//! in this instruction.
 
 use std::fmt::Write as _;
 
@@ -313,7 +313,7 @@ fn one_line(text: &str, extent: &PromptSize) -> String {
     assize_types::text::shorten(&assize_types::text::one_line(text), extent.critique.1)
 }
 
-/// Returns a text, or only its start and end if it is longer than `head` and `tail` characters together.
+/// Returns a text, or only its first `head` and last `tail` characters if the text is longer than `head + tail`.
 fn shortened(text: &str, (head, tail): (usize, usize)) -> String {
     let count = text.chars().count();
     if count <= head + tail {

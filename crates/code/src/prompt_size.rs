@@ -23,8 +23,8 @@ pub(crate) struct PromptSize {
     pub(crate) output: (usize, usize),
     /// How much of a program's code the prompt shows: number of characters from its start, and from its end.
     pub(crate) code: (usize, usize),
-    /// How much of a critique the prompt shows: maximum number of issues (the same for fixes), and maximum number of
-    /// characters of each issue or fix.
+    /// How much of a critique the prompt shows: maximum number of issues, which is also the maximum number of fixes,
+    /// and maximum number of characters of each issue or fix.
     pub(crate) critique: (usize, usize),
 }
 
@@ -80,8 +80,8 @@ pub(crate) const PROMPT_SIZES: [PromptSize; 4] = [
 /// Lower bound of the number of bytes per token, to estimate the number of tokens of a prompt.
 const BYTES_PER_TOKEN: u64 = 3;
 
-/// Whether the prompt of a request leaves enough space for the answer in the context window of `window` tokens. Enough
-/// is the maximum length of the answer, or a third of the window if that is less.
+/// Whether a request and its answer fit a context window of `window` tokens. The space for the answer is the request's
+/// `max_tokens`, but at most a third of the window.
 pub(crate) fn fits(request: &ModelRequest, window: u64) -> bool {
     let mut bytes = 0;
     request.prompt.each_text(&mut |text| bytes += text.len() as u64);

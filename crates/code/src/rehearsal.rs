@@ -48,7 +48,7 @@ static SCRIPTED_TASKS: [Scene; 5] = [
             (include_str!("../rehearsal/words_1.py"), "The class `Counter` counts the words.", 0.8),
             (
                 include_str!("../rehearsal/words_2.py"),
-                "If the file is missing, the program uses a sample sentence; it ignores punctuation.",
+                "The program uses a sample sentence if the file is missing, and ignores punctuation.",
                 0.9,
             ),
         ],
@@ -79,7 +79,7 @@ pub fn tasks() -> Vec<&'static str> {
     SCRIPTED_TASKS.iter().map(|scene| scene.task).collect()
 }
 
-/// Whether the rehearsal model supports a task: it is scripted, and the language is Python.
+/// Whether the rehearsal model supports a task: the task is scripted, and the language is Python.
 pub fn supports(task: &str, language: Language) -> bool {
     language == Language::Python && scene(task).is_some()
 }
@@ -147,7 +147,7 @@ fn critique(scene: &Scene, attempt: &str) -> (String, String) {
     } else if happened.contains("JSONDecodeError") || happened.contains("UnicodeDecodeError") {
         "Check the file's content before using it, and report what is wrong with the content."
     } else {
-        "Correct what the message names; if that is impossible, report the error on standard error."
+        "Remove the cause of the error; if that is impossible, report the error on standard error."
     };
     (format!("The program failed: {happened}."), fix.to_owned())
 }
@@ -185,7 +185,7 @@ mod tests {
         for (error, fix) in [
             ("KeyError: 'username'", "which keys the records have"),
             ("json.decoder.JSONDecodeError: Expecting value", "the file's content"),
-            ("TypeError: 'int' object is not iterable", "what the message names"),
+            ("TypeError: 'int' object is not iterable", "the cause of the error"),
         ] {
             let attempt = format!(
                 "What happened: the program exited with code 1.\nTraceback\n{error}\nend\n"

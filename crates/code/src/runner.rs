@@ -91,7 +91,7 @@ impl std::fmt::Debug for CodeRunner {
     }
 }
 
-/// Environment of programs in the sandbox: what they can use without adding packages.
+/// What programs can use in the sandbox without adding packages: interpreter, installed packages and session files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxFacts {
     /// Version of the language's interpreter.
@@ -143,7 +143,8 @@ impl CodeRunner {
         }
     }
 
-    /// Sets the storage for the files that programs create. The files are collected only if the task requests it.
+    /// Sets the storage for the files that programs create. The files are collected only if the task sets
+    /// `collect_files` or the runner has a session.
     #[must_use]
     pub fn with_file_storage(mut self, keep: Arc<dyn FileStorage>) -> CodeRunner {
         self.file_storage = Some(keep);

@@ -12,7 +12,7 @@ use crate::execution::{CodeExecution, CodeFailure};
 use crate::runner::SandboxFacts;
 use crate::task::CodeTask;
 
-/// Maximum length of the stored part of an answer that does not match the schema, in characters.
+/// Maximum number of characters that are stored of an answer that does not match the schema.
 const MAX_PROSE: usize = 2000;
 
 /// One attempt of the model to solve the task.
@@ -58,7 +58,8 @@ impl Attempt {
         }
     }
 
-    /// Creates an attempt from an answer that does not match the schema, with the code that it contains, if any.
+    /// Creates an attempt from an answer that does not match the schema. `code` is the code found in the model's text,
+    /// if any.
     pub(crate) fn from_text(attempt: u32, code: Option<String>, answer: &str) -> Attempt {
         Attempt {
             attempt,
@@ -74,7 +75,7 @@ impl Attempt {
         self.execution.is_some() && self.error.is_none()
     }
 
-    /// Whether this is the last attempt: the program succeeded, or every other program would fail too.
+    /// Whether another attempt would be useless: the program succeeded, or every other program would fail too.
     pub(crate) fn is_final(&self) -> bool {
         self.succeeded() || self.error.as_ref().is_some_and(CodeFailure::is_final)
     }
@@ -88,7 +89,7 @@ pub struct CodeState {
     pub history: Vec<Attempt>,
     /// Tokens and cost of all model calls so far.
     pub spent: CallTotals,
-    /// Environment of programs in the sandbox; `None` until it is detected.
+    /// What programs can use in the sandbox; `None` until the sandbox is examined.
     pub facts: Option<Arc<SandboxFacts>>,
 }
 
@@ -115,7 +116,7 @@ impl CodeState {
 /// Update of [`CodeState`].
 #[derive(Debug, Clone)]
 pub enum CodeUpdate {
-    /// The environment of programs in the sandbox was detected.
+    /// The sandbox was examined to find out what programs can use in it.
     SandboxDetected(Arc<SandboxFacts>),
     /// The model answered; the attempt is added to the history.
     Generated(Box<Attempt>),

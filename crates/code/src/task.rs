@@ -8,7 +8,7 @@ use std::sync::Arc;
 use assize_sandbox::Language;
 use regex::Regex;
 
-/// Task for which the model writes a program, with options, tests and input files.
+/// Task that a model solves by writing a program: description, options, tests and input files.
 #[derive(Debug, Clone)]
 pub struct CodeTask {
     /// Description of the task in natural language.

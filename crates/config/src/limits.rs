@@ -52,17 +52,17 @@ impl SandboxLimits {
             );
         }
         let none = [
-            (self.cpu_millis == 0, "CPU limit"),
-            (self.wall.is_zero(), "time limit"),
-            (self.processes < 2, "limit on processes"),
-            (self.output == 0, "output limit"),
-            (self.disk == 0, "disk limit"),
+            (self.cpu_millis == 0, "CPU limit must be greater than 0"),
+            (self.wall.is_zero(), "time limit must be greater than 0"),
+            (self.processes < 2, "limit on processes must be at least 2"),
+            (self.output == 0, "output limit must be greater than 0"),
+            (self.disk == 0, "disk limit must be greater than 0"),
         ];
-        none.iter().find(|(none, _)| *none).map(|(_, what)| format!("the {what} is too small"))
+        none.iter().find(|(none, _)| *none).map(|(_, rule)| format!("the {rule}"))
     }
 
-    /// Maximum number of files and folders in the sandbox. The disk limit does not limit the number of empty files,
-    /// because they use no disk space. The maximum is high enough for many small files.
+    /// Maximum number of files and folders in the sandbox: one per 4 KiB of the disk limit, but at least 1024. The disk
+    /// limit itself does not limit the number of empty files, because they use no disk space.
     pub fn max_files(&self) -> u64 {
         (self.disk / 4096).max(1024)
     }
@@ -80,6 +80,6 @@ mod tests {
         let disk = SandboxLimits { disk: 512 << 20, ..SandboxLimits::default() };
         assert!(disk.validation_error().unwrap().starts_with("the disk limit must not exceed"));
         let wall = SandboxLimits { wall: Duration::ZERO, ..SandboxLimits::default() };
-        assert_eq!(wall.validation_error().unwrap(), "the time limit is too small");
+        assert_eq!(wall.validation_error().unwrap(), "the time limit must be greater than 0");
     }
 }

@@ -36,8 +36,8 @@ pub struct SettingsOrigin {
     /// Values in the project's files that have no effect, because only a trusted folder may set them and the folder is
     /// not trusted.
     pub untrusted_values: Vec<UntrustedValue>,
-    /// Key and value of each entry in the project's files that has an effect only if the folder is trusted. Includes
-    /// the entries that another source overrides.
+    /// Key and value of each setting in the project's files that only a trusted folder may set to that value. Includes
+    /// settings that another source overrides.
     pub sensitive: Vec<(String, String)>,
     /// Hash of the project's files (`assize.toml` and `.env`) as they were read. The folder is trusted only if the user
     /// has trusted files with the same hash.
@@ -267,7 +267,7 @@ impl SettingsOrigin {
         let variables = self.environment.keys().chain(self.env_file.iter().map(|entry| &entry.key));
         let unknown =
             variables.filter(|v| v.starts_with("ASSIZE_") && !names.contains(&v.as_str()));
-        /// Maximum number of warnings. A hostile `.env` file could contain thousands of unknown variables.
+        /// Maximum number of warnings about unknown variables. A hostile `.env` file could contain thousands of them.
         const MAX_WARNINGS: usize = 5;
         let warnings = unknown
             .take(MAX_WARNINGS)
@@ -336,8 +336,8 @@ fn validate_variable(
     }
 }
 
-/// Converts the value of `OLLAMA_HOST` to a URL. The value can lack a scheme, a host or a port. It can also be the
-/// address `0.0.0.0`, which a server can listen on but no client can connect to: `127.0.0.1` replaces this address.
+/// Converts the value of `OLLAMA_HOST` to a URL. Adds a missing scheme, host or port. Replaces the address `0.0.0.0`,
+/// on which a server can listen but to which no client can connect, by `127.0.0.1`.
 fn ollama_address(value: &str) -> String {
     let (scheme, rest) = value.split_once("://").unwrap_or(("http", value));
     let rest = rest.trim_end_matches('/');

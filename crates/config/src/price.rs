@@ -45,8 +45,8 @@ impl Price {
     pub const FREE: Price =
         Price { rates: Rates::from_usd_per_million(0.0, 0.0, 0.0, 0.0), long: None };
 
-    /// Creates a price without special rates for long inputs, from dollars per million tokens. Returns `None` if one of
-    /// the amounts is not a valid price.
+    /// Creates a price with the same rates for inputs of every length. The parameters are in dollars per million
+    /// tokens. Returns `None` if one of them is not a valid price.
     pub fn flat(input: f64, cached_input: f64, cache_write: f64, output: f64) -> Option<Price> {
         let fine = |price: f64| price.is_finite() && (0.0..1e9).contains(&price);
         [input, cached_input, cache_write, output].into_iter().all(fine).then(|| Price {
@@ -73,7 +73,7 @@ impl Price {
             + Money::for_tokens(usage.output, rates.output)
     }
 
-    /// Maximum cost of a call with at most `input` input tokens and `output` output tokens.
+    /// Highest possible cost of a call with at most `input` input tokens and `output` output tokens.
     pub fn max_cost(&self, input: u64, output: u64) -> Money {
         let rates = self.rates_for(input);
         let dearest = rates.input.max(rates.cache_write).max(rates.cached_input);

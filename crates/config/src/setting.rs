@@ -17,8 +17,8 @@ pub struct Setting {
     pub kind: SettingKind,
     /// Text of the default value, if the setting has a default.
     pub default: Option<&'static str>,
-    /// Environment variable that other programs also use for this value, such as `DOCKER_HOST`, in addition to the
-    /// `ASSIZE_…` variable of the setting.
+    /// Environment variable of other programs, such as `DOCKER_HOST`, that also sets this setting, in addition to the
+    /// setting's own `ASSIZE_…` variable.
     pub conventional_variable: Option<&'static str>,
     pub guard: SettingGuard,
     /// Description of the setting for users, in one line.
@@ -30,7 +30,7 @@ pub struct Setting {
 pub enum SettingGuard {
     /// The files of any folder may set the setting.
     Open,
-    /// The setting is a limit: the files of any folder may lower it, and only those of a trusted folder may raise it.
+    /// The setting is a limit. The files of any folder may lower it. Only the files of a trusted folder may raise it.
     Tighten,
     /// Only the files of a trusted folder may set the setting, because it decides where keys and prompts are sent, or
     /// how much may be spent.

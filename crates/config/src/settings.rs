@@ -37,12 +37,15 @@ impl Settings {
             let set = self.text_of(*key).filter(|written| written.is_set());
             let ceiling = setting.request_limit().filter(|_| set.is_none());
             if let Some(why) = set.and_then(|set| setting.reason_to_reject(set, value)) {
-                return Err(refused(why).hint("the operator of the server has set this setting"));
+                return Err(refused(why).hint(
+                    "omit the setting to use the value that the operator of the server has set",
+                ));
             }
             if let Some((ceiling, max)) = ceiling.and_then(|key| Some((key, self.text_of(key)?)))
                 && let Some(why) = setting.reason_to_reject(max, value)
             {
-                let hint = format!("the setting `{ceiling}` limits API requests");
+                let hint =
+                    format!("the operator of the server can raise the limit with `{ceiling}`");
                 return Err(refused(why).hint(hint));
             }
             origin.set(key.to_string(), value.clone(), SettingSource::Request);
@@ -159,7 +162,7 @@ impl Settings {
         }
     }
 
-    /// Returns the prices of models. They are the only values whose keys are not in the table of settings.
+    /// Returns key and value of each field of each model's price. Only these keys are not in the table of settings.
     pub fn model_prices(&self) -> impl Iterator<Item = (&String, &SettingText)> {
         self.origin.values.iter().filter(|(key, _)| key.starts_with("prices."))
     }

@@ -95,7 +95,7 @@ define_settings! {
 
     /// Python packages that generated programs may use.
     packages: PackageSettings, "packages." {
-        /// packages that generated programs may use; `+NAME` adds to the default list, `none` allows none
+        /// packages that generated programs may use; `+NAME` adds NAME to the default list, `none` allows none
         Trusted PackagesAllow allow: String = SettingKind::Text, default ALLOWED_PACKAGES;
         /// folder of wheels to install packages from; if not set, the index that pip is configured with
         Trusted PackagesWheels wheels: Option<String> = SettingKind::Text;
@@ -127,13 +127,13 @@ define_settings! {
     draft: DraftSettings, "draft." {
         /// when a draft needs a reviewer's approval; `never` rejects drafts that the gate escalates
         Trusted DraftReview review: Review = SettingKind::Choice(Review::NAMES), default "escalated";
-        /// maximum number of lines that a draft can add and remove, added together, without a review
+        /// maximum total of added and removed lines that a draft can have without a review
         Tighten DraftMaxLines max_lines: usize = Whole(1, 1_000_000), default "500";
         /// maximum number of files that a task can change without a review
         Tighten DraftMaxFiles max_files: usize = Whole(1, 10_000), default "20";
         /// maximum share of a file's lines that a draft can remove or replace without a review, from 0 to 1
         Tighten DraftMaxDeletion max_deletion: f64 = Decimal(0.0, 1.0), default "0.5";
-        /// maximum size of a file that agents can read, and of a draft
+        /// maximum size of a file that agents can read, and of the content of a draft
         Tighten DraftMaxBytes max_bytes: u64 = Size(1 << 10, 1 << 26), default "1M";
         /// files that agents may read although they look like secrets, such as `.env.example, certs/*.pem`
         Trusted DraftReadable readable: Vec<String> = SettingKind::Text;
@@ -143,7 +143,7 @@ define_settings! {
 
     /// The server and the limits of API requests.
     serve: ServeSettings, "serve." {
-        /// maximum number of runs, programs, sandboxes and estimates that clients can start per minute
+        /// maximum number of runs, programs, sandboxes and estimates that all clients together can start per minute
         Trusted ServeStartsPerMinute starts_per_minute: u32 = Whole(1, 1_000_000), default "60";
         /// maximum number of runs and programs that the server executes at once
         Trusted ServeMaxRunning max_running: usize = Whole(1, 10_000), default "16";

@@ -77,7 +77,7 @@ impl<T> SettingValue<T> {
         &self.source
     }
 
-    /// Whether the value was set explicitly and is not the default of the setting.
+    /// Whether the value comes from a source other than the default, even if it is equal to the default.
     pub fn is_set(&self) -> bool {
         self.source != SettingSource::Default
     }

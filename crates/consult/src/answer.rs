@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// What somebody reads out of the material.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Inference {
-    /// What it comes to, in two to four sentences.
+    /// What the findings show together, in two to four sentences.
     pub summary: String,
     /// The findings, the weightiest first.
     #[schemars(length(min = 1, max = 12))]
@@ -20,12 +20,12 @@ pub struct Inference {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Finding")]
 pub struct InferenceFinding {
-    /// In a few words.
+    /// The finding in a few words.
     pub title: String,
-    /// What follows, and why, in two to five sentences.
+    /// What follows from the material, and why, in two to five sentences.
     pub statement: String,
-    /// The figures or events that it rests on, each with its period or date, as they stand in the
-    /// material.
+    /// The figures or events on which the finding rests, each with its period or date, as written in
+    /// the material.
     pub evidence: Vec<String>,
 }
 
@@ -39,19 +39,19 @@ pub struct MoveProposal {
 /// One thing that the company could do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Move {
-    /// What is done, in at most twelve words.
+    /// What the company would do, in at most twelve words.
     pub title: String,
-    /// Why it is right for this company now, in four to eight sentences, resting on the findings.
+    /// Why the move is right for this company now, in four to eight sentences based on the findings.
     pub thesis: String,
-    /// What is done first, second and so on, each with who does it.
+    /// The steps of the move in order, each with the person or team that takes it.
     pub actions: Vec<String>,
-    /// What it costs, in money and attention; an estimate of yours, and said so.
+    /// What the move costs, in money and attention: your own estimate, marked as an estimate.
     pub cost: String,
-    /// How long it takes until it shows, and by when it must have worked.
+    /// How long the move takes to show results, and by when it must have succeeded.
     pub timeline: String,
-    /// What could make it fail, the likeliest first.
+    /// What could make the move fail, the likeliest first.
     pub risks: Vec<String>,
-    /// The findings that it rests on, by their numbers, such as F1.2.
+    /// The findings on which the move rests, by their numbers, such as F1.2.
     pub citations: Vec<String>,
 }
 

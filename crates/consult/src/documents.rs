@@ -11,7 +11,7 @@ use crate::answer::{Inference, Move};
 use crate::figures::{GroundedFigure, SourceFigures};
 use crate::sources::{GatheredData, SourceDocument};
 
-/// Label above a document whose data a model made up.
+/// Label above a document if a model made up all the company data that the document contains or is based on.
 pub const SYNTHETIC: &str = "SYNTHETIC: input data is made up, not from filings or files. No figure in it was measured or filed.";
 
 /// Label above a document that a model wrote from company data, if a model made up only a part of that data.
@@ -158,7 +158,7 @@ pub struct MoveSuggestion {
     pub persona: String,
     #[serde(flatten)]
     pub proposed: Move,
-    /// Document of the move that is debated, as Markdown.
+    /// Document about the move, as Markdown. The debate is about this document.
     pub content: String,
     /// Findings that the move cites, with their titles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

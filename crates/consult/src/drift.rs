@@ -17,7 +17,7 @@ const MIN_LENGTH: usize = 4;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RoundDrift {
     pub round: u32,
-    /// New words as a share of the words in the critic's entries; `None` if the critic has no entry in this round.
+    /// New words as a share of the words in the critic's entries; null if the critic has no entry in this round.
     pub critic: Option<f64>,
     pub decision_makers: Option<f64>,
 }

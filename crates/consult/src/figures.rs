@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use crate::sources::GatheredData;
 
-/// Maximum relative difference between two figures that count as equal.
+/// Relative difference up to which two figures count as equal. Figures that differ more count as equal only if they are
+/// equal after rounding.
 const MAX_DIFFERENCE: f64 = 0.006;
 
 /// A number with its unit. Values are scaled: 1 million is 1e6.
@@ -124,13 +125,14 @@ fn is_part_of_token(text: &str, start: usize, end: usize, measured: bool) -> boo
         || (joint(one_after) && letter(two_after))
 }
 
-/// Maximum relative difference between two figures that are compared with [`is_near`].
+/// Maximum relative difference between a figure and the source figures that are compared with it. Rounding to two
+/// digits, the coarsest rounding, changes a figure by at most 5 %.
 const MAX_REACH: f64 = 0.06;
 
 /// Maximum number of figures that are looked up per text.
 const MAX_FIGURES: usize = 300;
 
-/// Maximum number of source figures that are compared with each figure of a text.
+/// Maximum number of equal source figures among which the best match for a figure is selected.
 const MAX_CANDIDATES: usize = 100;
 
 /// Figures of the source documents, sorted by value.
@@ -240,8 +242,8 @@ impl<'a> SourceFigures<'a> {
     }
 }
 
-/// Splits a source document into texts with their contexts: table cells with row and column, JSON values with their
-/// path, and lines of any other document.
+/// Splits a source document into pairs of a text and its context: each table cell with its row and column, each JSON
+/// value with its path, and each other line with the line itself.
 fn contexts(source: &str, text: &str) -> Vec<(String, String)> {
     let ending = source.rsplit('.').next().unwrap_or_default().to_lowercase();
     if ending == "json"
@@ -319,7 +321,7 @@ fn cells(line: &str) -> Vec<&str> {
     inner.map(|inner| inner.split('|').map(str::trim).collect()).unwrap_or_default()
 }
 
-/// Words of a text that say what its numbers are about: no short words, units or common words.
+/// Returns the words of a text that describe its numbers. Short words, units and common words are left out.
 fn words(text: &str) -> HashSet<String> {
     // Units and common words do not describe what a number is about.
     const UNITS: &str = "billion million thousand trillion percent percentage points dollars \

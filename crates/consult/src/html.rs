@@ -95,7 +95,7 @@ fn blocks(document: &str) -> Vec<Block<'_>> {
     blocks.collect()
 }
 
-/// Width of the bar that shows a metric's score from 1 to 10, in SVG units.
+/// Width, in SVG units, of the bar that shows a metric's score (1 to 10).
 fn bar_width(score: &u8) -> f64 {
     306.0 * f64::from(*score) / 10.0
 }

@@ -101,7 +101,7 @@ pub struct ConsultContext {
     pub debate_options: assize_debate::DebateOptions,
     /// Company data from the sources.
     pub gathered: Arc<GatheredData>,
-    /// Whether a model generates synthetic data in addition to the source data.
+    /// Whether the user requested synthetic data, which a model generates in addition to the source data.
     pub synthetic: bool,
     pub debates: Arc<dyn DebateRunner>,
     /// Forks that led to this run: how each differs from its parent run. A later fork overrides an earlier fork.
@@ -117,7 +117,7 @@ impl std::fmt::Debug for ConsultContext {
 }
 
 impl ConsultContext {
-    /// Context of a consultation of default size, without source data, whose debates run in this process.
+    /// Context of a consultation of default size that has no source data and runs its debates in this process.
     pub fn new(models: RoleModels) -> ConsultContext {
         ConsultContext {
             models,

@@ -145,7 +145,7 @@ impl ConsultContext {
         Ok(updates)
     }
 
-    /// Requests synthetic company data for the inference F1 or F2 from a model.
+    /// Requests synthetic company data from a model, as input of one inference: F1 (finances) or F2 (trends).
     async fn synthesis(
         &self,
         context: &Context<ConsultState>,
@@ -160,8 +160,8 @@ impl ConsultContext {
         Ok((response.text, asking.spent()))
     }
 
-    /// Writes the inference F1 or F2. Analysts need both inferences to propose moves, so any failure ends the run. The
-    /// run can be resumed.
+    /// Lets a model write one inference from the data: F1 (finances) or F2 (trends). Analysts need both inferences to
+    /// propose moves, so any failure ends the run. The run can be resumed.
     pub(crate) async fn inference_agent(
         self: Arc<Self>,
         context: Context<ConsultState>,

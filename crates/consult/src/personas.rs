@@ -30,7 +30,7 @@ pub struct ConsultPersonas {
 #[error("{0}")]
 pub struct InvalidPersonas(String);
 
-/// Maximum number of analysts, and maximum number of decision makers.
+/// Maximum number of analysts. The maximum number of decision makers is the same.
 const MAX_COUNT: usize = 12;
 
 /// Maximum length of a persona, in characters.

@@ -45,7 +45,7 @@ fn proposal(tail: &str) -> Value {
         let (title, what) = stand_ins[(3 * analyst + index % 3) % stand_ins.len()];
         json!({
             "title": title,
-            "thesis": format!("The move aims at {what}. The rehearsal model makes no claim about its size."),
+            "thesis": format!("The move aims at {what}. The rehearsal model does not estimate the effect of the move."),
             "actions": ["Name one person who is responsible", "Test the move where a failure is cheap", "Decide by the results of the test"],
             "cost": "not estimated (rehearsal)",
             "timeline": "not estimated (rehearsal)",

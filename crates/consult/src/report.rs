@@ -30,7 +30,7 @@ pub struct ConsultReport {
     pub f1_financial_inference: String,
     pub f2_trend_inference: String,
     pub move_suggestions: Vec<Arc<MoveSuggestion>>,
-    /// Verdict of each debated move, with its conversations.
+    /// Verdict of each debate, with the conversations of the debate.
     pub policy_scores: Vec<Arc<DebateVerdict>>,
     pub recommended_moves: Vec<RankedMove>,
     pub other_moves: Vec<RankedMove>,

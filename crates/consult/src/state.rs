@@ -18,7 +18,7 @@ use crate::ticker::Ticker;
 /// Company of a consultation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConsultCompany {
-    /// Stock ticker; `None` for a private company, which has a name instead.
+    /// Stock ticker; null for a private company, which has a name instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticker: Option<Ticker>,
     /// Name of the company, from the SEC's list or given by the user.
@@ -50,9 +50,9 @@ impl ConsultCompany {
 /// One of the two inferences about a company: F1 or F2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum InferenceSide {
-    /// Inference F1, written from the financial data.
+    /// Inference F1, about the financial data.
     Financial,
-    /// Inference F2, written from the news.
+    /// Inference F2, about trends in the news.
     Trend,
 }
 
@@ -101,7 +101,7 @@ pub enum ConsultItem {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Flag {
     pub kind: FlagKind,
-    /// Id of the move that the caveat applies to; `None` for the whole report.
+    /// Id of the move that the caveat applies to; null for the whole report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub move_id: Option<String>,
     pub message: String,

@@ -86,8 +86,8 @@ impl AllowedCalls {
     }
 }
 
-/// Whether a call whose key ends with the segment `name` belongs to scoring: it requests scores, or a summary for the
-/// prompt of a request for scores.
+/// Whether `name` is the last key segment of a call that requests scores, or that requests a summary for the prompt of
+/// such a call.
 fn is_score(name: &str) -> bool {
     matches!(name.strip_suffix("-2").unwrap_or(name), "score" | "score-shorter" | "score-summary")
 }

@@ -59,7 +59,7 @@ pub enum CallPurpose {
 }
 
 impl CallPosition {
-    /// Parses a key such as `i1/round-4/critic`; `None` if the key is not that of a model call.
+    /// Parses a key such as `i1/round-4/critic`; `None` if the key does not belong to a model call.
     pub fn of(key: &EffectKey) -> Option<CallPosition> {
         let mut place = CallPosition { log: None, round: None, purpose: CallPurpose::Critic };
         let mut part = None;
@@ -124,9 +124,9 @@ pub struct RoundEvents<'a> {
 }
 
 impl RoundEvents<'_> {
-    /// Builds the event about one model call of a debate, which has added an entry to a conversation or has failed. The
-    /// entry belongs to the conversation `log`, or to all conversations if `log` is `None`. The field `next` of the
-    /// event is the next step of the conversation.
+    /// Builds the event about one model call that has added an entry to a conversation or has failed. The call belongs
+    /// to the conversation `log`, or to all conversations if `log` is `None`. The field `next` of the event is the next
+    /// step of the conversation.
     pub fn event(
         self,
         log: Option<LogName>,

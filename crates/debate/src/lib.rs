@@ -11,7 +11,7 @@
 //!
 //! There is a rule for every failure (table in `docs/explanation/durability.md`). A call fails permanently if all its
 //! retries fail. If a call for an entry of one conversation fails permanently, the conversation ends; it is scored with
-//! the completed rounds and marked as partial. A judge is a decision maker that scores the move. If the judge's call
+//! the entries so far and marked as partial. A judge is a decision maker that scores the move. If the judge's call
 //! fails permanently, or its scores cannot be parsed, its score is a neutral 5 for each metric, marked as neutral. If a
 //! conversation exceeds the context window, prompts contain its first round, its last three rounds, and a summary of
 //! the rounds between.

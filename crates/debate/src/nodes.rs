@@ -23,8 +23,8 @@ use crate::state::{
 
 type Updates = Result<Vec<DebateUpdate>, NodeError>;
 
-/// Fraction of the context window, as numerator and denominator. If a request would fill more of the window, its older
-/// rounds are summarized.
+/// Maximum fraction of the context window that a request fills, as numerator and denominator. If a request would fill
+/// more, its older rounds are summarized.
 const MAX_WINDOW_USE: (u64, u64) = (3, 4);
 
 /// Number of rounds at the end of a conversation that are not summarized.
@@ -76,7 +76,7 @@ impl DebateNodes {
         Ok(updates)
     }
 
-    /// Requests the scores of a decision maker before the debate (blind scores).
+    /// Requests the scores that a decision maker gives before the debate (blind scores).
     async fn judge_blind(&self, context: &Context<DebateState>, log: LogName) -> Updates {
         let asking = JournaledModel::new(context, &*self.model, format!("{log}/{BLIND}"));
         let score = match scores(&asking, self.prompts(context).blind_scoring(log)).await? {
@@ -184,8 +184,8 @@ impl DebateNodes {
         Ok(updates)
     }
 
-    /// Requests one entry from the model and adds it to a conversation. If the call fails permanently, ends the
-    /// conversation instead or, for some errors (see [`ends_the_run`]), the whole run.
+    /// Requests one entry from the model and adds it to a conversation. If the call fails permanently, the conversation
+    /// ends; for some errors (see [`ends_the_run`]), the whole run ends.
     async fn add_entry(
         &self,
         context: &Context<DebateState>,
@@ -282,7 +282,8 @@ impl DebateNodes {
         }
     }
 
-    /// Has the model summarize rounds 2 to `up_to_round`. If that fails, uses the first line of each entry instead.
+    /// Has the model summarize rounds 2 to `up_to_round`. If the model call fails, uses the first line of each entry
+    /// instead.
     async fn summarize(
         &self,
         context: &Context<DebateState>,
@@ -326,8 +327,8 @@ struct Speech {
     round: u32,
 }
 
-/// Builds the event about one model call of a debate, which has added an entry to a conversation or has failed. The
-/// entry belongs to the conversation `log`, or to all conversations if `log` is `None`.
+/// Builds the event about one model call that has added an entry to a conversation or has failed. The call belongs to
+/// the conversation `log`, or to all conversations if `log` is `None`.
 fn event(
     state: &DebateState,
     log: Option<LogName>,
@@ -367,7 +368,7 @@ async fn scores(
     }))
 }
 
-/// Returns the model error if a call failed permanently, but the debate can continue without the answer.
+/// Returns the model error of a call that failed permanently, if the debate can continue without the answer.
 fn permanent_error(error: &AnswerError) -> Option<&ModelError> {
     error.model_error().filter(|error| !ends_the_run(error))
 }

@@ -33,16 +33,16 @@ pub struct ScoreCard {
         example = &"A price cut by a competitor was accepted as likely, without a plan against it."
     )]
     pub unanswered: String,
-    /// How much it would change the company's growth, revenue or position in its market.
+    /// How much the move would change the company's growth, revenue or position in its market.
     #[schemars(range(min = 1, max = 10))]
     pub impact: u8,
-    /// How realistic it is with the people, money and time there are.
+    /// How realistic the move is with the available people, money and time.
     #[schemars(range(min = 1, max = 10))]
     pub feasibility: u8,
-    /// How the upside compares with what can be lost.
+    /// How the possible gain from the move compares with the possible loss.
     #[schemars(range(min = 1, max = 10))]
     pub risk_adjusted_return: u8,
-    /// How well it fits where the company is going.
+    /// How well the move fits the direction of the company.
     #[schemars(range(min = 1, max = 10))]
     pub strategic_alignment: u8,
 }

@@ -12,7 +12,7 @@ use crate::state::{DebateCompany, DebateState, MoveDocument, PersonaChange};
 use crate::verdict::DebateVerdict;
 use crate::{DebateOptions, graph};
 
-/// Cancel reason and error text of a debate in a sandbox that lost its connection to the host.
+/// Cancel reason and error text of a debate whose sandbox lost the connection to the host.
 pub const HOST_CONNECTION_LOST: &str = "lost the connection to the host";
 
 /// Specification of a debate: everything that is needed to run it, except the model.

@@ -120,7 +120,7 @@ pub(crate) fn entry_from_response(
     }
 }
 
-/// Why a conversation ended early.
+/// A conversation that ended early: its completed rounds, and the error that ended it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PartialConversation {
     /// Number of rounds in which both the critic and the decision maker wrote an entry.
@@ -149,7 +149,7 @@ pub struct JudgeScore {
     /// Metrics whose scores could not be parsed; a score of 5 is assumed for each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assumed: Vec<String>,
-    /// Error of the judge's call, if it failed and 5 is therefore assumed for every metric.
+    /// Error of the judge's call, if the call failed. In that case, 5 is assumed for every metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }

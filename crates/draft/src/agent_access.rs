@@ -1,4 +1,4 @@
-//! Checks of paths and task ids that agents send, and of the files that agents may see.
+//! Checks the paths and task ids that agents send, and refuses files that agents may not see.
 
 use assize_gate::secrets::SecretScanner;
 use assize_gate::{FileKind, PathRules, Policy, TaskId};
@@ -34,7 +34,7 @@ impl Transaction {
         })
     }
 
-    /// Parses a task id. A task id that looks like a path is refused and recorded.
+    /// Parses a task id. A task id that looks like a path is refused, and the refusal is recorded in the audit log.
     pub(crate) async fn parse_task_id(
         &mut self,
         by: &str,
@@ -74,7 +74,9 @@ impl Transaction {
         }
         let original = self.visible_file(&path, policy, places)?;
         if original.is_none() && source.ends_with('/') {
-            return Err(invalid_request(format!("`{source}` names a folder; name a file")));
+            return Err(invalid_request(format!(
+                "`{source}` is the path of a folder; give the path of a file"
+            )));
         }
         Ok((path, original))
     }

@@ -21,8 +21,8 @@ pub struct LogCheck {
     pub entries: usize,
     /// Number of audit log entries of this workspace.
     pub of_workspace: usize,
-    /// Id and hash of the last log entry as `ID:HASH`, from which a later check can see whether the log still contains
-    /// this entry; null if the log is empty.
+    /// Id and hash of the last log entry, as `ID:HASH`; null if the log is empty. A later check with this value as
+    /// `since` detects whether the entry was changed or removed.
     pub head: Option<String>,
     /// Repairs of the log file in the workspace. A repair appends the missing lines to a log file that is too short.
     pub completed: Vec<LogCompletion>,
@@ -31,7 +31,7 @@ pub struct LogCheck {
     pub mirror: LogComparison,
 }
 
-/// One repair of the log file in the workspace, which was too short.
+/// One repair of the log file in the workspace: Assize appended the missing lines.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LogCompletion {
     /// Id of the log entry that records the repair.
@@ -95,8 +95,8 @@ fn completed(entry: &AuditEntry) -> Option<LogCompletion> {
     Some(LogCompletion { entry: entry.id, lines_present, lines_added })
 }
 
-/// Filters the log entries of a workspace. With `task`, only entries about the task and its submissions remain. With
-/// `refused`, only entries about refused paths remain.
+/// Filters the log entries of a workspace. If `task` is given, keeps only entries about this task and its submissions.
+/// If `refused` is true, keeps only entries about refused paths.
 pub fn filter_entries(
     mut entries: Vec<AuditEntry>,
     task: Option<&str>,

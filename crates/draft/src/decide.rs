@@ -20,7 +20,7 @@ use crate::state::{ProposedFile, Submission, SubmissionStage};
 use crate::transaction::Transaction;
 
 /// Result of the project's tests on a submission: reasons to reject or escalate the submission, and the result of the
-/// last verification.
+/// last verification command.
 type Tested = (Vec<Reason>, Option<VerifyResult>);
 
 impl DraftService {
@@ -96,8 +96,9 @@ impl DraftService {
         }
     }
 
-    /// Starts a background task for every undecided submission, unless another process is already deciding on it. A
-    /// submission stays undecided if its process dies before the decision.
+    /// Starts a background task for every undecided submission. The task decides on the submission, unless another
+    /// process is already deciding on it. A submission stays undecided if the process that received it dies before the
+    /// decision.
     pub async fn decide_orphaned_in_background(self: &Arc<Self>) -> Result<(), DraftError> {
         let state = self.state().await?;
         let left = state.submissions.values().filter(|s| s.stage == SubmissionStage::Submitted);
@@ -151,9 +152,9 @@ fn decision(
     let verdict = GateVerdict::of(&reasons, review);
     let advice = match (review, verdict) {
         (Review::Never, _) => Some("reviews are disabled: reduce the change, or drop it"),
-        (_, GateVerdict::Rejected) => Some(
-            "fix what the other reasons describe and submit again; a reviewer then decides about this reason",
-        ),
+        (_, GateVerdict::Rejected) => {
+            Some("fix the other findings and submit again; a reviewer then decides on this finding")
+        }
         _ => None,
     };
     if let Some(advice) = advice {

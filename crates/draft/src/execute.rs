@@ -142,8 +142,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Applies a submission. If the change fails, records the verdict `escalated` or `rejected` instead, and returns the
-    /// error message.
+    /// Applies a submission. If the change fails, records the verdict `escalated` or `rejected` instead, and returns
+    /// the error message.
     pub(crate) async fn accept(
         &mut self,
         by: &str,
@@ -186,7 +186,7 @@ impl Transaction {
         }
     }
 
-    /// Records that a change was not applied although its intent had been recorded; returns the error message.
+    /// Records that an intended change or undo was not carried out, so no file was changed; returns the error message.
     async fn record_not_applied(
         &mut self,
         by: &str,
@@ -285,8 +285,8 @@ impl Transaction {
     }
 
     /// Deletes the draft files of a decided submission. If an agent has since requested a new draft under the same
-    /// name, the file belongs to this open draft and is kept. The draft files are deleted as the last step of a
-    /// decision. If the process dies before this step, the next transaction finds and deletes them.
+    /// name, the file belongs to the new draft and is kept. The draft files are deleted as the last step of a decision.
+    /// If the process dies before this step, the next transaction finds and deletes them.
     fn remove_drafts(&self, submission: &Submission) -> Result<(), DraftError> {
         let waits = |s: &Submission| s.task == submission.task && s.stage.is_undecided();
         let name = submission_file(&submission.task);

@@ -20,8 +20,7 @@ use crate::transaction::Transaction;
 /// Maximum length of the summary of a change, in characters.
 const MAX_SUMMARY: usize = 2000;
 
-/// Factor in the limit on open drafts of a task. The limit is this factor times the maximum number of files that the
-/// policy allows a task to change.
+/// Maximum number of open drafts of a task, divided by the maximum number of files that the task may change.
 const MAX_DRAFTS_PER_FILE: usize = 10;
 
 impl DraftService {
@@ -55,11 +54,8 @@ impl DraftService {
         }
         let (name, note) =
             transaction.find_or_create_draft(by, &path, &task, &policy, (before, bytes)).await?;
-        let new = || {
-            format!(
-                "`{path}` does not exist yet: this draft proposes it as a new file and is empty"
-            )
-        };
+        let new =
+            || format!("`{path}` does not exist yet: the draft is empty and proposes a new file");
         Ok(DraftCreated {
             draft_path: draft_path(&name),
             original_hash: before.map(|hash| hash.to_string()).unwrap_or_default(),
@@ -204,8 +200,9 @@ impl Transaction {
             None => {
                 let open = self.state().drafts.values().filter(|draft| draft.task == *task).count();
                 if open >= policy.max_files * MAX_DRAFTS_PER_FILE {
-                    let why =
-                        format!("the task `{task}` has {open} open drafts; submit some first");
+                    let why = format!(
+                        "the task `{task}` has too many open drafts ({open}); submit some first"
+                    );
                     return Err(invalid_request(why));
                 }
                 (free_name(self.state(), path, task), None)
@@ -267,10 +264,12 @@ impl Transaction {
         if files.is_empty() {
             let (count, names) = (unchanged.len(), unchanged.join("`, `"));
             return Err(invalid_request(if count == 1 {
-                format!("the draft does not change `{names}`; write the change to the draft first")
+                format!(
+                    "the draft of `{names}` contains no change; write the change to the draft first"
+                )
             } else {
                 format!(
-                    "no draft changes its file (`{names}`); write the changes to the drafts first"
+                    "the drafts of `{names}` contain no changes; write the changes to the drafts first"
                 )
             }));
         }
@@ -411,8 +410,8 @@ impl Transaction {
     }
 
     /// Finds the earlier submission of a draft, so that a repeated submit call, for example after a crash, returns the
-    /// status of that submission. Returns `None` if the agent has since requested a new draft under the same name that
-    /// is not submitted yet.
+    /// status of that submission. Returns `None` if the agent has since requested a new draft under the same name and
+    /// has not submitted the new draft.
     fn earlier_submission(&self, submit: &SubmitRequest<'_>, task: &TaskId) -> Option<u64> {
         let name = draft_name(submit.draft_path, &self.service.workspace.roots())?;
         if self.state().drafts.get(&name).is_some_and(|draft| draft.submission.is_none()) {

@@ -46,7 +46,7 @@ pub(crate) fn free_name(state: &DraftState, path: &WorkspacePath, task: &TaskId)
         let name = name.to_lowercase();
         state.drafts.keys().any(|other| other.to_lowercase() == name)
     };
-    // A draft whose name starts with `UNFINISHED` would be mistaken for an unfinished temporary file.
+    // A draft whose name starts with `TEMP_FILE_PREFIX` would be mistaken for an unfinished temporary file.
     let start = if path.name().starts_with(TEMP_FILE_PREFIX) { "_" } else { "" };
     let plain = format!("{start}{}.{task}.draft", path.name());
     if plain.len() <= MAX_NAME && !taken(&plain) {

@@ -24,7 +24,7 @@ pub struct ProposedContent<'a> {
     pub seen: SeenFile<'a>,
 }
 
-/// Content of a file that the agent saw before it made a proposal. If the file has different content when the proposal
+/// Content of a file as the agent saw it before it made a proposal. If the file has different content when the proposal
 /// is submitted, the gate reports a conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeenFile<'a> {
@@ -142,7 +142,7 @@ impl Transaction {
         self.proposed_file(&path.to_string(), (before, text.as_bytes()), content.as_bytes())
     }
 
-    /// Returns the latest waiting submission of a task that changes at least one of the given files.
+    /// Returns the latest of the task's waiting submissions that change at least one of the given files.
     fn waiting_submission(&self, task: &TaskId, files: &[ProposedFile]) -> Option<&Submission> {
         let shares = |s: &Submission| {
             s.files.iter().any(|file| files.iter().any(|other| other.path == file.path))

@@ -91,7 +91,7 @@ impl DraftService {
         transaction.undo(by, id).await
     }
 
-    /// Switches the draft tools on or off; returns `false` if they already were in that state.
+    /// Switches the draft tools on or off; returns whether the state of the tools has changed.
     pub async fn switch(self: &Arc<Self>, by: &str, on: bool) -> Result<bool, DraftError> {
         let mut transaction = self.begin().await?;
         let changes = transaction.state().tools_off == on;

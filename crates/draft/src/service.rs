@@ -159,7 +159,7 @@ impl DraftService {
         }))
     }
 
-    /// Path of the workspace, which is the subject of its audit log entries.
+    /// Path of the workspace. The audit log entries of the workspace have this path as their subject.
     pub fn subject(&self) -> &str {
         &self.log.subject
     }

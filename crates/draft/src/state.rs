@@ -25,7 +25,8 @@ pub enum DraftStep {
         policy: Fingerprint,
     },
     /// An agent submitted changes (message `DRAFT_READY`). Submissions of a workspace are numbered from 1 in the order
-    /// of their entries. The entry does not contain the number, because another entry may be written just before it.
+    /// of their entries. The entry does not contain the number, because another entry may be written just before this
+    /// entry.
     Submitted {
         task: TaskId,
         summary: String,
@@ -204,8 +205,8 @@ impl Submission {
         Reason::of_file(&file, effect, rule, message)
     }
 
-    /// Returns the file replacements that are in progress. In the stage `undoing`, these restore the old contents. In
-    /// other stages, these write the proposed contents.
+    /// Returns the file replacements that are in progress. In the stage `undoing`, the replacements restore the old
+    /// contents. In other stages, the replacements write the proposed contents.
     pub(crate) fn replacements_in_progress(&self) -> Vec<FileReplacement> {
         if self.stage == SubmissionStage::Undoing { self.reversed() } else { self.replaced.clone() }
     }

@@ -28,7 +28,8 @@ pub struct SweepResult {
 
 impl DraftService {
     /// Deletes the stored file contents of submissions that were closed (accepted, rejected or undone) more than `keep`
-    /// ago, and unsubmitted drafts that were last written more than `keep` ago. `now` is in milliseconds since 1970.
+    /// ago, and unsubmitted drafts that were last requested and last written more than `keep` ago. `now` is in
+    /// milliseconds since 1970.
     pub async fn sweep(
         self: &Arc<Self>,
         by: &str,
@@ -127,8 +128,8 @@ impl Transaction {
         self.drafts.remove(name).map_err(file_error(name))
     }
 
-    /// Returns the abandoned drafts: drafts that are not submitted, and were neither requested nor written recently.
-    /// `old` returns whether a time (in milliseconds since 1970) is not recent.
+    /// Returns the abandoned drafts: drafts that are not submitted, and whose last request and last write are old.
+    /// `old` returns whether a time (in milliseconds since 1970) counts as old.
     fn abandoned(&self, old: &dyn Fn(u64) -> bool) -> Vec<OpenDraft> {
         let idle = |draft: &&OpenDraft| {
             let written = || self.drafts.stat(&draft.name).ok().flatten();

@@ -42,8 +42,8 @@ pub(crate) struct SandboxVerifier {
 /// Python virtual environment that a verification uses.
 struct Python {
     environment: VirtualEnvironment,
-    /// Whether the verification may run without the environment. True for the active environment (`VIRTUAL_ENV`),
-    /// because the project possibly uses no Python; false for an environment from the settings or the contract.
+    /// Whether the verification runs without this virtual environment if it cannot be used. True for the active one
+    /// (`VIRTUAL_ENV`), because the project possibly uses no Python; false for one from the settings or the contract.
     optional: bool,
 }
 

@@ -19,7 +19,7 @@ pub const TRANSITIONS: &str = "transition.ndjson";
 #[derive(Debug, Clone)]
 pub(crate) struct WorkspaceLog {
     pub(crate) store: Arc<dyn Store>,
-    /// Path of the workspace, which is the subject of its audit log entries.
+    /// Path of the workspace. The audit log entries of the workspace have this path as their subject.
     pub(crate) subject: String,
 }
 
@@ -85,8 +85,8 @@ pub enum LogComparison {
 }
 
 impl LogComparison {
-    /// Describes how the log file differs from the store; returns `None` if they have the same entries. `written` is
-    /// the number of lines that Assize has written to the log file.
+    /// Describes how the log file differs from the store; returns `None` if the log file and the store have the same
+    /// entries. `written` is the number of lines that Assize has written to the log file.
     pub fn complaint(&self, written: usize) -> Option<String> {
         let file = format!("{HANDOFF}/{TRANSITIONS}");
         match self {
@@ -100,7 +100,7 @@ impl LogComparison {
         }
     }
 
-    /// Compares the log file in the workspace with the entries of the store. Also returns the number of bytes of an
+    /// Compares the log file in the workspace with the entries of the store. Also returns the length in bytes of an
     /// incomplete last line.
     pub(crate) fn of(
         handoff: &FolderHandle,

@@ -30,7 +30,8 @@ pub struct ProposedChange {
     pub draft_mode: u32,
     /// Hash of the current content of the file; `None` if the file does not exist.
     pub current_hash: Result<Option<Fingerprint>, FileError>,
-    /// Name of an existing file or folder that differs only in case from a component of the new file's path.
+    /// For a new file whose path matches an existing path except for upper and lower case: the existing name that
+    /// differs.
     pub case_conflict: Option<String>,
     /// Current permission bits of the file; `None` if the file does not exist or cannot be read.
     pub mode: Option<u32>,

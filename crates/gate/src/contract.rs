@@ -38,7 +38,7 @@ pub struct Contract {
     /// Paths that the task may change: files, folders (`docs/`) and patterns (`src/**/*.py`); if omitted, all paths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_paths: Option<Vec<String>>,
-    /// Limits of the task, which can only tighten the limits of the settings.
+    /// Limits for the task. A limit here can only be stricter than the same limit in the settings.
     #[serde(default)]
     pub limits: ContractLimits,
     /// Command that must succeed on a copy of the workspace that includes the drafts.
@@ -46,7 +46,7 @@ pub struct Contract {
     pub verify: Option<VerifyCommand>,
 }
 
-/// Limits in a task contract. A limit above the limit of the settings has no effect.
+/// Limits in a task contract. A limit has no effect if the same limit in the settings is stricter.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ContractLimits {
@@ -95,10 +95,10 @@ pub struct VerifyCommand {
 }
 
 impl VerifyCommand {
-    /// Pattern of the package folders of Node.js.
+    /// Pattern of the folders that contain installed Node.js packages.
     pub(crate) const NODE_MODULES: &str = "**/node_modules/";
 
-    /// Default of `exclude`: patterns of files that are not copied to the sandbox.
+    /// Default of `verify.exclude`: patterns of files that are not copied to the sandbox.
     pub(crate) fn usual_exclude() -> Vec<String> {
         ["**/target/", VerifyCommand::NODE_MODULES, "**/.venv/", "**/venv/"]
             .map(str::to_owned)

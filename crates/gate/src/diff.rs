@@ -15,7 +15,8 @@ pub struct Diff {
     pub added: Vec<(usize, String)>,
     /// Number of lines that the draft removes from the original file.
     pub removed: usize,
-    /// The removed lines without indentation, each with the number of times it was removed.
+    /// Texts of the removed lines, without indentation and trailing white space. The value is the number of removed
+    /// lines with this text.
     removed_lines: HashMap<String, usize>,
     /// Number of removed lines that are not blank and were neither moved nor re-indented.
     pub removed_or_replaced: usize,

@@ -3,7 +3,7 @@
 
 use crate::pattern::among;
 
-/// Kind of a file, which determines the rules that the gate applies to its lines.
+/// Kind of a file. The kind determines which rules the gate applies to the lines of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     Code,

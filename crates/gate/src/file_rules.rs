@@ -29,7 +29,7 @@ pub(crate) struct FileRules {
 #[derive(Debug)]
 pub(crate) struct BuildRule {
     pub files: Globs,
-    /// Keys of a data file whose values are commands; `None` if the whole file is a program.
+    /// For a data file: patterns of the keys whose values are commands. `None` if the whole file is a program.
     pub keys: Option<Globs>,
     /// Dotted keys of the dependency tables in a data file, such as `tool.poetry.dependencies`.
     pub dependencies: Vec<String>,

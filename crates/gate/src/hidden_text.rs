@@ -115,8 +115,8 @@ fn is_joining(c: char) -> bool {
     matches!(c, '\u{600}'..='\u{8ff}' | '\u{900}'..='\u{109f}' | '\u{1780}'..='\u{18af}' | '\u{fb50}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}')
 }
 
-/// Returns the words of a line that contain a non-ASCII character, each with its position. An underscore ends a word:
-/// `σ_max` consists of two words.
+/// Splits a line into words and returns those with a non-ASCII character, each with its position. An underscore ends a
+/// word: `σ_max` consists of two words.
 fn identifiers(chars: &[char]) -> Vec<(usize, String)> {
     let mut words = Vec::new();
     let mut start = 0;

@@ -63,7 +63,7 @@ pub struct PathScanner {
     address: Regex,
     /// Matches the text before a web route or an XPath, which are not file paths.
     route: Regex,
-    /// Matches lines that are comments or list items of a document.
+    /// Matches lines that begin like a comment, or like a list item of a document.
     comment: Regex,
     /// Matches a character that cannot be part of a path. A path ends before this character.
     end: Regex,
@@ -72,11 +72,12 @@ pub struct PathScanner {
     /// Matches the text before a path if this text shows that `/media/…` or `/data/…` is a URL path: an HTML attribute
     /// `src`, or a name that ends with `_url`.
     page: Regex,
-    /// Matches a call that opens or changes a file, from its name to the first character of the path.
+    /// Matches the start of a call that opens or changes a file, from the function name to the first character of the
+    /// path.
     opens_file: Regex,
-    /// Matches the text before a host path that is an item of a list in a Compose file.
+    /// In a Compose file, matches the text before a host path if the path is a list item.
     item: Regex,
-    /// Matches the text before a host path that is the value of a key in a Compose file.
+    /// In a Compose file, matches the text before a host path if the path is the value of a key, such as `source`.
     host_key: Regex,
 }
 
@@ -84,7 +85,7 @@ pub struct PathScanner {
 /// precedes the path of a database (`sqlite:////srv/app.db`), and `:-` precedes the default value of a shell variable.
 const BEFORE: &str = r#"(?:^|[\s"'`=(\[,:;<>|@!]|-[ILo]|:-|:///)"#;
 
-/// Name of the rule for folders that not every machine has. Its findings are escalated to a reviewer.
+/// Name of the rule for folders that exist only on some machines. Its findings are escalated to a reviewer.
 const SERVER_FOLDER: &str = "server-folder";
 
 /// Text of the built-in rules for machine-specific paths.
@@ -236,8 +237,8 @@ impl PathScanner {
     }
 }
 
-/// Returns the text before a path, from the start of the statement, including the first character of the path. The
-/// statement starts after the last `;` or `#`.
+/// Returns the text from the start of a statement to the first character of the path in it, inclusive. The statement
+/// starts after the last `;` or `#` before the path.
 fn before_path(line: &str, start: usize) -> &str {
     let end = line[start..].chars().next().map_or(start, |first| start + first.len_utf8());
     let prefix = &line[..end];

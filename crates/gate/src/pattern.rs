@@ -1,5 +1,5 @@
-//! Compiles the gate's built-in regular expressions. If one does not compile, the gate reports an error: it never skips
-//! a check.
+//! Compiles the gate's built-in regular expressions. If an expression does not compile, the gate reports an error
+//! instead of skipping a check.
 
 use regex::Regex;
 

@@ -30,13 +30,13 @@ pub struct Policy {
     pub allowed: Option<Vec<String>>,
     /// Id of the only task that may change files; any task if absent.
     pub task: Option<String>,
-    /// Verification commands that must succeed: those of the settings, and that of the contract.
+    /// Verification commands that must succeed: the command of the settings and the command of the contract.
     pub verify: Vec<VerifyCommand>,
-    /// Upper limits of the verification commands.
+    /// Limits that apply to every verification command.
     pub verify_most: VerifyLimits,
 }
 
-/// Upper limits for all verification commands, from the settings.
+/// Limits that the settings set for verification commands: memory, time, and host folders that may be mounted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifyLimits {
     pub memory_mb: u64,

@@ -3,7 +3,7 @@
 //! There is one rule for each known key format (module `rules`). Other secrets are found by the name before the value,
 //! as in `password = …`, and by the randomness of the value (module `named`).
 //!
-//! A placeholder is not a secret (module `chance`). A value is a placeholder if little remains when its placeholder
+//! A placeholder is not a secret (module `classifier`). A value is a placeholder if little remains when its placeholder
 //! words are removed. A long random value that happens to contain a placeholder word is therefore not a placeholder.
 //! Test keys of providers (`sk_test_`) are not secrets. Password hashes are secrets only together with their accounts,
 //! as in `/etc/shadow`.
@@ -40,7 +40,8 @@ pub const ALLOW_COMMENT: &str = "assize: allow-secret";
 /// Maximum number of secrets that are reported per line.
 const MAX_PER_LINE: usize = 200;
 
-/// Number of secrets found in a text above which the scanner stops searching for secrets that span several lines.
+/// Limit of the search for secrets that span several lines: the search stops when more secrets than this are found in a
+/// text.
 const MAX_PER_TEXT: usize = 1000;
 
 /// Name and description of the rule for private keys.

@@ -2,8 +2,8 @@
 //! prefix.
 //!
 //! A provider has cached the prefix of a prompt when the answer to that prompt starts. If 15 calls with the same prefix
-//! were sent at once, all of them would pay the full price for the prefix. So 14 calls wait until the answer to the
-//! first call has started.
+//! were sent at once, all of them would pay the full price for the prefix. So the first call is sent alone, and the
+//! other 14 calls wait until the answer to it has started.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,13 +17,13 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::estimate::likely_tokens;
 
-/// Minimum length of a prompt prefix that all providers cache, in tokens. Calls do not wait for shorter prefixes.
+/// All providers cache prompt prefixes of at least this many tokens. Calls do not wait for shorter prefixes.
 const MIN_PREFIX: u64 = 4096;
 
 /// Time for which a prefix is assumed to stay in the provider's cache after its last use.
 const CACHE_LIFETIME: Duration = Duration::from_secs(5 * 60);
 
-/// Maximum time that a call waits for another call to write the prefix to the cache.
+/// Maximum time that a call waits for another call that writes their shared prefix to the cache.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// Prompt prefixes that this process has sent to one model, with their state in the provider's cache.
@@ -64,7 +64,8 @@ pub(crate) struct WarmupPermit<'a> {
 }
 
 impl CacheWarmup {
-    /// Waits while another call is writing a large prefix of this prompt to the provider's cache.
+    /// Returns the permit to send a request. First waits, at most for [`MAX_WAIT`], while another call is writing a
+    /// long prefix of the request's prompt to the provider's cache.
     pub(crate) async fn permit(&self, request: &ModelRequest) -> WarmupPermit<'_> {
         let prefixes = prefixes(request);
         let deadline = Instant::now() + MAX_WAIT;

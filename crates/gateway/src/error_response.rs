@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::catalog::Retirement;
 use crate::provider::Endpoint;
 
-/// Maximum length of a provider's message, in characters.
+/// Maximum length in characters of an error message that contains text of a provider. Longer messages are shortened.
 const MAX_MESSAGE: usize = 400;
 
 /// Converts an HTTP response with an error status to a [`ModelError`].
@@ -64,7 +64,7 @@ struct ErrorBody {
     message: String,
     /// Type, code and status of the error as one text in lower case. This text is searched for known error names.
     labels: String,
-    /// Whether the error is caused by a daily quota of Google that is used up.
+    /// Whether the error means that one of Google's daily quotas is used up.
     daily_quota: bool,
     /// Whether OpenRouter rejected the call because other calls in flight use up the account's budget.
     in_flight_budget: bool,
@@ -95,7 +95,7 @@ impl ErrorBody {
         }
     }
 
-    /// The error kind that follows from the response body; `None` if the body tells no more than the HTTP status.
+    /// The error kind that the response body shows; `None` if only the HTTP status determines the kind.
     fn kind(&self) -> Option<ErrorKind> {
         let label = |words: &[&str]| words.iter().any(|word| self.labels.contains(word));
         let message = self.message.to_lowercase();
@@ -182,7 +182,7 @@ fn hint(kind: ErrorKind, endpoint: &Endpoint) -> Option<String> {
             "check the model `{model}` (`--model`) and the address `{base_url}` (`{provider}.base_url`)"
         ),
         ErrorKind::SpendLimit => {
-            format!("add credit or raise the limit of your {provider} account")
+            format!("add credit to your {provider} account, or raise its spending limit")
         }
         ErrorKind::ContextOverflow => overflow_hint(endpoint, endpoint.context_window),
         ErrorKind::TooLarge => {
@@ -228,7 +228,7 @@ pub(crate) fn overflow_hint(endpoint: &Endpoint, window: Option<u64>) -> String 
     format!("{has}shorten the input, or {more}")
 }
 
-/// Delay that the `retry-after-ms` or `retry-after` header requests, as milliseconds, as seconds, or as a date.
+/// Delay that the header `retry-after-ms` (in milliseconds) or `retry-after` (in seconds, or as a date) requests.
 ///
 /// A date is compared with the server's `date` header if there is one, because the local clock may be wrong.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {

@@ -58,9 +58,9 @@ pub(crate) struct PromptTooLong {
 /// Returns the maximum length of the answer in tokens, so that prompt and answer together fit the context window
 /// `window`.
 ///
-/// For a server that truncates long prompts, the prompt must fit by the high estimate. A server that rejects long
-/// prompts counts the tokens exactly. For such a server, this function returns an error only if the prompt does not fit
-/// even by a lower bound: one token per eight bytes.
+/// Returns an error if the prompt is too long. For a server that truncates long prompts, this function uses the high
+/// estimate of the prompt's tokens. For a server that rejects long prompts, it uses a lower bound (one token per eight
+/// bytes), because that server counts the tokens exactly and reports an error itself.
 pub(crate) fn max_answer_tokens(
     request: &ModelRequest,
     window: u64,
@@ -122,7 +122,7 @@ pub struct Estimate {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cost: Cost,
-    /// Maximum cost, provided that no call is repeated.
+    /// Highest possible cost of a request without retries. In an estimate by [`Estimate::of_calls`], equal to `cost`.
     pub max_cost: Cost,
     /// Cost if nine tenths of the input tokens are read from the provider's cache.
     pub cached: Cost,
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_limit_is_reduced_to_the_remaining_context_window() {
+    fn max_answer_tokens_is_reduced_to_the_remaining_context_window() {
         let request = |bytes: usize, max_tokens: u32| ModelRequest {
             max_tokens,
             ..ModelRequest::question("x".repeat(bytes))

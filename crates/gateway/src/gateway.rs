@@ -81,7 +81,7 @@ impl fmt::Debug for GatewayOptions {
     }
 }
 
-/// A model with retries, rate limits, a budget and an optional cassette.
+/// A model that handles its calls with retries, rate limits, a budget and an optional cassette.
 #[derive(Debug)]
 pub struct Gateway {
     /// Transport to the model; `None` if the gateway only replays a cassette.
@@ -111,8 +111,8 @@ impl RejectedParameters {
         }
     }
 
-    /// Records the request parameter that the model does not support according to the error, if later requests can omit
-    /// that parameter. Returns whether a parameter was recorded.
+    /// If the error says that the model does not support the temperature or schema parameter, records this parameter,
+    /// so that later requests omit it. Returns whether a parameter was recorded.
     fn record_rejection(
         &self,
         error: &ModelError,
@@ -142,7 +142,7 @@ impl RejectedParameters {
         } else {
             return false;
         };
-        debug!(parameter, "the model rejects this parameter; later requests omit it");
+        debug!(parameter, "the model rejects a request parameter; later requests omit it");
         flag.store(true, Ordering::Relaxed);
         true
     }
@@ -254,7 +254,7 @@ impl Gateway {
         }
     }
 
-    /// Sends the request, and retries it until it is answered or fails with an error that must not be retried.
+    /// Sends the request, and retries it after failures as the retry policy and the deadline permit.
     async fn attempts(
         &self,
         wire: &dyn Transport,
@@ -371,7 +371,7 @@ impl Gateway {
             rate_limiter.admit(tokens, Instant::now() + clock.left(), &on_wait).await.map_err(|wait| {
                 let (provider, seconds) = (wire.provider(), wait.as_secs());
                 let message = format!(
-                    "the rate limits of {provider} allow the next call in {seconds} s, after the deadline"
+                    "the rate limits of {provider} allow the call only in {seconds} s, after its deadline"
                 );
                 ModelError::new(ErrorKind::Deadline, message).with_hint(
                     "try again later, or allow more time with `gateway.deadline_seconds`",
@@ -495,8 +495,7 @@ struct Clock<'a> {
     /// Maximum time between two signs of progress of a streamed answer.
     idle_timeout: Duration,
     ledger: &'a dyn BudgetLedger,
-    /// Total time during which the ledger was unavailable before this call started. This time does not extend the
-    /// deadline; the time during which the ledger is unavailable after the start of the call does.
+    /// [`BudgetLedger::unavailable_time`] at the start of the call. Only the increase since then extends the deadline.
     unavailable_before: Duration,
     progress: Mutex<Progress>,
 }
@@ -612,8 +611,8 @@ impl Model for Gateway {
     }
 }
 
-/// Returns how to settle the reservation of an answered call. If the provider reports neither usage nor cost, the call
-/// counts with its maximum cost.
+/// Returns the settlement of the reservation of an answered call. If the provider reports neither usage nor cost, the
+/// call counts as lost, with the whole reserved cost.
 fn settlement(wire: &dyn Transport, reply: &ProviderReply) -> Settlement {
     match (reply.usage, reply.cost) {
         (None, None) => Settlement::Lost,

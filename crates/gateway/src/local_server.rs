@@ -113,8 +113,8 @@ fn plausible(window: Option<u64>) -> Option<u64> {
     window.filter(|window| PLAUSIBLE_WINDOW.contains(window))
 }
 
-/// Returns the reply of a server, or `None` if the query failed. A failed query is not an error, because many servers
-/// do not support it.
+/// Returns the reply of a server, or `None` if the query failed. A failure is only logged, because many servers do not
+/// support all queries.
 fn answer(outcome: Result<Value, ModelError>) -> Option<Value> {
     outcome
         .inspect_err(|error| {
@@ -125,9 +125,9 @@ fn answer(outcome: Result<Value, ModelError>) -> Option<Value> {
 
 /// Whether the host of a URL is on this machine or on a private network.
 ///
-/// These are `localhost`, loopback, private, link-local and shared (carrier-grade NAT) addresses, and host names that
-/// do not exist in public DNS: names without a dot, and names under `.localhost`, `.local`, `.internal`, `.lan` and
-/// `.home.arpa`.
+/// Local hosts are loopback, private, link-local, shared (carrier-grade NAT) and unspecified (`0.0.0.0`) addresses,
+/// and host names that do not exist in public DNS: names without a dot, such as `localhost`, and names under
+/// `.localhost`, `.local`, `.internal`, `.lan` and `.home.arpa`.
 pub fn is_local_address(url: &str) -> bool {
     let Some(host) = host_of(url) else { return false };
     if let Ok(address) = host.parse::<IpAddr>() {

@@ -45,8 +45,8 @@ impl Endpoint {
     }
 }
 
-/// Joins the names of a provider and a model to one text, for output. Either name can be empty. The rehearsal model
-/// and its provider have the same name, which then appears only once.
+/// Joins the names of a provider and a model to one text, for output. Either name can be empty. If both names are the
+/// same, as for the rehearsal model, the text contains the name only once.
 pub(crate) fn display_name(provider: &str, model: &str) -> String {
     if provider == model {
         return provider.to_owned();

@@ -41,9 +41,9 @@ pub struct RemainingLimits {
 /// calls of a whole cluster.
 #[async_trait]
 pub trait RateLimit: Send + Sync + fmt::Debug {
-    /// Waits until a call with this many tokens may be sent. If a rate limit permits the call only after the time `by`,
-    /// returns the necessary wait as an error. The time spent waiting for a free slot is added to `by`. Calls
-    /// `on_wait` before each wait for a rate limit.
+    /// Waits first for a free slot, and then until the rate limits permit a call with this many tokens. If the rate
+    /// limits permit the call only after the time `by`, returns the necessary wait as an error. The time spent waiting
+    /// for a slot is added to `by`. Calls `on_wait` before each wait for a rate limit.
     async fn admit(
         self: Arc<Self>,
         tokens: u64,

@@ -38,9 +38,10 @@ impl Default for RetryPolicy {
 impl RetryPolicy {
     /// Returns the delay before attempt `attempt + 1`, or `None` if the call must not be retried.
     ///
-    /// The delay is a random time between half of a bound and the whole bound, so that calls that fail at the same
-    /// time do not retry at the same time. The bound doubles with each attempt, up to a maximum. `jitter`, from 0 to 1,
-    /// selects the time in this range. If the provider requests a longer delay, the call waits at least that long.
+    /// The delay is between half of a bound and the whole bound. `jitter`, a random number from 0 to 1, selects the
+    /// delay in this range, so that calls that fail at the same time do not retry at the same time. The bound doubles
+    /// with each attempt, up to `max_delay`. If the provider requests a longer delay, the call waits for at least the
+    /// requested delay.
     pub fn retry_delay(&self, error: &ModelError, attempt: u32, jitter: f64) -> Option<Duration> {
         if !error.kind().is_retryable() || attempt > self.retries {
             return None;

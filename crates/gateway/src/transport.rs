@@ -12,7 +12,7 @@ use crate::rate_limiter::RemainingLimits;
 /// Callback for the text pieces of a streamed answer.
 pub(crate) type OnText<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
-/// Callback for progress of a streamed answer without text to show: reasoning, or a part of a tool call.
+/// Callback for each piece of a streamed answer that contains no text to show, only reasoning or a part of a tool call.
 pub(crate) type OnProgress<'a> = &'a (dyn Fn() + Send + Sync);
 
 /// Callback for the remaining rate limits that a provider reports in its headers.
@@ -23,14 +23,14 @@ pub(crate) type OnRemaining<'a> = &'a (dyn Fn(RemainingLimits) + Send + Sync);
 pub(crate) struct SendOptions<'a> {
     /// Callback for the text pieces. The answer is streamed only if this callback is set.
     pub(crate) on_text: Option<OnText<'a>>,
-    /// Callback for progress of a stream without text: reasoning, or a part of a tool call.
+    /// Callback for each piece of the stream that contains no text to show, only reasoning or a part of a tool call.
     pub(crate) on_progress: OnProgress<'a>,
     /// Callback for the remaining rate limits in the response headers.
     pub(crate) on_remaining: OnRemaining<'a>,
     /// Timeout until the first text or other progress of a stream.
     pub(crate) start_timeout: Duration,
-    /// Maximum time without data in a stream that has started. It does not apply to answers that are not streamed; the
-    /// gateway limits their duration.
+    /// Maximum time without data in a stream that has started. Applies only to streamed answers. The gateway limits the
+    /// duration of all other answers.
     pub(crate) idle_timeout: Duration,
 }
 

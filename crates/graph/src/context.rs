@@ -52,8 +52,7 @@ impl RunContext {
         }
     }
 
-    /// Appends a record and the events of its step to the journal. Returns the existing record if the key already has a
-    /// record.
+    /// Appends a record and its events to the journal. Returns the existing record if the key already has a record.
     pub(crate) async fn append(
         &self,
         record: EffectRecord,
@@ -156,7 +155,7 @@ impl<S: State> Context<S> {
         self.scope.key(name)
     }
 
-    /// Cancellation token of the run. The node must pass it to the operations that it awaits.
+    /// Cancellation token of the run. The node must pass the token to every operation that the node awaits.
     pub fn cancel(&self) -> &Cancel {
         &self.run.options.cancel
     }

@@ -1,8 +1,8 @@
 //! Journal of a run: outcomes of effects, recorded so that no finished effect is executed again.
 //!
 //! An [`EffectRecord`] contains the key of an effect, the fingerprint of its request and its outcome. The record is
-//! written once, together with the events of its step. A resumed run executes its nodes again and replays the outcomes
-//! from the journal. The state of the graph is never stored.
+//! written once, together with its events. A resumed run executes its nodes again and replays the outcomes from the
+//! journal. The state of the graph is never stored.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -52,7 +52,7 @@ impl GraphEvent {
 pub enum Appended {
     /// The record and its events were written. `event_ids` are the ids of the events.
     Recorded { event_ids: Vec<u64> },
-    /// Nothing was written, because the journal already has this record under the same key.
+    /// Nothing was written, because the journal already has a record under the key: the record in this variant.
     Existing(EffectRecord),
 }
 
@@ -71,15 +71,15 @@ pub trait Journal: Send + Sync {
     /// Returns the record under `key`, or `None` if there is none.
     async fn find(&self, key: &EffectKey) -> Result<Option<EffectRecord>, JournalError>;
 
-    /// Writes a record and the events of its step atomically, unless the key already has a record. When this function
-    /// returns, a persistent journal has stored the record and the events durably.
+    /// Writes a record and its events atomically, unless the key already has a record. When this function returns, a
+    /// persistent journal has stored the record and the events durably.
     async fn append(
         &self,
         record: EffectRecord,
         events: Vec<GraphEvent>,
     ) -> Result<Appended, JournalError>;
 
-    /// In a forked run, returns the JSON outcome that the original run recorded under the same key for the same
+    /// In a forked run, returns the JSON outcome that the parent run recorded under the same key for the same
     /// request. Returns `None` in other runs; see [`ForkJournal`].
     fn inherited(&self, _key: &EffectKey, _request: Fingerprint) -> Option<String> {
         None

@@ -87,7 +87,7 @@ impl HostChannel {
         &mut self.outgoing
     }
 
-    /// Queues the reply to the request of a stream. The reply ends the stream.
+    /// Queues the reply to the request that opened a stream. The reply ends the stream.
     pub(crate) fn reply(&mut self, stream: StreamId, reply: &GuestReply) {
         let put = Frame::put_message(&mut self.outgoing, FrameKind::Done, stream, reply);
         if let Err(error) = put {

@@ -95,8 +95,8 @@ pub(crate) struct FileWriter {
 
 impl FileWriter {
     /// Opens a code file for writing as the guest agent's user. Programs run as a different user and cannot change or
-    /// replace the file, because its folder has the sticky bit. First removes any file that a program has created at
-    /// this path.
+    /// replace the file, because its folder has the sticky bit. First removes any existing file at this path, which may
+    /// be a link that a program has created.
     pub(crate) fn begin_code(path: &str) -> Result<FileWriter, GuestFailure> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -82,13 +82,13 @@ impl InputPipe {
 pub(crate) struct OutputPipe {
     pipe: Option<OwnedFd>,
     pub(crate) port: u8,
-    /// Number of bytes that the host can still receive.
+    /// Number of bytes that the guest agent may send before the host grants more (flow control).
     credit: u32,
     /// Number of bytes that the output limit still allows. All output after these bytes is discarded.
     allowed: u64,
     pub(crate) cut: bool,
-    /// Number of bytes that were still in the pipe when the program ended; `None` while the program runs. The guest
-    /// agent does not wait for later output of child processes that outlive the program.
+    /// Number of bytes that were in the pipe when the program ended and are not read yet; `None` while the program
+    /// runs. The guest agent does not wait for later output of child processes that outlive the program.
     owed: Option<u64>,
 }
 
@@ -101,7 +101,8 @@ impl OutputPipe {
         self.credit = self.credit.saturating_add(bytes);
     }
 
-    /// Returns the descriptor to poll for output, if the host can receive output or the output is discarded.
+    /// Returns the program's output pipe to poll. `None` if no output may be read now: the host has no room for more, and
+    /// the output is not discarded either.
     pub(crate) fn wants_bytes(&self) -> Option<BorrowedFd<'_>> {
         let room = self.credit > 0 || self.allowed == 0;
         self.pipe.as_ref().filter(|_| room).map(AsFd::as_fd)

@@ -22,8 +22,8 @@ mod watch;
 
 use std::process::ExitCode;
 
-/// Runs the guest agent as PID 1 of a container. If it is started as root, it drops capabilities and runs programs as
-/// another user.
+/// Runs the guest agent as PID 1 of a container. If the guest agent is started as root, it drops capabilities and runs
+/// programs as another user.
 fn serve_in_container() -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return serve::serve(None, None, Vec::new());

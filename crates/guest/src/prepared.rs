@@ -36,7 +36,7 @@ impl PreparedProgram {
         exec.prepared && self.ready && exec.argv.starts_with(&self.argv)
     }
 
-    /// Sends the line with the arguments, for which the program waits. Returns `false` if the line cannot be sent. Does
+    /// Sends the line that the program waits for, with its arguments. Returns `false` if the line cannot be sent. Does
     /// not block if the line [fits](PreparedProgram::fits).
     pub(crate) fn send_line(&self, line: &str) -> bool {
         rustix::io::write(&self.gate, line.as_bytes()) == Ok(line.len())

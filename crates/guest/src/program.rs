@@ -43,7 +43,8 @@ struct Started {
     stdin: Option<OwnedFd>,
     stdout: OwnedFd,
     stderr: OwnedFd,
-    /// Descriptors for messages between program and host: one for messages to the program, one for messages from it.
+    /// Descriptors for messages between program and host: first the one for messages to the program, then the one for
+    /// messages from the program.
     talk: Option<(OwnedFd, OwnedFd)>,
 }
 
@@ -65,7 +66,7 @@ impl Launcher {
         Ok(RunningProgram::new(stream, started, exec, false))
     }
 
-    /// Starts a program ahead of time. It waits until an `Exec` request uses it.
+    /// Starts a program ahead of time. The program waits until an `Exec` request uses it.
     pub(crate) fn prepare(
         &self,
         prepare: &PrepareRequest,
@@ -143,8 +144,8 @@ impl Launcher {
     }
 }
 
-/// Creates a pipe with a file mode, which limits how a program can reopen the pipe through `/proc`. It can reopen an
-/// output pipe only for writing, so that it cannot read its output back, and an input pipe only for reading.
+/// Creates a pipe with a file mode, which limits how a program can reopen the pipe through `/proc`: an output pipe only
+/// for writing, so that the program cannot read its output back, and an input pipe only for reading.
 fn pipe_with_mode(mode: u32) -> Result<(OwnedFd, OwnedFd), GuestFailure> {
     let made = pipe_with(PipeFlags::CLOEXEC).and_then(|(reading, writing)| {
         rustix::fs::fchmod(&reading, rustix::fs::Mode::from_raw_mode(mode))?;

@@ -81,8 +81,8 @@ struct Server {
     microvm: Option<MicroVm>,
 }
 
-/// Serves the host until it disconnects. Programs run as `user`. If `user` is `None`, they run as the guest agent's
-/// user, and `code` contains the code files that are mounted read-only for them.
+/// Serves the host until the host disconnects. Programs run as `user`. If `user` is `None`, programs run as the guest
+/// agent's user, and `code` contains the code files that are mounted read-only for programs.
 pub(crate) fn serve(
     user: Option<u32>,
     home: Option<MicroVm>,
@@ -256,7 +256,7 @@ impl Server {
         Ok(())
     }
 
-    /// Opens a file for writing: a code file as the guest agent's user, any other as the programs' user.
+    /// Opens a file for writing: a code file as the guest agent's user, any other file as the programs' user.
     fn begin_write(&self, path: &str, mode: u32) -> Result<FileWriter, GuestFailure> {
         let mounted = self.code.iter().find(|(at, _)| *at == path);
         match mounted {
@@ -350,7 +350,7 @@ impl Server {
                 }
                 _ => Err(GuestFailure::new(
                     GuestFailureCause::NotFound,
-                    "no running program with this stream id, or unknown signal",
+                    format!("cannot send signal {signal}: program not running, or invalid signal"),
                 )),
             },
         };
@@ -429,9 +429,9 @@ impl Server {
 
     /// Kills a program and all processes that it started.
     ///
-    /// If the sandbox has no other program (running or prepared), all its processes are killed, including daemons that
-    /// have left the program's process tree. If the sandbox has other programs, all processes
-    /// are killed except these programs and their descendants.
+    /// If the sandbox has no other program (running or prepared), all processes in the sandbox are killed, including
+    /// daemons that have left the program's process tree. If the sandbox has other programs, all processes are killed
+    /// except these programs and their descendants.
     fn kill_tree(&self, pid: Pid) {
         let others: Vec<Pid> = self
             .programs()
@@ -459,7 +459,8 @@ impl Server {
         }
     }
 
-    /// Sends file contents, and ends each complete stream with its reply.
+    /// Sends the next chunk of each file that the host reads. Ends the stream of each program that has ended, and of
+    /// each file that is completely sent, with a reply.
     fn finish_streams(&mut self) {
         let ids: Vec<StreamId> = self.streams.keys().copied().collect();
         for id in ids {

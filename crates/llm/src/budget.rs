@@ -1,9 +1,9 @@
 //! Budget of a run: limits on cost and tokens, reservations for calls in flight, and totals of settled calls.
 //!
-//! The maximum cost of a call is reserved before the call is sent. After the call, its actual cost replaces the
-//! reservation. Concurrent calls can therefore not exceed the limits together. A reservation that does not fit because
-//! of other calls in flight waits until those calls are settled. A reservation fails only if it would exceed the limit
-//! even without any call in flight.
+//! Before a call is sent, its maximum cost (an upper bound of its cost) is reserved. After the call, its actual cost
+//! replaces the reservation. Concurrent calls can therefore not exceed the limits together. A reservation that does not
+//! fit because of other calls in flight waits until those calls are settled. A reservation fails only if it would
+//! exceed the limit even without any call in flight.
 
 use std::ops::AddAssign;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct BudgetLimits {
     pub tokens: Option<u64>,
 }
 
-/// Maximum number of tokens and maximum cost of one model call.
+/// Upper bounds of the tokens and the cost of one model call, computed before the call is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallMaximum {
     pub tokens: u64,
@@ -37,7 +37,7 @@ pub enum Settlement {
     Spent { usage: Usage, cost: Cost },
     /// The call was not sent, or the provider rejected it without charge.
     Free,
-    /// The response was lost. The call may have been charged, so its maximum cost is counted as spent.
+    /// The response was lost. The provider may have charged for the call, so the reserved cost counts as spent.
     Lost,
 }
 
@@ -49,15 +49,15 @@ pub struct BudgetTotals {
     pub usage: Usage,
     /// Total cost of the answered calls whose price is known.
     pub cost: Money,
-    /// Number of calls whose price is unknown.
+    /// Number of answered or lost calls whose price is unknown.
     pub unpriced_calls: u64,
-    /// Number of calls that a model server of the user answered, free of charge.
+    /// Number of calls that were answered free of charge, by a model server that the user runs.
     pub local_calls: u64,
     /// Number of calls whose response was lost.
     pub lost_calls: u64,
-    /// Sum of the maximum costs of the lost calls.
+    /// Upper bound of the cost of the lost calls: the sum of their reservations.
     pub lost_cost: Money,
-    /// Sum of the maximum token counts of the lost calls.
+    /// Upper bound of the tokens of the lost calls: the sum of their reservations.
     pub lost_tokens: u64,
     /// Number of calls that were replayed from a cassette, free of charge.
     pub replayed_calls: u64,
@@ -92,11 +92,11 @@ impl BudgetTotals {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetError {
     #[error(
-        "the budget of {cap} does not allow another call of up to {worst}; spent so far: {spent}"
+        "the budget of {cap} does not allow another call, which may cost up to {worst}; spent so far: {spent}"
     )]
     Cost { cap: Money, spent: Money, worst: Money },
     #[error(
-        "the budget of {cap} tokens does not allow another call of up to {worst} tokens; spent so far: {spent}"
+        "the budget of {cap} tokens does not allow another call, which may use up to {worst} tokens; spent so far: {spent}"
     )]
     Tokens { cap: u64, spent: u64, worst: u64 },
     #[error("a cost limit cannot be enforced for a model whose price is unknown")]
@@ -110,8 +110,8 @@ pub enum BudgetError {
 /// store.
 #[async_trait]
 pub trait BudgetLedger: Send + Sync + std::fmt::Debug {
-    /// Reserves the maximum cost of a call. If the calls in flight leave too little of the budget, waits until they are
-    /// settled.
+    /// Reserves `worst`, the upper bounds of a call. If the reservations of calls in flight leave too little of the
+    /// budget, waits until calls are settled.
     async fn reserve(&self, worst: CallMaximum) -> Result<(), BudgetError>;
 
     /// Records that a call is about to be sent and may be charged from now on. Returns the number of the record, or 0
@@ -175,8 +175,8 @@ impl MemoryBudgetLedger {
         self.settled.notify_waiters();
     }
 
-    /// Reserves the maximum cost of a call if the budget allows it now. Returns `false` if the call must wait until
-    /// other calls in flight are settled.
+    /// Reserves `worst`, the upper bounds of a call, if the budget allows the reservation now. Returns `false` if the
+    /// call must wait until other calls in flight are settled.
     fn try_reserve(&self, worst: CallMaximum) -> Result<bool, BudgetError> {
         let mut account = self.account.lock();
         match self.room(&account, worst) {
@@ -358,12 +358,12 @@ mod tests {
         let refused = ledger.reserve(worst(50)).await.unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "the budget of $1.00 does not allow another call of up to $0.5000; spent so far: $0.5500"
+            "the budget of $1.00 does not allow another call, which may cost up to $0.5000; spent so far: $0.5500"
         );
     }
 
     #[tokio::test]
-    async fn lost_call_counts_as_spent_with_its_maximum_cost() {
+    async fn lost_call_counts_as_spent_with_its_reserved_cost() {
         let ledger: Arc<dyn BudgetLedger> = Arc::new(MemoryBudgetLedger::new(BudgetLimits {
             cost: Some(dollars(100)),
             tokens: None,

@@ -64,7 +64,7 @@ pub enum ErrorKind {
     SpendLimit,
     /// The model, or its provider's filter, declined to answer, and the caller cannot continue without an answer.
     Declined,
-    /// The budget of the run is used up.
+    /// The budget of the run does not allow the call.
     Budget,
     /// The call, including its retries, exceeded its deadline.
     Deadline,

@@ -1,7 +1,7 @@
 //! Requests to models and parsing of their answers.
 //!
-//! A [`ModelRequest`] contains a [`Prompt`], which is laid out for provider caches, optional tools and an optional
-//! schema. A [`Model`] answers the request with a [`ModelResponse`]. [`ModelExt::generate_json`] converts the answer to
+//! A [`ModelRequest`] contains optional tools, an optional schema and a [`Prompt`], which is laid out for provider
+//! caches. A [`Model`] answers the request with a [`ModelResponse`]. [`ModelExt::generate_json`] converts the answer to
 //! a value of a Rust type. It tries several ways to parse the answer, the most reliable first, and reports as
 //! [`Provenance`] which of them succeeded.
 //!

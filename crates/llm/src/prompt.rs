@@ -18,7 +18,8 @@ pub struct Prompt {
     pub blocks: Vec<Block>,
     /// The conversation so far. Turns are only appended.
     pub transcript: Vec<TranscriptTurn>,
-    /// The question of this turn. It may be empty only if the transcript ends with a tool result.
+    /// Persona and instruction of the current turn. The tail may be empty only if the transcript ends with a tool
+    /// result.
     pub tail: String,
 }
 
@@ -69,7 +70,7 @@ pub struct ToolResult {
     pub failed: bool,
 }
 
-/// One message of a prompt in the format of the providers: consecutive turns of the same role, merged.
+/// One message of a prompt, in the form that providers require: all consecutive turns of one role, merged.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PromptMessage<'a> {
     /// A user message: tool results, followed by text parts. The first `stable` text parts belong to the transcript; a

@@ -57,7 +57,7 @@ impl ModelRequest {
 /// Computes fingerprints of requests. If consecutive requests share blocks and turns, their common prefix is hashed
 /// only once.
 ///
-/// Clones share the hashed prefix. A request with a different prefix is hashed completely.
+/// Clones of a hasher share the hashed prefix. A request that does not start with this prefix is hashed completely.
 #[derive(Clone, Default)]
 pub struct PrefixHasher(Arc<Mutex<HashedPrefix>>);
 

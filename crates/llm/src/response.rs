@@ -61,7 +61,7 @@ impl ModelResponse {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CallTotals {
     pub calls: u64,
-    /// Number of calls in addition to the planned ones: repeated requests and summaries.
+    /// Number of calls that were not planned: repeated requests and summaries.
     #[serde(default)]
     pub extra: u64,
     /// Sum of the token counts that the responses report.

@@ -28,15 +28,15 @@ pub enum FrameKind {
     Data = 3,
     /// End of the data on a port.
     Close = 4,
-    /// Flow control: number of additional bytes that the receiver accepts on a port.
+    /// Flow control: number of additional bytes that the sender of this frame is ready to receive on a port.
     Credit = 5,
     /// Reply to the request, and last frame of the stream.
     Done = 6,
     /// Cancels the request of a stream.
     Cancel = 7,
-    /// Request from a program to the host, with a number that the program has chosen for the call.
+    /// Call from a program to the host. The stream id of the frame is a number that the program chooses for the call.
     Call = 8,
-    /// The host's answer to the call with the same number.
+    /// The host's answer to a call. The stream id of the frame is the number of the call.
     Answer = 9,
     /// Event from a program to the host, to which the host sends no answer.
     Event = 10,
@@ -75,7 +75,7 @@ pub enum FrameError {
 }
 
 impl Frame {
-    /// Appends a frame to the buffer `out`. Its payload is the concatenation of `parts`.
+    /// Appends a frame to the buffer `out`. The payload of the frame is the concatenation of `parts`.
     ///
     /// # Errors
     /// When the frame exceeds [`MAX_FRAME`].
@@ -149,12 +149,13 @@ impl Frame {
         }
     }
 
-    /// Returns the port number of a credit frame, and the number of bytes that the receiver accepts.
+    /// Returns the port number of a credit frame, and the number of additional bytes that the sender of the frame is
+    /// ready to receive.
     pub fn credit(&self) -> Result<(u8, u32), FrameError> {
         let (port, rest) = self.on_port()?;
         match rest.try_into() {
             Ok(bytes) => Ok((port, u32::from_le_bytes(bytes))),
-            Err(_) => Err(FrameError::Malformed("invalid number of credit bytes".to_owned())),
+            Err(_) => Err(FrameError::Malformed("the credit must be a 4-byte number".to_owned())),
         }
     }
 }

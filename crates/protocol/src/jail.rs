@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 /// Description of a jail to build.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct JailSetup {
-    /// Files and folders of the host to mount read-only in the jail.
+    /// Files, folders and devices of the host to mount in the jail. Files and folders are mounted read-only.
     pub pieces: Vec<HostMount>,
-    /// Symbolic links to create in the jail's root folder.
+    /// Symbolic links to create in the jail's root file system.
     pub links: Vec<JailLink>,
-    /// Small files to create in the jail's root folder.
+    /// Small files to create in the jail's root file system.
     pub files: Vec<JailFile>,
     /// Writable folders, all on one tmpfs.
     pub writable: Vec<String>,
@@ -60,7 +60,7 @@ pub struct Emulator {
     pub argv: Vec<String>,
     /// Limit on the address space of the emulator, in bytes.
     pub address_space: u64,
-    /// Id of the host group that gives the emulator access to a device.
+    /// Id of the host group whose members are allowed to open the KVM device. The emulator process joins this group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<u32>,
 }
@@ -107,7 +107,7 @@ pub enum SupervisorReply {
         pid: u32,
         /// Whether the jail has a `/proc`.
         proc: bool,
-        /// Landlock ABI version that confines the programs in the jail; 0 if the kernel has no Landlock.
+        /// Landlock ABI version of the kernel; 0 if the kernel has no Landlock.
         landlock: u32,
     },
     Failed {

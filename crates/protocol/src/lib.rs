@@ -26,7 +26,8 @@ pub use message::{
 /// Protocol version, raised with every incompatible change.
 pub const VERSION: u32 = 2;
 
-/// Maximum number of bytes in transit on one port of a stream; the receiver grants credit for more bytes.
+/// Maximum number of bytes in transit on one port of a stream. After that, the sender waits until the receiver grants
+/// new credit.
 pub const WINDOW: u32 = 256 * 1024;
 
 /// Ports of a stream. The ports of a program have the numbers of its file descriptors. The contents of a file that the

@@ -21,13 +21,13 @@ pub struct Hello {
 /// Settings of one microVM, applied after it is restored from a snapshot that many microVMs share.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct MicroVmSettings {
-    /// Seed for the random generator.
+    /// Random bytes with which the guest kernel reseeds its random generator.
     pub entropy: Vec<u8>,
     /// Current time in nanoseconds since 1970.
     pub unix_nanos: u64,
     /// Memory limit of all programs together, in bytes.
     pub memory: u64,
-    /// Maximum number of processes and threads.
+    /// Maximum number of processes and threads of all programs together.
     pub processes: u64,
     /// CPU limit in thousandths of a CPU.
     pub cpu_millis: u32,
@@ -51,19 +51,20 @@ pub struct Welcome {
 pub struct GuestLimits {
     /// Maximum size of a file in bytes.
     pub file_bytes: u64,
-    /// Memory limit of all programs together in bytes. It is set if no cgroup enforces the limit, so that the guest
-    /// agent has to enforce it.
+    /// Memory limit of all programs together, in bytes, that the guest agent enforces; `None` if a cgroup enforces the
+    /// memory limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch_memory: Option<u64>,
-    /// Maximum number of processes and threads. It is set if the kernel counts them separately for this sandbox's user.
+    /// Maximum number of processes and threads of the user that runs the programs; `None` if only a cgroup limits this
+    /// number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
-    /// Maximum CPU time of each process in seconds. It is set if no cgroup limits CPU time.
+    /// Maximum CPU time of each process in seconds; `None` if a cgroup limits the CPU time of the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<u64>,
 }
 
-/// Request from the host to the guest agent, which opens a stream.
+/// Request from the host to the guest agent. Each request opens a new stream.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuestRequest {
@@ -112,7 +113,8 @@ pub struct ExecRequest {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ExecLimits {
     pub wall_millis: u64,
-    /// Maximum number of bytes of standard output, and also of standard error. More output is discarded.
+    /// Maximum size of standard output in bytes. The same limit applies to standard error. Output above the limit is
+    /// discarded.
     pub output_bytes: u64,
 }
 
@@ -145,7 +147,7 @@ pub enum HostAnswer {
     Failed(serde_json::Value),
 }
 
-/// Reply to a [`GuestRequest`], which ends the stream.
+/// The guest agent's reply to a [`GuestRequest`]. The reply ends the stream of the request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuestReply {
@@ -174,7 +176,8 @@ pub struct ProgramExit {
     #[serde(default)]
     pub disk_full: bool,
     pub micros: u64,
-    /// Peak memory of the largest process in bytes; in a microVM, of all programs since the microVM started.
+    /// Peak memory use in bytes: of the largest process or, in a microVM, of all programs together since the microVM
+    /// started.
     #[serde(default)]
     pub peak_bytes: u64,
     /// Whether a prepared program was used.

@@ -6,7 +6,8 @@ use serde::Serialize;
 /// Id of an artifact: the SHA-256 of its bytes.
 pub type ArtifactId = Fingerprint;
 
-/// Entry in the list of a run's artifacts: the name that the run stored the artifact under, its id and its size.
+/// Entry in the list of a run's artifacts: the name under which the run stored the artifact, and the id and size of the
+/// artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArtifactUse {
     pub name: String,

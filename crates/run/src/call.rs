@@ -1,4 +1,4 @@
-//! Stored records of model calls. The store writes a record before a call is sent, and updates it when the call ends.
+//! Stored records of model calls. A record is stored before the call is sent, and is updated when the call ends.
 
 use assize_types::Cost;
 use serde::{Deserialize, Serialize};

@@ -101,7 +101,7 @@ fn failed_event(error: String, failure: &Failure, resumable: bool) -> GraphEvent
     RunEvent::RunEnded { status, error, failure, resumable: Some(resumable) }.into()
 }
 
-/// Stores the result of a completed run and its last event.
+/// Stores the result and the last event of a completed run.
 pub(crate) async fn store_result(journal: &RunJournal, result: Value) -> Result<(), StoreError> {
     let status = RunStatus::Done;
     let ended = RunEvent::RunEnded { status, error: None, failure: None, resumable: None };
@@ -249,7 +249,7 @@ fn user_failure(error: RunError, run: &Run, explain: Explain) -> (Failure, Optio
         }
         RunError::Journal(JournalError::Fenced) => {
             let message = format!("another process has taken over `{id}`");
-            let hint = "the other process continues the run";
+            let hint = format!("show the state of the run with `assize runs show {id}`");
             (Failure::new(FailureKind::Environment, message).hint(hint), None)
         }
         RunError::Journal(JournalError::Failed(source)) => match source.downcast::<StoreError>() {

@@ -170,7 +170,7 @@ pub enum LayerStatus {
     Done,
 }
 
-/// Status of a round in a conversation of a debate: the step that has just ended.
+/// Status of a round in a conversation of a debate: the role that has just responded, or the failure of a model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RoundStatus {

@@ -56,8 +56,8 @@ impl RunInput {
         RunInput::deserialize(&run.input).map_err(|error| unreadable(&run.id, &error))
     }
 
-    /// Budget in the input: the budget that the run was started with. If [`with_current_budget`] returned the run, the
-    /// budget in the input is the current budget.
+    /// Budget that the run was started with, or the run's current budget if [`with_current_budget`] was applied to the
+    /// run before this input was parsed.
     pub fn budget(&self) -> BudgetLimits {
         BudgetLimits {
             cost: self.budget.max_cost.and_then(Money::from_dollars),
@@ -86,8 +86,8 @@ impl From<BudgetLimits> for Budget {
     }
 }
 
-/// Returns the run with its current budget in its input: the budget that it was last resumed with, or else the one that
-/// it was started with.
+/// Replaces the budget in the run's input by the current budget, if the run was resumed with a different budget than it
+/// was started with. Otherwise returns the run unchanged.
 pub async fn with_current_budget(store: &dyn Store, mut run: Run) -> Result<Run, Failure> {
     let artifacts = store.artifacts(&run.id).await?;
     if let Some(changed) = artifacts.iter().find(|artifact| artifact.name == BUDGET) {

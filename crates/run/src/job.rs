@@ -45,8 +45,8 @@ pub trait Job: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Prepares the resources that the run needs in this process, such as sandboxes. The runner calls this before it
-    /// claims the lease of the run.
+    /// Prepares the resources that the run needs in this process, such as sandboxes. The runner calls this function
+    /// before claiming the lease of the run.
     async fn prepare(&mut self) -> Result<Self::Local, Failure>;
 
     /// Executes the run in this process, and returns the report of the completed run.

@@ -12,9 +12,9 @@ use crate::{Ending, Store};
 
 /// Journal of a run whose lease this process holds.
 ///
-/// The records of earlier epochs are read once, when the journal is opened, because a run looks up every key that it
-/// reaches and most of these keys have no record yet. Records written later are not needed for lookups, because a run
-/// looks up each key only once.
+/// A run looks up the key of each effect once, before it executes the effect. All records of earlier epochs are read
+/// when the journal is opened, so that these lookups need no access to the store. A lookup never needs a record of the
+/// current epoch, because a run does not look up a key again after it has written the record.
 #[derive(Debug)]
 pub struct RunJournal {
     store: Arc<dyn Store>,

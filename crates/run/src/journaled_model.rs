@@ -24,8 +24,8 @@ struct CallFailure {
     message: String,
 }
 
-/// Model for one step of a run, which records every call as an effect. The first call of the step is recorded under
-/// the key of the step, and each further call under that key with a number appended.
+/// Model that one step of a run calls. Every call is recorded as an effect: the first call under the key of the step,
+/// and each further call under that key with a number appended.
 pub struct JournaledModel<'a, S: State> {
     context: &'a Context<S>,
     model: &'a dyn Model,
@@ -121,8 +121,8 @@ impl<'a, S: State> JournaledModel<'a, S> {
         Ok(answer)
     }
 
-    /// Requests an answer from the model that is a JSON value of type `T`. The inner error is a failed call, after
-    /// which the run may continue. The outer error stops the run.
+    /// Requests a value of type `T` from the model, as JSON. The inner error is a failed call, after which the run may
+    /// continue. The outer error stops the run.
     pub async fn request_json<T>(
         &self,
         ask: JsonRequest<'_, T>,
@@ -139,7 +139,8 @@ impl<'a, S: State> JournaledModel<'a, S> {
         CallOptions { cancel: self.context.cancel().clone(), on_delta: None, key: None }
     }
 
-    /// Records the failure of the last model call in the journal, so that the run can continue without its answer.
+    /// Records the failure of the last model call in the journal, so that the run can continue without an answer to
+    /// this call.
     pub async fn record_failure(&self) -> Result<(), RunError> {
         let failed = self.progress().failed.take();
         if let Some(failed) = failed {

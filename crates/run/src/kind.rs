@@ -22,7 +22,7 @@ pub enum RunKind {
     Debate,
     /// An agent edits files as drafts, and the gate decides on the drafts.
     Work,
-    /// Models solve problems whose answers are known, to measure how many they solve.
+    /// A model writes programs for problems with tests, to measure how many problems the model solves.
     Eval,
 }
 

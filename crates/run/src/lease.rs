@@ -1,4 +1,5 @@
-//! Lease holder of a run: the description of the process that claimed the run. The store stores it with the run.
+//! Lease holder of a run: the description of the process that claimed the run. The store stores this description with
+//! the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -106,8 +107,8 @@ impl LeaseHolder {
         same && !self.released && !self.is_elsewhere()
     }
 
-    /// Whether the lease holder runs in another container or on another machine than this process, so that this process
-    /// cannot see whether the lease holder is alive.
+    /// Whether the lease holder runs in another container or on another machine than this process, or ran before the
+    /// last boot of this machine. Its process id then has no meaning for this process.
     pub fn is_elsewhere(&self) -> bool {
         let us = LeaseHolder::this_process(self.role, None);
         (&self.boot, &self.name_space) != (&us.boot, &us.name_space)
@@ -149,7 +150,7 @@ impl fmt::Display for LeaseHolder {
     }
 }
 
-/// Releases the lease that this process holds on a run, if the run has not ended. Another process can then resume it.
+/// Releases the lease that this process holds on a run that has not ended, so that another process can resume the run.
 pub async fn release(store: &dyn Store, id: &RunId, epoch: u64) {
     let release = async {
         let run = store.run(id).await?;

@@ -1,8 +1,9 @@
 //! Ledger of a run: cost and tokens of the run's model calls, stored with the run.
 //!
-//! The ledger stores the maximum cost of a call before the call is sent, and the actual cost when the call has ended.
-//! When a run is resumed after its process died, the calls that the process had in flight count as spent at their
-//! maximum cost. If that process is alive after all and stores actual costs later, the total is corrected.
+//! The ledger stores the maximum cost of a call (an upper bound) before the call is sent, and the actual cost when the
+//! call has ended. When a run is resumed after its process died, the calls that the process had in flight count as
+//! spent at their maximum cost. If that process is alive after all and stores actual costs later, the total is
+//! corrected.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,8 +40,8 @@ struct Lost {
     cost: Money,
 }
 
-/// Returns the epoch in the key of a journal record that counts the lost calls of earlier epochs; `None` for other
-/// records.
+/// Returns the epoch from the key of a lost-calls record, which counts the calls lost before that epoch; `None` for
+/// other records.
 fn epoch_of_loss(record: &EffectRecord) -> Option<u64> {
     let mut parts = record.key.segments();
     (parts.next() == Some(LOST)).then(|| parts.next()?.parse().ok()).flatten()
@@ -56,12 +57,12 @@ pub fn count_progress(records: &[EffectRecord]) -> usize {
     records.iter().filter(|record| epoch_of_loss(record).is_none()).count()
 }
 
-/// The model's response that a journal record contains; `None` if the record contains none.
+/// The model's response in a journal record; `None` if the record contains no response.
 pub fn model_response(record: &EffectRecord) -> Option<ModelResponse> {
     read(record)
 }
 
-/// Parses the outcome of a journal record as a `T`; `None` if the effect failed or has another type.
+/// Parses the outcome of a journal record as a `T`; `None` if the effect failed, or the outcome is not a `T`.
 fn read<T: DeserializeOwned>(record: &EffectRecord) -> Option<T> {
     match &record.outcome {
         EffectOutcome::Done(text) => serde_json::from_str(text).ok(),
@@ -94,8 +95,8 @@ pub fn totals_of_answered_calls(own: &[EffectRecord], inherited: &[EffectRecord]
     totals
 }
 
-/// All records of a run's parent, which the run may have inherited. Empty if the run is not a fork, or if the parent no
-/// longer exists.
+/// All records of a run's parent. The run may have inherited some of these records. Empty if the run is not a fork, or
+/// if the parent no longer exists.
 pub async fn parent_records(store: &dyn Store, run: &Run) -> Result<Vec<EffectRecord>, StoreError> {
     let Some(parent) = &run.parent else { return Ok(Vec::new()) };
     match store.records(parent).await {

@@ -53,7 +53,8 @@ struct Cursor<'a> {
 }
 
 impl RemoteRun {
-    /// Waits for the end of the run, forwards its events and records to the observer, and counts the cost of its calls.
+    /// Waits for the end of the run, forwards the run's events and records to the observer, and counts the cost of the
+    /// run's model calls.
     ///
     /// If `cancel` is triggered, the run is cancelled on its worker too. The exception is
     /// [`CancelReason::ShuttingDown`]: if this process is a server that shuts down, the worker continues the run.
@@ -194,7 +195,8 @@ impl RemoteRun {
         Ok(())
     }
 
-    /// Converts a run that has ended to the result for the caller: the run if it is done, or else its failure.
+    /// Converts a run that has ended to the result for the caller: the run if its status is `Done`, and a failure
+    /// otherwise.
     fn ended(&self, run: Run, failed: Option<(Failure, bool)>) -> Result<Run, RunFailure> {
         let why = || run.error.clone().unwrap_or_else(|| run.status.name().to_owned());
         let resume = Some(self.how_to_resume());

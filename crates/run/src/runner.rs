@@ -60,8 +60,8 @@ pub struct Runner {
     pub placement: Placement,
     pub role: Role,
     pub reporter: Arc<dyn Reporter>,
-    /// Budget of each run that this runner starts or resumes. A resumed run keeps its own limit of cost or tokens if
-    /// this field does not set that limit.
+    /// Budget of each run that this runner starts or resumes. If this field sets no cost limit, a resumed run keeps its
+    /// current cost limit. The same rule applies to the token limit.
     pub budget: BudgetLimits,
     /// Idempotency key of the client's request.
     pub idempotency_key: Option<IdempotencyKey>,
@@ -81,7 +81,7 @@ impl Runner {
         let run = find(&*self.store, &request.run).await?;
         if run.kind != kind {
             let message = format!("`{}` is a run of kind `{}`, not `{kind}`", run.id, run.kind);
-            let hint = format!("`assize runs resume {}` resumes a run of any kind", run.id);
+            let hint = format!("resume the run with `assize runs resume {}`", run.id);
             return Err(Failure::new(FailureKind::Usage, message).hint(hint));
         }
         if !request.take_over {
@@ -253,7 +253,7 @@ pub struct PlannedRun<J> {
     new: NewRun,
     ledger: Arc<RunLedger>,
     inherited: Vec<EffectRecord>,
-    /// Budget of a resumed run, if it differs from the budget that the run has had so far.
+    /// New budget of a resumed run; `None` if the run is not resumed or keeps its budget.
     new_budget: Option<BudgetLimits>,
 }
 
@@ -263,7 +263,7 @@ impl<J: Job> PlannedRun<J> {
         self.origin.resumed().is_none()
     }
 
-    /// Creates the run in the store or claims it, so that it is ready to be executed.
+    /// Creates a new run in the store, or claims the run that is resumed. The returned trial is ready to be executed.
     pub async fn open(self) -> Result<Trial<J>, Failure> {
         let PlannedRun { mut job, runner, origin, new, ledger, inherited, new_budget } = self;
         let (run, executor) = match &runner.placement {
@@ -298,7 +298,7 @@ impl<J: Job> PlannedRun<J> {
     }
 }
 
-/// A run ready to be executed: its lease is claimed, or it is on the queue.
+/// A run that is ready to be executed: this process holds its lease, or the run is on the queue of the cluster.
 #[derive(Debug)]
 pub struct Trial<J: Job> {
     pub run: Run,

@@ -64,8 +64,8 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     /// before, returns the error [`StoreError::IdempotencyKeyUsed`].
     async fn create_run(&self, run: NewRun, holder: &str) -> Result<(Run, Lease), StoreError>;
 
-    /// Finds the run that was created with an idempotency key. The returned `bool` is true if the run was created by
-    /// the same request, and false if a different request used the key.
+    /// Finds the run that was created with an idempotency key. The returned `bool` is true if the request that created
+    /// the run has the same fingerprint as the request in `once`.
     async fn find_by_idempotency_key(
         &self,
         once: &IdempotencyKey,
@@ -77,7 +77,8 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     async fn runs(&self, filter: RunFilter) -> Result<Vec<Run>, StoreError>;
 
     /// Claims the lease of a run and invalidates earlier leases. Only the returned lease allows writing to the journal
-    /// of the run and finishing the run. With `seen`, the claim succeeds only if the run still has that epoch.
+    /// of the run and finishing the run. If `seen` is given, the claim succeeds only if `seen` is the current epoch of
+    /// the run.
     async fn claim(&self, id: &RunId, holder: &str, seen: Option<u64>)
     -> Result<Lease, StoreError>;
 

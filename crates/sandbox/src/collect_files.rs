@@ -66,8 +66,9 @@ impl CollectedFiles {
 }
 
 impl Sandbox {
-    /// Collects the regular files of a folder, except those named in `except`. Their total size is limited by the size
-    /// of the sandbox's disk. Files that cannot be collected are skipped without an error.
+    /// Collects the regular files in a folder and its subfolders, except files and folders whose relative paths are in
+    /// `except`. The total size of the collected files is at most the disk limit of the sandbox. Files that cannot be
+    /// collected are skipped without an error.
     pub async fn collect_files(
         &self,
         from: &str,
@@ -78,9 +79,9 @@ impl Sandbox {
         Ok(harvest)
     }
 
-    /// Like [`Sandbox::collect_files`], but collects at most `bytes` bytes in total and does not fail: if the sandbox
-    /// ends during the collection, the files that were already read are returned, and the folder is listed as skipped,
-    /// with the error.
+    /// Like [`Sandbox::collect_files`], but collects at most `bytes` bytes in total and never fails. If the sandbox
+    /// ends during the collection, returns the files that were already read, and lists the folder as skipped, with the
+    /// error.
     pub async fn collect_files_up_to(
         &self,
         from: &str,

@@ -69,13 +69,13 @@ impl SandboxError {
             }),
             SandboxError::NotFound(_) => Some("list the sandboxes with `assize sandbox ls`"),
             SandboxError::InvalidName(_) => Some(
-                "a sandbox name has at most 63 lower-case letters, digits and `-`, for example `negotiate-nvda-m1`",
+                "use 1 to 63 lower-case letters, digits and `-` (not first or last), for example `negotiate-nvda-m1`",
             ),
             _ => None,
         }
     }
 
-    /// Whether a retry in a new sandbox can succeed.
+    /// Whether the cause of this error is the sandbox or the host, so that a retry in a new sandbox can succeed.
     pub fn is_infrastructure(&self) -> bool {
         matches!(self, SandboxError::SandboxFailed(_) | SandboxError::Failed { .. })
     }

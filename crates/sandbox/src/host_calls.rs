@@ -1,9 +1,9 @@
 //! Programs in a sandbox that call the host, as a debate does to get model responses.
 //!
 //! API keys and network access are never available in a sandbox. Instead, the program sends events and calls to the
-//! host. Each call has a stable journal key, and the host answers it from its journal or by a model call. Messages from
-//! the program are untrusted: the host accepts only journal keys with a fixed prefix, and limits the number and size of
-//! calls. A program that exceeds these limits is killed.
+//! host. Each call has a stable journal key, and the host answers the call from its journal or by a model call.
+//! Messages from the program are untrusted: the host accepts only journal keys with a fixed prefix, and limits the
+//! number and size of calls. A program that exceeds these limits is killed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub struct HostCallLimits {
     /// Maximum size of one call from the program to the host, in bytes.
     pub max_call_bytes: usize,
     pub max_events: usize,
-    /// Time between cancelling the program and killing it.
+    /// Time after a cancellation until a program that has not ended is killed.
     pub kill_after: Duration,
 }
 

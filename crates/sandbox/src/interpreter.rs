@@ -110,7 +110,7 @@ impl Interpreter {
         Interpreter::at(language, Interpreter::locate(language, named, search)?)
     }
 
-    /// Returns the path of the program that [`find`](Interpreter::find) uses. It may be a wrapper script.
+    /// Returns the path of the program that [`find`](Interpreter::find) uses. The program may be a wrapper script.
     pub(crate) fn locate(
         language: Language,
         named: Option<&Path>,
@@ -137,7 +137,8 @@ impl Interpreter {
         }
     }
 
-    /// Describes the interpreter at this path. If it is a wrapper script, the script is run to find the interpreter.
+    /// Describes the interpreter at this path. If the path is a wrapper script, runs the script to find the interpreter
+    /// that the script starts.
     pub(crate) fn at(language: Language, program: PathBuf) -> Result<Interpreter, String> {
         let program =
             if is_script(&program) { interpreter_of_script(language, &program)? } else { program };
@@ -190,7 +191,8 @@ pub(crate) fn pieces_of(program: &Path) -> Vec<PathBuf> {
     pieces
 }
 
-/// Returns all symbolic links that are followed when an absolute path is resolved, including those of parent folders.
+/// Returns all symbolic links that are followed when an absolute path is resolved, including folders of the path that
+/// are links.
 pub(crate) fn links_to(path: &Path) -> Vec<(PathBuf, PathBuf)> {
     const MAX_LINKS: usize = 40;
     let reversed = |path: &Path| -> Vec<OsString> {

@@ -1,8 +1,8 @@
 //! Sandboxes for running untrusted code.
 //!
-//! A [`Backend`] (jail, Docker, microVM) starts the guest agent in isolation. The rest of this crate is the same for
-//! all backends and sends requests only to the guest agent. A [`Sandbox`] runs programs and transfers files. The
-//! [`SandboxManager`] tracks all sandboxes of this user, and a [`SandboxPool`] keeps idle sandboxes ready.
+//! A [`Backend`] (jail, Docker, microVM) starts the guest agent in isolation. After the start, sandboxes of all
+//! backends are used in the same way: through requests to the guest agent. A [`Sandbox`] runs programs and transfers
+//! files. The [`SandboxManager`] tracks all sandboxes of this user, and a [`SandboxPool`] keeps idle sandboxes ready.
 
 mod backend;
 mod cgroup;

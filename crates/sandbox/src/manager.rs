@@ -164,8 +164,8 @@ impl SandboxManager {
         self.create_from(key, spec, None).await.map(|(sandbox, _)| sandbox)
     }
 
-    /// Like [`SandboxManager::create_if_not_exists`], but takes a new sandbox from the warm pool `pool` if an idle
-    /// sandbox of the pool matches the spec. Also returns whether this call created the sandbox.
+    /// Like [`SandboxManager::create_if_not_exists`], but uses an idle sandbox of the warm pool `pool` for a new name,
+    /// if an idle sandbox matches the spec. The returned `bool` is `false` if a sandbox with this name existed already.
     pub async fn create_from(
         &self,
         key: &SandboxKey,

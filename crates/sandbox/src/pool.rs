@@ -180,8 +180,8 @@ impl SandboxPool {
         self.shared.changed.notify_waiters();
     }
 
-    /// Returns an unused sandbox with the limits of the request: an idle sandbox if one is left and the spec has the
-    /// shape (image, layers and limits) of the pool, otherwise a new sandbox.
+    /// Returns an unused sandbox with the limits of the request. If the spec has the shape (image, layers and limits)
+    /// of the pool and an idle sandbox is left, returns this idle sandbox, otherwise a new sandbox.
     pub async fn take(&self, spec: &SandboxSpec) -> Result<Sandbox, SandboxError> {
         let begun = Instant::now();
         let idle = if self.shared.fits(spec) { self.shared.take() } else { None };
@@ -194,8 +194,8 @@ impl SandboxPool {
         sandbox
     }
 
-    /// Creates a new sandbox, whose spec may differ from that of the pool. The metrics of the pool count this neither
-    /// as a hit nor as a miss.
+    /// Creates a new sandbox, whose spec may differ from the spec of the pool. The metrics of the pool count the new
+    /// sandbox neither as a hit nor as a miss.
     pub async fn make(&self, spec: &SandboxSpec) -> Result<Sandbox, SandboxError> {
         self.shared.creator.create(spec.clone()).await
     }

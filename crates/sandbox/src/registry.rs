@@ -1,9 +1,9 @@
-//! Registry of the sandboxes of this machine and of the processes that created them.
+//! Registry of the sandboxes of this user on this machine, and of the processes that created them.
 //!
-//! Every process that creates sandboxes (a *maker*) has one folder in the registry. The folder contains a lock file,
-//! which the process holds as long as it lives, a socket through which other processes use its sandboxes, and a record
-//! of each named sandbox. If a process finds a folder whose lock is free, the owner is dead, and the process cleans up
-//! after the owner.
+//! Every process that creates sandboxes (their *owner*) has one folder in the registry. The folder contains a lock
+//! file, which the owner keeps locked as long as it lives, a socket through which other processes use its sandboxes,
+//! and a record of each named sandbox. If a process finds a folder whose lock file is not locked, the owner is dead,
+//! and the process that found the folder removes the owner's sandboxes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -289,8 +289,8 @@ fn is_old(path: &Path) -> bool {
     changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > ABANDONED_AFTER))
 }
 
-/// Short path to a Unix socket, which leads through an open file descriptor of its folder (`/proc/self/fd`). It is
-/// needed because the kernel accepts at most 107 bytes in the path of a socket.
+/// Short path `/proc/self/fd/N/NAME` to a Unix socket, where `N` is an open file descriptor of the socket's folder. The
+/// path is needed because the kernel accepts at most 107 bytes in the path of a socket.
 pub(crate) struct ShortSocketPath {
     path: PathBuf,
     _folder: File,

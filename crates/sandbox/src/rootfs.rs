@@ -25,9 +25,9 @@ pub(crate) const WORKSPACE_FOLDER: &str = "/tmp/workspace";
 /// Version of the layout of the files that are added to every image. It is raised when the layout changes.
 const LAYOUT: u32 = 1;
 
-/// Shell script that finishes a new root file system before it is packed. It compiles the Python files, adds the user
-/// that programs run as, and removes documentation, package-manager files and most of Perl. When Python loads a
-/// compiled file, it does not check whether the file still matches its source file.
+/// Shell script that finishes a new root file system before it is packed. It compiles the Python files so that Python
+/// loads them without checking the source files, adds the user that programs run as, and removes documentation,
+/// package-manager files and most of Perl.
 const FINISH: &str = include_str!("finish_rootfs.sh");
 
 /// Fixed Unix timestamp of the files in a root file system and on microVM disks, so that the same packages give

@@ -28,7 +28,7 @@ pub const WORKSPACE: &str = "/workspace";
 /// Folder in the sandbox with the startup files of the Python interpreter.
 pub(crate) const PYTHON_FOLDER: &str = "/run/assize/python";
 
-/// Files in [`PYTHON_FOLDER`], by name and content.
+/// Name and content of each file in [`PYTHON_FOLDER`].
 pub(crate) const PYTHON_FILES: [(&str, &str); 2] = [
     ("sitecustomize.py", include_str!("python/sitecustomize.py")),
     ("assize_gate.py", include_str!("python/assize_gate.py")),
@@ -145,7 +145,7 @@ impl Sandbox {
         self.inner.made.elapsed()
     }
 
-    /// Pre-starts a Python interpreter, so that the next code runs without the interpreter's startup time.
+    /// Pre-starts a Python interpreter, so that the next Python code does not wait for the start of an interpreter.
     pub async fn prepare(&self) -> Result<(), SandboxError> {
         let mut command = ProgramCommand::code(Language::Python).env("ASSIZE_GATE", "3");
         if self.inner.isolation == Isolation::Microvm {

@@ -84,9 +84,10 @@ pub struct SandboxSpec {
 }
 
 impl SandboxSpec {
-    /// Returns the shape of the spec: the part that cannot be changed after a sandbox is created. An idle sandbox can
-    /// serve any request of the same shape. Time and output limits are not part of the shape, because the host sends
-    /// them with each execution.
+    /// Returns the shape of the spec: image, layers and all limits except the time and output limits, which the host
+    /// sends with each execution. The shape cannot be changed after a sandbox is created. An idle sandbox can serve any
+    /// request of the same shape. If its backend has a [fixed time limit](crate::Backend::has_fixed_time_limit), the
+    /// request must also have the same time limit.
     pub(crate) fn shape(&self) -> SandboxSpec {
         let limits = SandboxLimits { wall: Duration::ZERO, output: 0, ..self.limits.clone() };
         SandboxSpec { limits, ..self.unlabelled() }

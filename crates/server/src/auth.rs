@@ -178,7 +178,8 @@ impl AccessGuard {
         HeaderValue::from_str(&cookie).ok()
     }
 
-    /// Returns a new cookie if the browser's cookie is at least [`COOKIE_RENEWAL`] seconds old.
+    /// Returns the `Set-Cookie` value of a new cookie if the browser's cookie, issued at the time `issued`, is at least
+    /// [`COOKIE_RENEWAL`] seconds old.
     fn renewed(&self, issued: u64, now: u64) -> Option<HeaderValue> {
         let token = self.token.as_ref().filter(|_| now.saturating_sub(issued) >= COOKIE_RENEWAL)?;
         self.cookie(token, now)
@@ -208,8 +209,8 @@ impl AccessGuard {
         host.is_some_and(|host| self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)))
     }
 
-    /// Whether a request comes from a page of this server, or from a client that is not a browser. Checks the headers
-    /// `Origin` and `Sec-Fetch-Site`.
+    /// Whether a request comes from a page of this server, or from a client that is not a browser. Also true for a
+    /// request from another site that only reads and has no cookie. Checks the headers `Origin` and `Sec-Fetch-Site`.
     fn trusts_origin(&self, method: &Method, headers: &HeaderMap, by_cookie: bool) -> bool {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let site = headers.get("sec-fetch-site").and_then(|site| site.to_str().ok());

@@ -1,5 +1,5 @@
-//! Event streams in the format of server-sent events: the handlers that send the events of runs, and the stream type,
-//! which the handler for the events of workspaces also uses.
+//! Event streams in the format of server-sent events. This module contains the handlers for the events of runs, and the
+//! type [`EventStream`], which the handler for the events of workspaces also uses.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ const MAX_RUNS: usize = 100;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AfterQuery {
-    /// Send only events with a larger id than this; a `Last-Event-ID` header takes precedence
+    /// Send only events whose id is larger than this value; a `Last-Event-ID` header takes precedence
     pub(crate) after: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct AfterQuery {
 pub(crate) struct RunEventsQuery {
     /// Ids of the runs whose events are sent, separated by commas; default: all runs
     runs: Option<String>,
-    /// Send only events with a larger id than this; a `Last-Event-ID` header takes precedence
+    /// Send only events whose id is larger than this value; a `Last-Event-ID` header takes precedence
     after: Option<u64>,
 }
 
@@ -279,7 +279,7 @@ impl WatchedOutput {
 }
 
 impl App {
-    /// Returns the live output of the programs of a run, which run on this server or on a cluster worker.
+    /// Returns the live output of a run's programs, from this server or from the cluster worker that executes the run.
     fn watch(&self, run: &Run) -> Option<WatchedOutput> {
         match &self.services.cluster_client {
             Some(member) if kinds::runs_programs(run) => {

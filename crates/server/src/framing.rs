@@ -1,6 +1,6 @@
-//! Rejects HTTP requests that have both a `Content-Length` and a `Transfer-Encoding` header (request smuggling).
+//! Rejects HTTP requests that have both length headers: `Content-Length` and `Transfer-Encoding` (request smuggling).
 //!
-//! If a proxy uses one of the two headers and a server uses the other, they see different requests on the same
+//! If a proxy uses one of the two headers and a server uses the other, the two see different requests on the same
 //! connection. hyper removes `Content-Length` before a handler sees the request, so this module parses the bytes before
 //! hyper does. If a request head has both headers, this module overwrites a byte of the head, which makes the head
 //! invalid. hyper then responds with 400 and closes the connection.
@@ -9,7 +9,7 @@
 /// `Content-Length`.
 const MAX_LINE: usize = 64;
 
-/// State of the parser within the requests of one connection.
+/// Part of a request that the parser of a connection reads next.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum ParserState {
     /// The parser is before a request line, where empty lines are skipped.
@@ -22,7 +22,7 @@ enum ParserState {
     /// The parser is in a chunk of a chunked body, with this number of bytes left.
     Chunk(u64),
     Trailers,
-    /// The framing is invalid, so hyper closes the connection and the parser ignores all further bytes.
+    /// Not in any part of a request: the framing is invalid, so hyper closes the connection and the parser ignores all further bytes.
     Lost,
 }
 

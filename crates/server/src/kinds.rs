@@ -1,4 +1,5 @@
-//! Functions and types that depend on the kind of a run. No other module of the server distinguishes kinds of runs.
+//! Functions and types that depend on the kind of a run. Other modules of the server do not distinguish the kinds of
+//! runs, except the modules that start a run and parse the request bodies for this.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -72,7 +73,8 @@ pub(crate) enum Transcripts {
 }
 
 impl Transcripts {
-    /// Reads the transcripts of a run from its records; `of_move` selects one move of a consultation.
+    /// Reads the transcripts of a run from its records. For a consultation, `of_move` is the id of the only move whose
+    /// debate is returned; `None` returns the debates on all moves.
     pub(crate) fn new(run: &Run, records: &[EffectRecord], of_move: Option<&str>) -> Transcripts {
         match run.kind {
             RunKind::Debate => {

@@ -78,7 +78,8 @@ const HEADERS: Duration = Duration::from_secs(20);
 /// Maximum time that requests in progress have to complete when the server stops.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Maximum size in bytes of the buffer of one connection in each direction, not counting the response body being sent.
+/// Maximum size in bytes of the read buffer and of the write buffer of one connection. The response body that is being
+/// sent does not count.
 const BUFFER: usize = 32 << 10;
 
 /// Accepts and serves connections until `stop` is cancelled. Then waits up to [`GRACE`] for requests in progress.
@@ -134,7 +135,8 @@ fn set_options(stream: &TcpStream) {
     let _ = socket.set_tcp_nodelay(true);
 }
 
-/// Reader of a connection that rejects requests with two contradictory length headers (see [`RequestFraming`]).
+/// Reader of a connection that rejects requests with both a `Content-Length` and a `Transfer-Encoding` header (see
+/// [`RequestFraming`]).
 struct CheckedReader<R> {
     reader: R,
     framing: RequestFraming,

@@ -125,7 +125,7 @@ async fn admit(
 /// Name of the header that contains the id of an MCP session.
 const SESSION: &str = "mcp-session-id";
 
-/// Converts the reason why an MCP request was refused to a problem.
+/// Returns the error response for an MCP request that the session refused.
 fn refused(refusal: SessionRefusal) -> Problem {
     match refusal {
         SessionRefusal::UnknownSession => {
@@ -162,8 +162,8 @@ async fn plain_text_to_problem(response: Response) -> Response {
     problem
 }
 
-/// For each workspace, deletes old drafts, and starts the decisions on the submissions that an earlier process left
-/// undecided when it ended.
+/// Deletes the old drafts of each workspace. Also starts tasks in which the gate decides on the submissions that an
+/// earlier process left undecided.
 pub(crate) async fn clean_workspaces(app: &App) {
     for (name, service) in app.workspaces.all() {
         // No draft was ever created in this folder. It may contain only documents for consultations.

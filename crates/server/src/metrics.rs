@@ -135,13 +135,13 @@ fn warm_pools(app: &App, page: &mut MetricsText) {
         (
             "warm_pool_hits_total",
             "counter",
-            "Number of sandbox requests that used an idle sandbox of the warm pool.",
+            "Number of sandboxes that were taken from the warm pool.",
             |pool| pool.hits as f64,
         ),
         (
             "warm_pool_misses_total",
             "counter",
-            "Number of sandbox requests that had to start a new sandbox.",
+            "Number of sandboxes that were newly started for a request, not taken from the warm pool.",
             |pool| pool.misses as f64,
         ),
         (

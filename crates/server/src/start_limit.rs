@@ -38,7 +38,7 @@ impl StartLimit {
             return Ok(());
         }
         let detail = format!(
-            "the limit of {} runs, programs, sandboxes and estimates per minute is reached",
+            "the limit of {} starts per minute (runs, programs, sandboxes and estimates) is reached",
             self.per_minute
         );
         let seconds = ((1.0 - left) * 60.0 / capacity).ceil().max(1.0);

@@ -79,7 +79,7 @@ pub struct ScopedTokens {
 }
 
 impl ScopedTokens {
-    /// Creates the store of scoped tokens, in a file beside the file of the owner's token.
+    /// Returns the scoped tokens of the token file beside `owner_file`. Neither reads nor creates the token file.
     pub fn new(owner: Token, owner_file: &Path) -> ScopedTokens {
         let mut path = owner_file.as_os_str().to_owned();
         path.push(".scoped.json");
@@ -153,12 +153,12 @@ impl ScopedTokens {
             .then(|| id.to_owned())
     }
 
-    /// Whether an entry was created with the current owner's token and has not expired. Does not check the secret.
+    /// Whether an entry was created with the owner's current token and has not expired. Does not check the secret.
     fn is_valid(&self, entry: &Entry, now: u64) -> bool {
         now < entry.info.expires && entry.hash.starts_with(&self.owner_mark())
     }
 
-    /// Prefix of all hashes that were created with the current owner's token.
+    /// Prefix of all hashes that were created with the owner's current token.
     fn owner_mark(&self) -> String {
         let hash = Fingerprint::of(format!("assize owner {}", self.owner.reveal()));
         hash.to_string()[..8].to_owned()

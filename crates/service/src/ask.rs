@@ -19,7 +19,7 @@ pub struct Question {
     pub text: String,
     /// System prompt of the request.
     pub system: Option<String>,
-    /// Name of a JSON schema, and the schema itself, which the answer must match; `None` for an answer in plain text.
+    /// JSON schema that the answer must match, after its name; `None` for an answer in plain text.
     pub schema: Option<(String, Value)>,
 }
 
@@ -33,7 +33,7 @@ pub struct PreparedQuestion {
 /// The model's answer to a question, with the usage of the calls that were needed.
 #[derive(Debug)]
 pub struct AskAnswer {
-    /// Answer as a JSON value, if the question has a schema.
+    /// Answer as a JSON value, and how the value was obtained; `None` if the question has no schema.
     pub value: Option<(Value, Provenance)>,
     /// Response to the last model call.
     pub last: ModelResponse,
@@ -79,7 +79,7 @@ impl PreparedQuestion {
         self.gateway.is_rehearsal()
     }
 
-    /// Total usage and cost of the model calls made so far.
+    /// Total usage and cost of the model calls made for this question so far.
     pub fn totals(&self) -> BudgetTotals {
         self.gateway.ledger().totals()
     }

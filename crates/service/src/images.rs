@@ -56,7 +56,7 @@ impl Images {
         missing
     }
 
-    /// Builds the base image of containers from Debian packages. Returns the name of the image and its size in bytes.
+    /// Uses Debian packages to build the base image of containers. Returns the name of the image and its size in bytes.
     pub async fn build_base(
         &self,
         progress: &mut (dyn FnMut(&str) + Send),
@@ -74,8 +74,8 @@ impl Images {
         Ok((image.name, image.bytes))
     }
 
-    /// Prepares a container image for use in sandboxes. `image` is the image as named by the user. Returns the name of
-    /// the prepared image.
+    /// Prepares a container image for use in sandboxes. `image` is the name of the image that the user chose. Returns
+    /// the name of the prepared image.
     pub async fn prepare(&self, image: &str) -> Result<String, Failure> {
         Ok(self.docker.make_ready(image).await?)
     }
@@ -123,7 +123,7 @@ impl Images {
         if self.microvm.remove_image()? {
             return Ok(());
         }
-        Err(Failure::new(FailureKind::Usage, "there is no microVM image")
-            .hint("`assize image ls` lists all images"))
+        let message = "cannot remove the microVM image: no microVM image exists";
+        Err(Failure::new(FailureKind::Usage, message).hint("`assize image ls` lists all images"))
     }
 }

@@ -97,8 +97,9 @@ impl Services {
         Services { settings: Arc::new(settings), ..self.clone() }
     }
 
-    /// Makes this process use a cluster: the workers of the cluster execute the runs of this process, and each rate
-    /// limit of a provider applies to the model calls of all processes of the cluster together.
+    /// Makes this process use a cluster. The workers of the cluster execute the runs of this process, unless this
+    /// process is itself a worker. Each rate limit of a provider applies to the model calls of all processes of the
+    /// cluster together.
     pub fn join(&mut self, member: Arc<ClusterClient>) {
         let limited_by = member.clone();
         self.rate_limiters = RateLimiters::new(Arc::new(move |provider, limits| {
@@ -158,14 +159,14 @@ impl Services {
         })
     }
 
-    /// Builds the request of a code or evaluation job from a plan, with the providers and sandboxes that the job needs.
+    /// Builds the request of a code or evaluation job: the plan, and the providers and sandboxes that the job needs.
     pub fn code<P>(&self, plan: P) -> assize_code::CodeJobRequest<P> {
         let (providers, sandboxes) = (self.providers(), self.sandboxes());
         assize_code::CodeJobRequest { plan, providers, sandboxes }
     }
 
-    /// Builds the request of a consultation or debate job from a plan, with the providers and sandboxes that the job
-    /// needs.
+    /// Builds the request of a consultation or debate job: the plan, and the providers, sandboxes and cluster access
+    /// that the job needs.
     pub fn consult<P>(&self, plan: P) -> assize_consult::JobRequest<P> {
         let (providers, sandboxes) = (self.providers(), self.sandboxes());
         let remote = self.cluster_client.as_ref().map(|member| {
@@ -176,7 +177,7 @@ impl Services {
         assize_consult::JobRequest { plan, providers, sandboxes, remote }
     }
 
-    /// Builds the request of a job that edits files, with the providers, sandboxes and store that the job needs.
+    /// Builds the request of a file-editing job: the plan, and the providers, sandboxes and store that the job needs.
     pub fn work(&self, plan: assize_draft::work::WorkPlan, store: &Arc<dyn Store>) -> WorkRequest {
         let (providers, sandboxes) = (self.providers(), self.sandboxes());
         WorkRequest { plan, providers, sandboxes, store: store.clone() }
@@ -222,8 +223,7 @@ fn script() -> PreparedAnswers {
     })
 }
 
-/// Converts a scripted answer (text or a tool call) to a prepared answer of the rehearsal model. Such scripted answers
-/// exist for jobs that edit files.
+/// Converts a scripted answer (text or a tool call) of a file-editing job to a prepared answer of the rehearsal model.
 fn from_line(answer: Result<ScriptedAnswer, ModelError>) -> Result<PreparedAnswer, ModelError> {
     answer.map(|line| match line {
         ScriptedAnswer::Words(text) => text.into(),

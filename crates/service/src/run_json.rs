@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Whether a run uses the rehearsal model, or has used it for any of its answers.
+/// Whether the provider of a run is the rehearsal model, or the rehearsal model answered any call of a finished run.
 pub fn is_rehearsal(run: &Run) -> bool {
     let spent = run.result.as_ref().map(|result| &result["spent"]["rehearsal"]);
     RunInput::of(run).is_ok_and(|input| input.provider == REHEARSAL)
@@ -29,7 +29,7 @@ pub fn described(run: &Run) -> Value {
     value
 }
 
-/// Journal record of a run, with the outcome as JSON.
+/// Journal record of a run, with the recorded outcome as a JSON value.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RecordView {
     #[schemars(with = "String")]

@@ -1,4 +1,4 @@
-//! Resumes runs of any kind with the settings that they were started with.
+//! Resumes runs of any kind with the provider, model and isolation that they were started with.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl ResumeRuns for Services {
             None => None,
         };
         let store = store.ok_or_else(|| {
-            let message = "this process has not joined a cluster";
+            let message = "cannot resume the run: this process has not joined a cluster";
             Failure::new(assize_types::FailureKind::Internal, message)
         })?;
         Services::resume(&services, request, &store, parallel).await

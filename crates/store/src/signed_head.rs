@@ -1,5 +1,6 @@
-//! Signed heads of the audit log. A head contains the number and the hash of the last entry. If the store and the log
-//! are rolled back together, the hash chain alone cannot reveal this, but a head that is stored elsewhere can.
+//! Signed heads of the audit log. A head contains the number and the hash of the last entry. If an older copy replaces
+//! the store file, the hash chain of the audit log in this copy is still valid, but a head that was saved outside of
+//! the store shows that the latest entries are missing.
 
 use std::fmt;
 use std::io::{ErrorKind, Write as _};

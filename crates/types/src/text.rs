@@ -68,7 +68,7 @@ pub fn is_terminal_control(c: char) -> bool {
     is_bidi_or_separator || (c.is_control() && !matches!(c, '\n' | '\t'))
 }
 
-/// Whether a character is invisible: a byte-order mark, zero-width character, direction mark, filler or tag.
+/// Whether a character is invisible, such as a byte order mark, zero-width space, direction mark or filler character.
 pub fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counted_uses_the_singular_noun_only_for_the_count_one() {
+    fn counted_uses_the_singular_noun_only_if_the_count_is_one() {
         let counts = [0_u64, 1, 2].map(|count| counted(count, "entry", "entries"));
         assert_eq!(counts, ["0 entries", "1 entry", "2 entries"]);
     }

@@ -26,12 +26,13 @@ pub(super) struct BackendCache {
 #[derive(Default)]
 struct State {
     choices: HashMap<ChoiceKey, Arc<DebateSandboxes>>,
-    /// One entry for each backend that was chosen, with its sandbox manager and the layer with the negotiator.
+    /// One entry for each chosen backend, with its sandbox manager and the sandbox layer that contains the negotiator
+    /// program.
     prepared: Vec<Arc<DebateSandboxes>>,
 }
 
 impl BackendCache {
-    /// Returns the backend for a debate. Chooses one if the cache has no choice for the same isolation and spec.
+    /// Returns the backend for a debate. Chooses a backend if the cache has no choice for the same isolation and spec.
     pub(super) async fn get(
         &self,
         sandboxes: &SandboxFactory,

@@ -72,13 +72,13 @@ enum DebateReport {
     Released { attempt: String },
 }
 
-/// Event from the RPC server of a debate to the task in the lease holder's process that waits for the debate's result.
+/// Event that the RPC server of a debate sends to `run_debate`, which waits for the result of the debate.
 enum DebateEvent {
     Started { attempt: String },
     Report(DebateReport),
 }
 
-/// Attempts of workers to execute a debate. Only attempts since the last progress of the debate are counted.
+/// Attempts of workers to execute a debate. Only attempts since the last new model call of the debate are counted.
 #[derive(Default)]
 struct Attempts {
     /// Ids of the attempts that have started but have not reported a result.
@@ -232,8 +232,8 @@ impl InCluster {
         Ok(self.member.no_worker_for(&self.needs, &attempts.nodes).await?)
     }
 
-    /// Fails if this process has lost the lease on the run. In that case workers remove the jobs of the run's debates.
-    /// Without this check, this process would wait for ever for the debates.
+    /// Fails if this process has lost the lease on the run. In that case workers remove the jobs of the run's debates
+    /// from the queue. Without this check, this process would report that no worker could start the debates.
     async fn check_lease(&self) -> Result<(), NodeError> {
         match self.member.store.run(&self.run).await {
             Ok(run) if run.status == RunStatus::Running && run.epoch == self.epoch => Ok(()),

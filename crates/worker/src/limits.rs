@@ -29,7 +29,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::worker::{JobOutcome, WorkerContext};
 
-/// Delay before the next request if no worker is the coordinator of the rate limits at the moment.
+/// Delay before a request for permission is repeated, if no worker is the coordinator of the rate limits at the moment.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -60,7 +60,7 @@ struct CallState {
     waits: bool,
 }
 
-/// Reply to the request for a model call ([`LimitRequest::Admit`]).
+/// Reply to a request for permission of a model call ([`LimitRequest::Admit`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum AdmitReply {
@@ -219,7 +219,7 @@ impl RateLimit for ClusterRateLimiter {
             let reply = self.shared.send(&request).await;
             let found = reply.is_ok();
             if !found {
-                tracing::warn!(%provider, "no worker enforces the rate limits, waiting for one");
+                tracing::warn!(%provider, "no worker enforces the rate limits; waiting for a worker");
             }
             self.shared.found.store(found, Ordering::Relaxed);
             match reply.ok().and_then(|reply| serde_json::from_value(reply).ok()) {

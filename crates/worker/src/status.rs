@@ -42,7 +42,7 @@ pub struct QueueStatus {
 /// Run that makes no progress, or queued jobs that no worker can execute.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct StuckWork {
-    /// Id of the stuck run; for stuck jobs, a text such as `3 queued jobs` that says how many they are.
+    /// Id of the stuck run; for stuck jobs, the number of jobs as text, such as `3 queued jobs`.
     pub subject: String,
     pub why: String,
 }
@@ -69,7 +69,7 @@ impl ClusterStatus {
                 let jobs = if count == 1 { "job" } else { "jobs" };
                 let subject = format!("{count} queued {jobs}");
                 let why = format!(
-                    "no worker meets the requirements of these jobs ({})",
+                    "no worker meets the requirements ({})",
                     format_requirements(&line.line.needs)
                 );
                 stuck.push(StuckWork { subject, why });

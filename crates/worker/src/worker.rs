@@ -32,14 +32,14 @@ use crate::debates::{self, QueuedDebate};
 use crate::status::format_requirements;
 use crate::{limits, live};
 
-/// Default maximum number of problems that an evaluation solves concurrently.
+/// Default maximum number of samples that an evaluation processes concurrently.
 pub const PARALLEL: u32 = 4;
 
 /// Trait of the services that resume a run of any kind on behalf of a worker.
 #[async_trait]
 pub trait ResumeRuns: Send + Sync {
     /// Claims the lease on a run and prepares its execution with these settings. `parallel` is the maximum number of
-    /// problems that an evaluation solves concurrently.
+    /// samples that an evaluation processes concurrently.
     async fn resume(
         &self,
         request: &ResumeRequest,
@@ -106,10 +106,10 @@ pub(super) enum JobOutcome {
     Paused,
     /// Another worker executes the job, or should execute it. `after` is the delay before the job is redelivered.
     RedeliverAfter { after: Duration },
-    /// This worker already executes the job. The job was redelivered to this worker, because the lease on the job was
-    /// not renewed in time.
+    /// This worker already executes the run of the job. Either the run was queued twice, or the job was redelivered
+    /// because the lease on the job was not renewed in time.
     AlreadyExecuting,
-    /// This worker has lost the lease on the job, because another worker has received the job.
+    /// This worker has lost the lease on the job or on its run. Another worker may already execute the job.
     LeaseLost,
     /// No worker can execute the job.
     DeadLetter { why: String },
@@ -157,7 +157,7 @@ impl WorkerContext {
 }
 
 impl Worker {
-    /// Creates a worker that executes jobs in these sandboxes.
+    /// Creates a worker that executes jobs in sandboxes of the factory `sandboxes`.
     pub fn new(
         member: Arc<ClusterClient>,
         sandboxes: SandboxFactory,
@@ -442,8 +442,8 @@ impl Worker {
         Ok(JobOutcome::CannotExecute { why: failure.message().to_owned() })
     }
 
-    /// Whether the last lease holder of a run still executes the run. It may have stopped executing the run even if its
-    /// process is alive.
+    /// Whether the last lease holder of a run still executes the run. A lease holder can stop executing a run although
+    /// its process stays alive.
     async fn is_held(&self, run: &Run) -> Result<bool, StoreError> {
         let Some(node) = LeaseHolder::last(run).and_then(|last| last.node) else {
             return Ok(false);
@@ -462,7 +462,7 @@ impl Worker {
         }
     }
 
-    /// Acquires free sandbox slots in addition to the slot that the job already has, for a run that can use several.
+    /// Acquires free sandbox slots for a run that can use several. The job of the run already has one slot.
     fn extra_slots(&self, run: &Run) -> Vec<OwnedSemaphorePermit> {
         let usable = if run.kind == RunKind::Eval { PARALLEL - 1 } else { 0 };
         (0..usable).map_while(|_| self.slots.clone().try_acquire_owned().ok()).collect()
@@ -562,7 +562,7 @@ fn is_for_workers(run: &Run) -> bool {
     of_cluster && run.kind != RunKind::Work
 }
 
-/// Builds the description of a worker that is announced to the cluster.
+/// Builds the description with which a worker announces itself to the cluster.
 fn describe(member: &ClusterClient, offer: &WorkerOffer, isolations: &[Isolation]) -> ClusterNode {
     let memory = memory() / u64::from(offer.slots.max(1));
     let capabilities = Capabilities {
@@ -574,7 +574,7 @@ fn describe(member: &ClusterClient, offer: &WorkerOffer, isolations: &[Isolation
     node(member, NodeRole::Worker, offer.slots, capabilities)
 }
 
-/// Builds the description of this process that is announced to the cluster.
+/// Builds the description with which this process announces itself to the cluster.
 pub fn node(
     member: &ClusterClient,
     role: NodeRole,

@@ -3,8 +3,8 @@
 //! A change is applied in three steps. First the new content is staged: written to the staging folder, with the owner
 //! and permissions of the original file, and synced to disk. Then the caller records the intent to apply the change.
 //! Only then is each staged file atomically exchanged with its original. After a crash, recovery can therefore tell
-//! which files were applied: the staged file still has the new content if the file was not applied, and has the
-//! original content or is missing if the file was applied.
+//! which files were exchanged: before the exchange, the staged file has the new content; after the exchange, the staged
+//! file has the original content or is missing.
 
 use std::fs::File;
 use std::io::Write;
@@ -44,7 +44,8 @@ pub enum ApplyError {
     PartiallyApplied { error: Box<ApplyError>, stayed: String },
 }
 
-/// Hashes of a file's content before and after a change; `before` is null for a new file, `after` for a deleted one.
+/// Hashes of a file's content before and after a change. `before` is null for a new file; `after` is null for a deleted
+/// file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ReplacedFile")]
 pub struct FileReplacement {
@@ -143,16 +144,17 @@ impl Applier<'_> {
     /// change.
     ///
     /// # Errors
-    /// If a file does not have the expected content or cannot be replaced. All files are then restored, except with
-    /// [`ApplyError::PartiallyApplied`].
+    /// If a file does not have the expected content or cannot be replaced. All files are then restored, unless the
+    /// error is [`ApplyError::PartiallyApplied`].
     pub fn apply(&self, items: &[StagedFile<'_>]) -> Result<(), ApplyError> {
         self.swap_all(items.iter().collect(), Vec::new())
     }
 
-    /// Finishes applying a change after the process that applied it died. That process had already recorded the intent.
+    /// Finishes a change whose process died after it had recorded the intent to apply the change.
     ///
     /// # Errors
-    /// If the change cannot be finished. All files are then restored, except with [`ApplyError::PartiallyApplied`].
+    /// If the change cannot be finished. All files are then restored, unless the error is
+    /// [`ApplyError::PartiallyApplied`].
     pub fn resume(&self, change: u64, files: &[FileReplacement]) -> Result<(), ApplyError> {
         let items = &self.items(change, files)?;
         let (mut open, mut done) = (Vec::new(), Vec::new());
@@ -228,8 +230,7 @@ impl Applier<'_> {
         ApplyError::PartiallyApplied { error: Box::new(error), stayed: stayed.join("`, `") }
     }
 
-    /// Determines whether a file was exchanged with its staged file before the crash, from the content of the staged
-    /// file.
+    /// Determines whether a file has already been exchanged with its staged file, from the contents of the two files.
     fn swap_state(&self, item: &StagedFile<'_>) -> SwapState {
         let FileReplacement { before, after, .. } = item.change;
         let now = || self.current_hash(&item.path).ok().flatten();
@@ -323,8 +324,8 @@ impl Applier<'_> {
         }
     }
 
-    /// Exchanges the staged file and the file in the workspace if the workspace file has the expected content. If it
-    /// has other content, leaves both files unchanged and returns `false`.
+    /// Exchanges the staged file and the file in the workspace. If the workspace file did not have the expected
+    /// content, reverts the exchange and returns `false`.
     fn exchange_for(
         &self,
         item: &StagedFile<'_>,
@@ -385,7 +386,7 @@ impl Applier<'_> {
     }
 }
 
-/// Moves a file to another folder. Fails if a file with the new name exists there.
+/// Moves a file to another folder. Fails if that folder already contains a file with the new name.
 fn move_to(from: &FolderHandle, name: &str, to: &FolderHandle, new: &str) -> Result<(), FileError> {
     match renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
         // If the file system does not support `RENAME_NOREPLACE`, create a hard link instead, which also fails if the
@@ -425,7 +426,7 @@ impl StagedFile<'_> {
     }
 }
 
-/// Copies the extended attributes of a file, such as access control lists. Ignores attributes that it may not copy.
+/// Copies the extended attributes of a file, such as access control lists. Skips attributes that cannot be copied.
 fn copy_attributes(from: &File, to: &File) {
     let mut names = vec![0; 64 << 10];
     let Ok(length) = flistxattr(from, &mut names) else { return };

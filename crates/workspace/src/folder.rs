@@ -252,7 +252,7 @@ impl FolderHandle {
         }
     }
 
-    /// Sorted names of all entries of this folder, without temporary files that are still being written.
+    /// Sorted names of the entries of this folder. Leaves out temporary files, and names with control characters.
     pub fn names(&self) -> Result<Vec<String>, FileError> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.handle)? {

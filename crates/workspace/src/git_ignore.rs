@@ -12,8 +12,8 @@ use crate::workspace_path::WorkspacePath;
 /// agents must not see this path.
 const USER_LIST: &str = "core.excludesFile";
 
-/// Error for an ignore list that this crate cannot read, although git may be able to. So it is unknown whether a
-/// pattern of the list matches the path that is checked.
+/// Error for an ignore list that this crate cannot read. Git may be able to read the list, so it is unknown whether git
+/// ignores the path that is checked.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the ignore list `{list}`: {reason}")]
 pub struct UnreadableIgnoreList {

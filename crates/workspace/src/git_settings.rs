@@ -10,8 +10,8 @@ use rustix::fs::OFlags;
 /// Maximum size of an ignore list, and maximum number of bytes read of a git config file.
 pub(crate) const LARGEST: u64 = 1 << 20;
 
-/// Maximum number of git config files that are read, counting the files that other config files include. Also the
-/// maximum number of ignore lists that are read because these files set `core.excludesFile`.
+/// Maximum number of git config files that are read, counting the files that other config files include. The number of
+/// ignore lists that these files set with `core.excludesFile` has the same maximum.
 const MAX_FILES: usize = 32;
 
 /// Locations of the git config files of the user and the system.
@@ -25,8 +25,8 @@ pub struct GitSettings {
 }
 
 impl GitSettings {
-    /// Locates the git config files of the user with this home folder. `variable` returns the value of an environment
-    /// variable.
+    /// Locates the git config files of the system and of the user whose home folder is `home`. `variable` returns the
+    /// value of an environment variable.
     pub fn of(home: &Path, variable: impl Fn(&str) -> Option<String>) -> GitSettings {
         let path = |name: &str| variable(name).filter(|path| !path.is_empty()).map(PathBuf::from);
         let config = path("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn user_list_replaces_the_default_ignore_list_and_the_list_of_the_repository_is_added() {
+    fn ignore_list_of_the_user_replaces_the_default_list_but_not_the_list_of_the_repository() {
         let folder = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| put(&folder.path().join(path), text);
         let system =

@@ -1,7 +1,8 @@
-//! Line ends and byte order marks: adapts the content of a draft to those of the original file.
+//! Adapts the line ends and the byte order mark of a draft to those of the original file.
 
-/// Converts `content` to the CRLF line ends of the original file and adds its byte order mark, because models tend to
-/// omit both. Returns the new content, and a note that tells the agent what was changed.
+/// Converts the line ends of `content` to CRLF if the original file has CRLF line ends, and adds a byte order mark if
+/// the original file has one, because models tend to omit both. Returns the new content, and a note that tells the
+/// agent what was changed.
 pub fn restore_line_ends(original: &str, content: &str) -> (String, Option<String>) {
     const MARK: char = '\u{feff}';
     let mut content = content.to_owned();

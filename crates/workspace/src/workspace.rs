@@ -140,7 +140,8 @@ impl Workspace {
         Ok(FileSnapshot { sha256: Fingerprint::of(&bytes), bytes, mode: metadata.mode() & 0o7777 })
     }
 
-    /// Reads a file of the workspace; `None` if the file does not exist. Fails if it is larger than `limit` bytes.
+    /// Reads a file of the workspace; `None` if the file does not exist. Fails if the file is larger than
+    /// `limit` bytes.
     pub fn find(
         &self,
         file: &WorkspacePath,

@@ -869,7 +869,7 @@ export interface components {
             calls: number;
             cost: components["schemas"]["Cost"];
             /**
-             * @description Number of calls in addition to the planned ones: repeated requests and summaries.
+             * @description Number of calls that were not planned: repeated requests and summaries.
              * @default 0
              */
             extra: number;
@@ -925,7 +925,7 @@ export interface components {
             detail: string | null;
             servers: string;
             /**
-             * @description Total number of sandboxes that these workers (see `workers`) can use at once; null if the check was skipped
+             * @description Total number of sandboxes that the workers counted in `workers` can use at once; null if the check was skipped
              *     or failed.
              */
             slots: number | null;
@@ -1065,7 +1065,7 @@ export interface components {
             max_attempts: number;
             max_output_tokens: number;
             model: string;
-            /** @description Folder to which the files that the program created are copied. */
+            /** @description Folder that receives copies of the files created by the program. */
             out: string | null;
             /** @description Names of the packages that programs may use. */
             packages: string[];
@@ -1098,7 +1098,7 @@ export interface components {
         ConsultCompany: {
             /** @description Name of the company, from the SEC's list or given by the user. */
             name: string | null;
-            /** @description Stock ticker; `None` for a private company, which has a name instead. */
+            /** @description Stock ticker; null for a private company, which has a name instead. */
             ticker?: components["schemas"]["Ticker"] | null;
         };
         /** @description How a fork of a consultation differs from its parent run: the fork point and the new personas. */
@@ -1134,7 +1134,7 @@ export interface components {
             parallel_moves?: number | null;
             provider: string;
             region: string | null;
-            /** @description Provider and model that gave the reused answers; `None` if they are the provider and model of this run. */
+            /** @description Provider and model of the answers that a fork reuses; null if they are the provider and model of this run. */
             reused_model?: string | null;
             rounds: number;
             /** @description Whether the user requested synthetic data, which a model makes up. */
@@ -1158,7 +1158,7 @@ export interface components {
             /** @description When and how the report was created, if known. */
             origin?: components["schemas"]["ReportOrigin"] | null;
             other_moves: components["schemas"]["RankedMove"][];
-            /** @description Verdict of each debated move, with its conversations. */
+            /** @description Verdict of each debate, with the conversations of the debate. */
             policy_scores: components["schemas"]["DebateVerdict"][];
             recommended_moves: components["schemas"]["RankedMove"][];
             spent: components["schemas"]["CallTotals"];
@@ -1251,9 +1251,9 @@ export interface components {
         };
         /** @description Why a program failed, in a model's words. */
         Critique: {
-            /** @description What is wrong with it, most serious first. */
+            /** @description Errors of the program, most serious first. */
             issues: string[];
-            /** @description What to change, in the same order. */
+            /** @description Proposed correction for each error, in the same order. */
             suggested_fixes: string[];
         };
         /** @description Dead letter: a message that was removed from the queue because no worker can execute it. */
@@ -1273,7 +1273,7 @@ export interface components {
         };
         /** @description Stored input of a debate, from which its run can be resumed or forked. The move is stored as an artifact. */
         DebateInput: {
-            /** @description Round from which a fork repeats the calls; `None` for other runs and for a fork without a fork point. */
+            /** @description Round from which a fork repeats the calls; null if the run is not a fork, or is a fork without a fork point. */
             at: number | null;
             /** @description Persona changes; each change applies from a given round on. */
             changes?: components["schemas"]["PersonaChange"][];
@@ -1300,14 +1300,14 @@ export interface components {
             model: string;
             move_id: string;
             provider: string;
-            /** @description Provider and model that answered the earlier rounds; `None` if they are the provider and model of this run. */
+            /** @description Provider and model that answered the rounds before `at`; null if they are the provider and model of this run. */
             reused_model: string | null;
             rounds: number;
             /** Format: double */
             temperature: number;
             ticker: string | null;
         };
-        /** @description Verdict of a single debate, with its isolation. */
+        /** @description Verdict of a single debate, with the isolation of the debate and caveats about the verdict. */
         DebateReport: {
             /**
              * @description Names of the decision makers by id.
@@ -1414,7 +1414,7 @@ export interface components {
         };
         DraftView: {
             content: string;
-            /** @description Unified diff from the file, as it was when the draft was created, to the content of the draft */
+            /** @description Unified diff of the draft against the file as it was when the draft was created */
             diff: string;
             draft: components["schemas"]["OpenDraft"];
         };
@@ -1509,7 +1509,7 @@ export interface components {
             /** @description Ids of the problems that no sample solved. */
             unsolved: string[];
         };
-        /** @description Result of one sample. A sample is one try to solve a problem, with several attempts if programs fail. */
+        /** @description Result of one sample: one try to solve a problem, with further attempts if programs fail. */
         EvalSample: {
             /** @description Number of attempts. */
             attempts: number;
@@ -1566,9 +1566,9 @@ export interface components {
             duration_ms: number;
             exit_code: number | null;
             files: components["schemas"]["ExecFile"][];
-            /** @description Backend of the sandbox. In responses to `/api/exec`, the text also explains why the backend was chosen */
+            /** @description Backend of the sandbox; in responses to `/api/exec`, followed by the reason why this backend was chosen */
             isolation: string;
-            /** @description Files of the program that the response does not contain, each with the reason */
+            /** @description Files that the program wrote but that the response omits, each with the reason */
             not_collected: string[];
             out_of_memory: boolean;
             output_cut: boolean;
@@ -1660,7 +1660,7 @@ export interface components {
         Flag: {
             kind: components["schemas"]["FlagKind"];
             message: string;
-            /** @description Id of the move that the caveat applies to; `None` for the whole report. */
+            /** @description Id of the move that the caveat applies to; null for the whole report. */
             move_id?: string | null;
         };
         /** @description Kind of a caveat about a report. */
@@ -1764,11 +1764,11 @@ export interface components {
         JudgeScore: {
             /** @description Metrics whose scores could not be parsed; a score of 5 is assumed for each. */
             assumed?: string[];
-            /** @description Error of the judge's call, if it failed and 5 is therefore assumed for every metric. */
+            /** @description Error of the judge's call, if the call failed. In that case, 5 is assumed for every metric. */
             failed?: string | null;
-            /** @description How realistic it is with the people, money and time there are. */
+            /** @description How realistic the move is with the available people, money and time. */
             feasibility: number;
-            /** @description How much it would change the company's growth, revenue or position in its market. */
+            /** @description How much the move would change the company's growth, revenue or position in its market. */
             impact: number;
             /** @description How the scores were obtained: from the requested JSON, extracted by pattern, or defaulted. */
             provenance: components["schemas"]["Provenance"];
@@ -1779,9 +1779,9 @@ export interface components {
              * @example The first stage is cheap and can be stopped early; this decided the scores.
              */
             reasoning: string;
-            /** @description How the upside compares with what can be lost. */
+            /** @description How the possible gain from the move compares with the possible loss. */
             risk_adjusted_return: number;
-            /** @description How well it fits where the company is going. */
+            /** @description How well the move fits the direction of the company. */
             strategic_alignment: number;
             /**
              * @description The critic's strongest point that was not answered, in one sentence; empty if there is none.
@@ -1805,8 +1805,8 @@ export interface components {
             /** @description Number of audit log entries of all workspaces in the store. */
             entries: number;
             /**
-             * @description Id and hash of the last log entry as `ID:HASH`, from which a later check can see whether the log still contains
-             *     this entry; null if the log is empty.
+             * @description Id and hash of the last log entry, as `ID:HASH`; null if the log is empty. A later check with this value as
+             *     `since` detects whether the entry was changed or removed.
              */
             head: string | null;
             /** @description Whether the check found no problem. */
@@ -1816,7 +1816,7 @@ export interface components {
             /** @description Descriptions of the problems that the check found. */
             problems: string[];
         };
-        /** @description One repair of the log file in the workspace, which was too short. */
+        /** @description One repair of the log file in the workspace: Assize appended the missing lines. */
         LogCompletion: {
             /** @description Id of the log entry that records the repair. */
             entry: number;
@@ -1961,30 +1961,30 @@ export interface components {
         Money: number;
         /** @description A proposed move, with its document for the debate and the results of checking its citations and figures. */
         MoveSuggestion: {
-            /** @description What is done first, second and so on, each with who does it. */
+            /** @description The steps of the move in order, each with the person or team that takes it. */
             actions: string[];
             /** @description Id of the analyst who proposed the move; `persona` is the analyst's name. */
             agent_id: string;
-            /** @description The findings that it rests on, by their numbers, such as F1.2. */
+            /** @description The findings on which the move rests, by their numbers, such as F1.2. */
             citations: string[];
             /** @description Findings that the move cites, with their titles. */
             cited?: components["schemas"]["CitedFinding"][];
-            /** @description Document of the move that is debated, as Markdown. */
+            /** @description Document about the move, as Markdown. The debate is about this document. */
             content: string;
-            /** @description What it costs, in money and attention; an estimate of yours, and said so. */
+            /** @description What the move costs, in money and attention: your own estimate, marked as an estimate. */
             cost: string;
             /** @description Figures of the move that were found in a source document. */
             figures?: components["schemas"]["GroundedFigure"][];
             /** @description Id of the move: `m1`, `m2` and so on. */
             move_id: string;
             persona: string;
-            /** @description What could make it fail, the likeliest first. */
+            /** @description What could make the move fail, the likeliest first. */
             risks: string[];
-            /** @description Why it is right for this company now, in four to eight sentences, resting on the findings. */
+            /** @description Why the move is right for this company now, in four to eight sentences based on the findings. */
             thesis: string;
-            /** @description How long it takes until it shows, and by when it must have worked. */
+            /** @description How long the move takes to show results, and by when it must have succeeded. */
             timeline: string;
-            /** @description What is done, in at most twelve words. */
+            /** @description What the company would do, in at most twelve words. */
             title: string;
             /** @description Citations in the move that match no finding. */
             unresolved_citations?: string[];
@@ -2028,7 +2028,7 @@ export interface components {
             /** @description Hash of the content. */
             sha256: components["schemas"]["Fingerprint"];
         };
-        /** @description Why a conversation ended early. */
+        /** @description A conversation that ended early: its completed rounds, and the error that ended it. */
         PartialConversation: {
             /** @description Number of rounds in which both the critic and the decision maker wrote an entry. */
             completed_rounds: number;
@@ -2077,9 +2077,9 @@ export interface components {
             review: components["schemas"]["Review"];
             /** @description Id of the only task that may change files; any task if absent. */
             task: string | null;
-            /** @description Verification commands that must succeed: those of the settings, and that of the contract. */
+            /** @description Verification commands that must succeed: the command of the settings and the command of the contract. */
             verify: components["schemas"]["VerifyCommand"][];
-            /** @description Upper limits of the verification commands. */
+            /** @description Limits that apply to every verification command. */
             verify_most: components["schemas"]["VerifyLimits"];
         };
         /** @description Problem details (RFC 9457) of a request that failed. */
@@ -2165,7 +2165,7 @@ export interface components {
         };
         /** @description Effect that a reason of the gate has on a draft. */
         ReasonEffect: "escalate" | "reject";
-        /** @description Journal record of a run, with the outcome as JSON. */
+        /** @description Journal record of a run, with the recorded outcome as a JSON value. */
         RecordView: {
             key: string;
             request: components["schemas"]["Fingerprint"];
@@ -2181,7 +2181,10 @@ export interface components {
              */
             reason?: string;
         };
-        /** @description Hashes of a file's content before and after a change; `before` is null for a new file, `after` for a deleted one. */
+        /**
+         * @description Hashes of a file's content before and after a change. `before` is null for a new file; `after` is null for a deleted
+         *     file.
+         */
         ReplacedFile: {
             after: components["schemas"]["Fingerprint"] | null;
             before: components["schemas"]["Fingerprint"] | null;
@@ -2210,8 +2213,7 @@ export interface components {
             /** @description Disk limit of the sandbox with a unit, such as 64M */
             disk?: string | null;
             /**
-             * @description Sandbox backend: auto, jail, docker, microvm, or at-least=NAME for the backend NAME or one with stronger
-             *     isolation
+             * @description Sandbox backend: auto, jail, docker, microvm, or at-least=NAME for NAME or a backend with stronger isolation
              * @enum {string|null}
              */
             isolation?: "auto" | "jail" | "docker" | "microvm" | "at-least=jail" | "at-least=docker" | "at-least=microvm" | null;
@@ -2265,7 +2267,7 @@ export interface components {
         RoundDrift: {
             /**
              * Format: double
-             * @description New words as a share of the words in the critic's entries; `None` if the critic has no entry in this round.
+             * @description New words as a share of the words in the critic's entries; null if the critic has no entry in this round.
              */
             critic: number | null;
             /** Format: double */
@@ -2283,8 +2285,8 @@ export interface components {
         /** @description Request body with a program to run in a long-lived sandbox. */
         RunProgram: {
             /**
-             * @description Folder in which the program starts: an absolute path, or a path relative to the working folder of the sandbox,
-             *     which is the default
+             * @description Folder in which the program starts: absolute, or relative to the working folder of the sandbox; default: the
+             *     working folder
              */
             cwd?: string | null;
             env?: {
@@ -2341,7 +2343,7 @@ export interface components {
             error: string | null;
             id: string;
             kind: components["schemas"]["RunKind"];
-            /** @description Notice that clients show with the run if the run used the rehearsal model; null if it did not */
+            /** @description Notice that clients show with a run that used the rehearsal model; null for other runs */
             label: string | null;
             parent: string | null;
             status: components["schemas"]["RunState"];
@@ -2359,10 +2361,10 @@ export interface components {
             executed_here: boolean;
             id: string;
             kind: components["schemas"]["RunKind"];
-            /** @description Notice that clients show with the run if the run used the rehearsal model; null if it did not */
+            /** @description Notice that clients show with a run that used the rehearsal model; null for other runs */
             label: string | null;
             parent: string | null;
-            /** @description Usage of the model calls so far, including those before the run was resumed */
+            /** @description Usage of the model calls so far, including the calls made before the run was resumed */
             spent: components["schemas"]["UsageView"];
             status: components["schemas"]["RunState"];
             title: string;
@@ -2457,7 +2459,7 @@ export interface components {
                 [key: string]: string;
             };
             /**
-             * @description Score of each judge before the debate, by the role of the judge; empty unless `blind_scores` was requested
+             * @description Score that each judge gave before the debate, by the judge's role; empty unless `blind_scores` was requested
              * @default {}
              */
             blind_scores: {
@@ -2466,14 +2468,14 @@ export interface components {
             move_id: string;
             out_of: number;
             rounds: number;
-            /** @description Final score of each judge, by the role of the judge */
+            /** @description Final score that each judge gave, by the judge's role */
             scores_by_agent: {
                 [key: string]: components["schemas"]["JudgeScore"];
             };
             ticker: string | null;
             total_score: number;
         };
-        /** @description Result of an attack with all probes on the sandboxes of one backend. */
+        /** @description Result of running all attack probes in the sandboxes of one backend. */
         Scorecard: {
             /** @description Time of the attack, in milliseconds since 1970. */
             at: number;
@@ -2686,8 +2688,8 @@ export interface components {
             /** @description Replicas of the stream on other NATS servers. */
             copies: components["schemas"]["StreamCopy"][];
             /**
-             * @description Name of the NATS server that leads the stream; null while there is no leader, or if the server is not part of a
-             *     NATS cluster.
+             * @description Name of the NATS server that leads the stream; null while there is no leader, or if the only NATS server is not
+             *     part of a NATS cluster.
              */
             leader: string | null;
             messages: number;
@@ -2697,7 +2699,7 @@ export interface components {
         };
         /** @description Run that makes no progress, or queued jobs that no worker can execute. */
         StuckWork: {
-            /** @description Id of the stuck run; for stuck jobs, a text such as `3 queued jobs` that says how many they are. */
+            /** @description Id of the stuck run; for stuck jobs, the number of jobs as text, such as `3 queued jobs`. */
             subject: string;
             why: string;
         };
@@ -2882,7 +2884,7 @@ export interface components {
             lost_calls: number;
             /**
              * Format: double
-             * @description Maximum cost of the lost calls, in dollars
+             * @description Upper bound of what the calls counted in `lost_calls` cost, in dollars
              */
             lost_usd: number;
             output_tokens: number;
@@ -2919,7 +2921,7 @@ export interface components {
              */
             seconds: number;
         };
-        /** @description Upper limits for all verification commands, from the settings. */
+        /** @description Limits that the settings set for verification commands: memory, time, and host folders that may be mounted. */
         VerifyLimits: {
             /** @description Host folders that may be mounted into the sandbox of a verification command. */
             layers: string[];
@@ -2951,14 +2953,17 @@ export interface components {
         };
         /** @description Totals of the warm pools of one sandbox backend */
         WarmPoolInfo: {
-            /** @description Number of sandbox requests that used an idle sandbox, since the server was started */
+            /** @description Number of sandboxes that were taken from the warm pool since the server was started */
             hits: number;
             /** @description Current number of idle sandboxes */
             idle: number;
             isolation: components["schemas"]["Isolation"];
             /** @description Whether the warm pool is not refilled at the moment because free memory is low */
             low_memory: boolean;
-            /** @description Number of sandbox requests that had to start a new sandbox, since the server was started */
+            /**
+             * @description Number of sandboxes that were newly started for a request, not taken from the warm pool, since the server was
+             *     started
+             */
             misses: number;
             /**
              * Format: double
@@ -2968,7 +2973,10 @@ export interface components {
             /** @description Maximum number of idle sandboxes */
             size: number;
         };
-        /** @description Setting from a project folder that is not trusted. Such a setting is either ignored, or makes commands fail. */
+        /**
+         * @description Setting from a project folder that is not trusted. If `ignored` is true, commands ignore the setting; otherwise
+         *     commands fail because of the setting.
+         */
         WithheldSetting: {
             from: string;
             ignored: boolean;
@@ -3495,7 +3503,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description Path of the run */
+                    /** @description URL path of the run */
                     Location?: string;
                     [name: string]: unknown;
                 };
@@ -3505,7 +3513,7 @@ export interface operations {
             };
             201: {
                 headers: {
-                    /** @description Path of the run */
+                    /** @description URL path of the run */
                     Location?: string;
                     [name: string]: unknown;
                 };

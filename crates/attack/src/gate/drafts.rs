@@ -9,8 +9,8 @@ use assize_workspace::WorkspacePath;
 use super::plan::PlannedCase;
 use super::{ClassResult, GateAttackError};
 
-/// Lets the gate check one draft for each case. A case counts as stopped only if a rule for which `counts` returns true
-/// has a finding.
+/// Lets the gate check one draft for each case. `counts` returns whether a rule belongs to the class of the cases. A
+/// case counts as stopped only if such a rule has a finding.
 pub(super) fn try_all(
     cases: &[PlannedCase],
     counts: fn(&str) -> bool,

@@ -151,7 +151,7 @@ impl GateCount {
     }
 }
 
-/// An attack on the gate with all planned cases of the corpora.
+/// Planned attack on the gate: the cases of the corpora that the attack tests, and its options.
 #[derive(Debug)]
 pub struct GateAttack {
     classes: Vec<PlannedClass>,

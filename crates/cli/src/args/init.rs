@@ -19,12 +19,12 @@ pub(crate) struct InitArgs {
 
     /// Read the API key from this file, or from standard input if it is `-`
     ///
-    /// Without this flag, the key of the provider's environment variable is used. A key from a file is stored in the
-    /// user's file of API keys, which only the user can read.
+    /// Without this flag, the command uses the key that is already set, for example in the environment, or asks for a
+    /// key. A key from this flag is stored in the user's file of API keys, which only the user can read.
     #[arg(long, value_name = "FILE", requires = "provider")]
     pub(crate) key_file: Option<PathBuf>,
 
-    /// Do not check the provider with a free request
+    /// Do not send the free request that checks the provider and its key
     #[arg(long)]
     pub(crate) no_check: bool,
 
@@ -32,11 +32,11 @@ pub(crate) struct InitArgs {
     #[arg(long, value_enum, value_name = "SHELL", hide_possible_values = true)]
     pub(crate) completions: Option<CompletionShell>,
 
-    /// Build the images of containers and microVMs that are missing
+    /// Build the missing images for containers and microVMs
     #[arg(long)]
     pub(crate) images: bool,
 
-    /// Add the MCP server of this folder to a client (see `assize mcp install`); can be repeated
+    /// Add the draft tools for the current folder to this MCP client; can be repeated
     #[arg(long = "mcp", value_enum, value_name = "CLIENT", hide_possible_values = true)]
     pub(crate) mcp_clients: Vec<McpClient>,
 }

@@ -42,7 +42,7 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "TOKENS")]
     pub(crate) max_tokens: Option<String>,
 
-    /// Record model calls to the cassette FILE, and reuse those already recorded
+    /// Record model calls to the cassette FILE, and reuse the answers of recorded calls
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     pub(crate) record: Option<PathBuf>,
 
@@ -66,8 +66,8 @@ impl ModelArgs {
         self.models.iter().rfind(|name| role_and_model(name).is_none()).cloned()
     }
 
-    /// Returns the first invalid `--model ROLE=MODEL` value: a value with an unknown role, with the role of an earlier
-    /// value, or without a model.
+    /// Returns the first invalid `--model ROLE=MODEL` value: its role is unknown or was given in an earlier value, or
+    /// its model is missing.
     pub(crate) fn first_invalid_role(&self) -> Option<&str> {
         let is_wrong = |(index, name): &(usize, &String)| match role_and_model(name) {
             Some((_, "")) => true,

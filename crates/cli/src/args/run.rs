@@ -34,8 +34,8 @@ pub(crate) struct RunArgs {
 
     /// Require the program to pass the tests in this file
     ///
-    /// Python tests import the program as `solution`. If they import pytest, it is installed. JavaScript tests load the
-    /// program with `require('solution')`. Bash tests find the path of the program in $SOLUTION.
+    /// Python tests import the program as `solution`; pytest is installed if the tests import pytest. JavaScript tests
+    /// load the program with `require('solution')`. Bash tests find the path of the program in $SOLUTION.
     #[arg(conflicts_with = "resume", long, value_name = "FILE")]
     pub(crate) tests: Option<PathBuf>,
 

@@ -56,7 +56,7 @@ pub(crate) enum RunsCommand {
     Fork(Box<ForkRunArgs>),
     /// List or copy the files that a run has produced
     ///
-    /// These are, for example, the files that a program created, or the documents of a consultation.
+    /// For example, the files that a program created, a consultation's documents, or a patch from `assize work`.
     Files {
         /// Id of the run, a prefix of it, or `latest`
         run: String,
@@ -103,7 +103,7 @@ pub(crate) struct ResumeArgs {
     /// Resume the run even if another process holds its lease
     #[arg(long)]
     pub(crate) take_over: bool,
-    /// Write the files of the program or consultation to this folder
+    /// Write the program's files, or the consultation's documents, to this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
     /// Print the result as JSON
@@ -127,7 +127,8 @@ pub(crate) struct ForkRunArgs {
     pub(crate) run: String,
     /// Repeat the model calls from this round on: `m3/round-4` (one move) or `round-4`
     ///
-    /// `m3/round-4` repeats only the debate of the move m3. `round-4` repeats all debates from that round on.
+    /// `m3/round-4` repeats only the debate of the move m3, from round 4 on. `round-4` repeats all debates from round 4
+    /// on.
     #[arg(long, value_name = "ROUND")]
     pub(crate) at: Option<ForkPoint>,
     /// With `--at`: replace the persona of a role from that round on; can be repeated

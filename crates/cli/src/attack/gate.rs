@@ -64,7 +64,7 @@ fn as_text(card: &GateScorecard, verbose: bool) -> String {
         (0, 0) => paint(
             GOOD.bold(),
             format!(
-                "all results match the labels: {} stopped",
+                "all results as expected: the gate stopped {}",
                 counted(count.stopped, "hostile case", "hostile cases")
             ),
         ),
@@ -81,7 +81,7 @@ fn as_text(card: &GateScorecard, verbose: bool) -> String {
 /// Formats the row of the scorecard for one class of test cases, such as `hidden`.
 fn row(class: &GateClass) -> String {
     if let Some(why) = &class.not_applicable {
-        let text = format!("- {:<30} not applicable here: {why}", class.title);
+        let text = format!("- {:<30} not applicable: {why}", class.title);
         return paint(DIM, replace_control_chars(&text));
     }
     let count = &class.count;

@@ -75,7 +75,7 @@ pub(crate) async fn run(
     (plan.parallel_moves, plan.allow_in_process) = (args.parallel_moves, args.allow_in_process);
     let planned = runner.plan::<ConsultJob>(services.consult(plan), origin).await?;
     if args.estimate {
-        let message = "cannot estimate the cost: the calls are replayed from a cassette";
+        let message = "cannot estimate the cost: with `--replay`, no provider is called";
         let nothing = || Failure::new(FailureKind::Usage, message);
         let job = &planned.job;
         let estimate = job.estimate.as_ref().ok_or_else(nothing)?;
@@ -146,7 +146,7 @@ fn confirm_cost(
     if let (Some(cap), Some(least)) = (*settings.budget.max_cost, estimate.cached.known())
         && cap < least
     {
-        terminal::warn(&format!("the maximum cost of {cap} is below the estimate: {what}"));
+        terminal::warn(&format!("the budget of {cap} is below the estimate: {what}"));
     }
     if args.yes || job.estimate_to_confirm().is_none() {
         if !args.quiet && cost.known() != Some(Money::ZERO) {

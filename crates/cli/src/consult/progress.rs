@@ -25,10 +25,10 @@ pub(super) struct Consultation {
     replayed: u64,
     /// Number of finished calls that were not planned: retries and summaries.
     extra: u64,
-    /// How many tenths of the planned calls had finished when the last progress line was printed.
+    /// Finished tenths of the planned calls (3 means 30 %) at the time of the last line from `report_tenth`.
     tenth: u64,
-    /// Current round of each debate, and its score (`None` until the judges have scored). The map key is the number in
-    /// the id of the business move, such as 3 for `m3`.
+    /// Current round of each debate, and the score of its business move (`None` until the judges have scored). The map
+    /// key is the number in the id of the business move, such as 3 for `m3`.
     debates: BTreeMap<u32, (u32, Option<u64>)>,
 }
 
@@ -49,7 +49,7 @@ impl Consultation {
         Some(paint(DIM, terminal::replace_control_chars(&line)))
     }
 
-    /// Counts a finished model call. Returns a progress line if one is due.
+    /// Counts a finished model call. Returns the progress line of `report_tenth`, if there is one.
     fn count(&mut self, key: &EffectKey, stage: EffectStage, seconds: u64) -> Option<String> {
         let place = CallPosition::of(key);
         let replayed = matches!(stage, EffectStage::Replayed | EffectStage::Inherited);

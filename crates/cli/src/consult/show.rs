@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::terminal::{self, BOLD, DIM, WARN, paint};
 
-/// Fails if the output folder is not empty. This is checked before the first model call.
+/// Fails if the output folder is not empty. Must be called before the first model call.
 pub(crate) fn check_empty(folder: &Path, environment: &Environment) -> Result<(), Failure> {
     files::check_folder(folder, environment)?;
     let is_empty = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());

@@ -1,4 +1,4 @@
-//! Prints a stored consultation, and lists or copies its documents.
+//! Prints a stored consultation; lists and copies its documents.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::kind::StoredRun;
 use crate::terminal::{self, DIM, note, out_line, paint};
 use crate::{hints, runs};
 
-/// Formats a short result for the list of runs.
+/// Formats the result of a consultation as a short text for the list of runs.
 pub(crate) fn summary(result: &Value) -> Option<String> {
     let moves = result["recommended_moves"].as_array()?.iter();
     let ids: Vec<&str> = moves.filter_map(|one| one["move_id"].as_str()).collect();
@@ -41,7 +41,7 @@ pub(crate) fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Fail
     Ok(())
 }
 
-/// Lists the documents of a stored consultation, or copies them to a folder.
+/// Lists the documents of a stored consultation. If `out` is given, also copies the documents to this folder.
 pub(crate) async fn files(
     stored: &StoredRun<'_>,
     out: Option<&Path>,

@@ -53,7 +53,7 @@ pub(crate) async fn run(
     };
     if let (true, Some(plan)) = (args.estimate, &fresh) {
         let gateway = services.providers().gateway_outside_runs().await?;
-        let message = "cannot estimate the cost: the calls are replayed from a cassette";
+        let message = "cannot estimate the cost: with `--replay`, no provider is called";
         let nothing = || Failure::new(FailureKind::Usage, message);
         let (estimate, in_a_row) =
             estimate(&gateway, &plan.content, args.rounds).ok_or_else(nothing)?;
@@ -89,7 +89,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Fails if a given flag has no effect with the other given arguments, or if there is no business move to debate.
+/// Fails if the arguments contain a flag that would have no effect, or if they contain no business move to debate.
 fn reject_unused_flags(args: &DebateArgs) -> Result<(), Failure> {
     let usage = |message: String| Failure::new(FailureKind::Usage, message);
     if args.take_over && args.resume.is_none() {

@@ -30,7 +30,7 @@ pub(super) struct Debate {
     answered: u64,
     /// Number of calls whose answers came from the journal.
     replayed: u64,
-    /// Number of the last round whose end was printed as a line.
+    /// Last finished round for which a progress line was returned.
     reported: u32,
 }
 

@@ -11,7 +11,7 @@ use super::show;
 use crate::kind::StoredRun;
 use crate::terminal::{self, out_line};
 
-/// Formats a short result for the list of runs.
+/// Formats the result of a debate as a short text for the list of runs.
 pub(crate) fn summary(result: &Value) -> Option<String> {
     result["total_score"].as_u64().map(|score| format!("{score} of 120"))
 }

@@ -106,7 +106,7 @@ async fn head(services: &Services) -> Result<(), Failure> {
     };
     if let AuditVerdict::Broken { at } = AuditVerdict::of(&log, head) {
         let message = format!(
-            "did not sign the head of the audit log, because entry {at} was changed, removed or moved"
+            "the head of the audit log was not signed, because entry {at} was changed, removed or moved"
         );
         return Err(Failure::new(FailureKind::Verdict, message)
             .hint("`assize audit verify` lists the problems of the log"));
@@ -175,7 +175,7 @@ impl Heads {
 }
 
 /// Verifies the audit log of a workspace whose store does not exist. Such a log is empty, so the check fails if the
-/// copy of the log in the workspace has entries, or if the user gave an earlier head.
+/// copy of the log in the workspace has entries, or if the user passed a head with `--since`.
 fn without_store(workspace: &Path, heads: &Heads, json: bool) -> Result<(), Failure> {
     let log = workspace.join(HANDOFF).join(TRANSITIONS);
     let mut wrong = heads.errors.clone();
@@ -222,7 +222,7 @@ fn print_report(report: &LogCheck, json: bool) -> Result<(), Failure> {
             LogComparison::Same => failure,
             _ => failure.hint(format!(
                 "the store is authoritative; if you remove `{HANDOFF}/{TRANSITIONS}`, assize writes the file again \
-                 from the store, and logs this"
+                 from the store, and records the repair in the audit log"
             )),
         });
     }

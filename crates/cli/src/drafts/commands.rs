@@ -73,8 +73,8 @@ pub(crate) async fn run(command: DraftsCommand, mut services: Services) -> Resul
                 return out_json(&json!(cleared));
             }
             out_line(&format!(
-                "deleted {} without a submission, and the undo data of {} (which can no longer be undone)",
-                counted(cleared.drafts, "draft", "drafts"),
+                "deleted {} and the undo data of {} (which can no longer be undone)",
+                counted(cleared.drafts, "unsubmitted draft", "unsubmitted drafts"),
                 counted(cleared.submissions, "submission", "submissions")
             ))
         }
@@ -198,7 +198,7 @@ fn list(state: &DraftState, json: bool) -> Result<(), Failure> {
         );
     }
     if state.tools_off {
-        note("the draft tools are switched off here; `assize drafts on` switches them on");
+        note("the draft tools of this workspace are off; `assize drafts on` switches them on");
     }
     if state.drafts.is_empty() {
         note("no open drafts");
@@ -239,7 +239,10 @@ fn init(folder: &Path, yes: bool) -> Result<(), Failure> {
         return Ok(());
     }
     ignore_file.add_ignore_lines(folder)?;
-    print_path(&format!("added `/_handoff/*` (except the task contract) to `{}`", ignore.display()))
+    print_path(&format!(
+        "added `/_handoff/*` and an exception for the task contract to `{}`",
+        ignore.display()
+    ))
 }
 
 /// Prints a line that contains a path. Control codes in the path are replaced.

@@ -79,8 +79,8 @@ pub(crate) async fn run(command: GateCommand, mut services: Services) -> Result<
     }
 }
 
-/// Returns the ids of the submissions that the user named on the command line. Fails if one of the submissions does not
-/// exist, so that the command decides on no submission if the user has mistyped an id.
+/// Returns the ids of the submissions that the user named on the command line. Fails if a submission does not exist, so
+/// that one mistyped id prevents all decisions of the command.
 async fn numbers(service: &DraftService, names: &[String]) -> Result<Vec<u64>, Failure> {
     let state = service.state().await?;
     let number = |name: &String| state.submission_named(name).map(|submission| submission.id);
@@ -188,7 +188,7 @@ fn show_submission(service: &DraftService, submission: &Submission) -> Result<()
         out_line("")?;
         let Ok((base, draft)) = service.old_and_new_text(file) else {
             out_line(&terminal::replace_control_chars(&format!(
-                "{}: changes not available, because the stored copies were deleted",
+                "{}: cannot show the changes, because the stored copies of the file were deleted",
                 file.path
             )))?;
             continue;

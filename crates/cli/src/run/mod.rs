@@ -224,8 +224,8 @@ impl RunOutput<'_> {
         }
     }
 
-    /// Fails if files were not copied, because older files of the same name exist in the output folder. Without the
-    /// failure, the user could mistake the older files for the new ones.
+    /// Fails if older files of the same name in the output folder prevented files from being copied. Otherwise the user
+    /// could mistake the older files for the output of this run.
     fn reject_stale_files(&self, taken: &CopiedOut) -> Result<(), Failure> {
         let Some(folder) =
             self.trial.job.input.out.as_ref().filter(|_| !taken.in_the_way.is_empty())
@@ -303,7 +303,7 @@ pub(crate) async fn copy_files(
     files::write_collected(taken.into(), folder, environment)
 }
 
-/// Fails if the file of `--save` exists, or if its folder does not exist.
+/// Fails if the file given with `--save` already exists, or if the folder of that file does not exist.
 fn refuse_existing(path: &Path) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if folder.is_some_and(|folder| !folder.is_dir()) {

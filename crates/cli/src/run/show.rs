@@ -49,7 +49,7 @@ pub(crate) fn attempts(history: &[Attempt]) -> Vec<String> {
     lines
 }
 
-/// Formats the number of the attempt, and the number of the candidate if the attempt has several.
+/// Formats the number of the attempt. If the attempt has several candidate programs, adds the number of the candidate.
 pub(crate) fn number(attempt: &Attempt) -> String {
     match attempt.candidate {
         Some(candidate) => format!("{}, program {candidate}", attempt.attempt),
@@ -67,7 +67,7 @@ fn succeeded(attempt: &Attempt) -> String {
     }
 }
 
-/// Formats why a program failed: the errors of its tests, or the line of its standard error with the error message.
+/// Formats why a program failed: the errors of its tests, or the line of its standard error that states the error.
 fn failure_details(execution: &CodeExecution) -> Vec<String> {
     let failed = execution.tests.iter().flat_map(|report| &report.failed);
     let errors = failed.take(MAX_TESTS).map(|test| {
@@ -123,7 +123,7 @@ pub(crate) fn created_files_line(files: &[OutputFile], run: &RunId) -> String {
         files.iter().map(|file| format!("{} ({} bytes)", file.name, grouped(file.bytes))).collect();
     let names = replace_control_chars(&one_line(&names.join(", ")));
     format!(
-        "the program created {names}; copy with {}",
+        "the program created {names}; copy the files with {}",
         hints::runs(&format!("files {run} --out FOLDER"))
     )
 }

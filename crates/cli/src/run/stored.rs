@@ -77,7 +77,7 @@ pub(crate) async fn files(
     let all: Vec<(String, u64)> = left.into_iter().map(|file| (file.name, file.bytes)).collect();
     let count = all.len();
     if !json && count == 0 {
-        note("the program created no files, or they were not stored");
+        note("no files are stored with the run");
     }
     if !json && out.is_some() {
         taken.not_copied.iter().for_each(|left| terminal::warn(left));
@@ -88,8 +88,9 @@ pub(crate) async fn files(
         0 => Ok(()),
         in_the_way => {
             let files = counted(count, "file", "files");
-            let message =
-                format!("cannot copy {in_the_way} of {files}: files of the same name exist");
+            let message = format!(
+                "cannot copy {in_the_way} of {files}: files of the same name exist in the folder"
+            );
             Err(Failure::new(FailureKind::Environment, message)
                 .hint("name another folder with `--out FOLDER`"))
         }

@@ -36,7 +36,7 @@ pub(crate) async fn run(command: RunsCommand, mut services: Services) -> Result<
             show::show(&*store, run, &services, (transcripts, events), json).await
         }
         RunsCommand::Resume(_) | RunsCommand::Fork(_) => {
-            unreachable!("`kind::resume` and `kind::fork` handle these commands")
+            unreachable!("`kind::resume` and `kind::fork` handle `runs resume` and `runs fork`")
         }
         RunsCommand::Files { run, out, json } => {
             let store = named(&run).await?;
@@ -198,7 +198,7 @@ async fn cancel(store: &dyn Store, name: &str) -> Result<(), Failure> {
     let holder = LeaseHolder::of(&run);
     cancel_run(store, &run).await?;
     if let Some(holder) = holder {
-        note(&format!("{holder}, which executes the run, stops at its next step"));
+        note(&format!("{holder}, which executes the run, stops it at the next step"));
     }
     out_line(&format!("cancelled {}", run.id))
 }

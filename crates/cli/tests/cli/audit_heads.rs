@@ -1,4 +1,4 @@
-//! Tests of signed heads of the audit log (number and hash of its latest entry): `assize audit head` and `assize audit
+//! Tests of signed heads of the audit log (id and hash of its latest entry): `assize audit head` and `assize audit
 //! verify --since`.
 
 use std::fs;
@@ -22,15 +22,15 @@ fn add_entries(home: &Home) {
     }
 }
 
-/// Signed head of the audit log (number and hash of its latest entry), as `assize audit head` prints it.
+/// Signed head of the audit log (id and hash of its latest entry), as `assize audit head` prints it.
 fn head(home: &Home) -> String {
     let CommandOutput { code, out, err } = home.run(&["audit", "head"]);
     assert_eq!((code, out.lines().count()), (0, 1), "{err}");
     out.trim_end().to_owned()
 }
 
-/// Verifies the audit log against a signed head that was printed earlier (number and hash of the latest entry at that
-/// time).
+/// Verifies the audit log against a signed head that was printed earlier (id and hash of the entry that was then the
+/// latest).
 fn verify(home: &Home, since: &str) -> CommandOutput {
     home.run(&["audit", "verify", "--since", since])
 }

@@ -279,7 +279,7 @@ fn repeated_requests(fake: &FakeProvider) -> usize {
 }
 
 #[test]
-fn failed_conversation_makes_the_verdict_partial_and_a_fork_retries_it() {
+fn failed_conversation_makes_the_verdict_partial_and_is_retried_by_a_fork() {
     let broken = |request: &CapturedRequest| {
         task_text(request).starts_with("You are D2,")
             && request.body.to_string().contains("[Round 3]")

@@ -35,7 +35,7 @@ else:
 ";
 
 /// Shell command that lists cgroups left over from earlier commands, then runs [`ATTACK`] with `assize exec`. The
-/// shell keyword `exec` replaces the shell by assize, because the shell would be a second process in the cgroup.
+/// shell keyword `exec` replaces the shell by assize; otherwise the shell would be a second process in the cgroup.
 const COMMAND: &str = "echo \"== $GROUP\"; \
     for left in /sys/fs/cgroup/*/assize-* /sys/fs/cgroup/*/*/assize-*; do [ -d \"$left\" ] && echo \"left $left\"; done; \
     exec /opt/layers/*/assize exec --isolation jail --memory 256M --cpus 1 --timeout 100 --json /opt/layers/*/attack.py";
@@ -46,15 +46,15 @@ const DELEGATED: [&str; 3] = ["parent/subgroup", "session/application", "service
 /// Cgroups that assize cannot use.
 const UNUSABLE: [&str; 2] = ["shared", "login"];
 
-/// Returns the cgroups in which [`COMMAND`] runs. `runner.c` creates these cgroups. CI runs a sample, because each
-/// command takes about 20 seconds in an emulated microVM.
+/// Returns the cgroups in which [`COMMAND`] runs. `runner.c` creates these cgroups. Returns only two of them unless
+/// `ASSIZE_TEST_FULL` is set, because each command takes about 20 seconds in an emulated microVM.
 fn cgroups() -> Vec<&'static str> {
     let is_full = std::env::var_os("ASSIZE_TEST_FULL").is_some();
     let (delegated, unusable) = if is_full { (3, 2) } else { (1, 1) };
     DELEGATED.into_iter().take(delegated).chain(UNUSABLE.into_iter().take(unusable)).collect()
 }
 
-/// Builds the init process of a microVM. It runs [`COMMAND`] in each of the [`cgroups`].
+/// Builds the init program of a microVM. The program runs [`COMMAND`] in each of the [`cgroups`].
 fn build_init_process(folder: &Path) -> Vec<u8> {
     let program = folder.join("init");
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sandbox/tests/sandbox/first");

@@ -218,7 +218,8 @@ fn shell_blocks_of_the_documentation_are_run_or_excluded_with_a_reason() {
     assert_eq!(unused.collect::<Vec<_>>(), Vec::<&(&str, &str)>::new());
 }
 
-/// Compares a generated page with its file in `docs/reference`. If `ASSIZE_TEST_WRITE` is set, writes the file first.
+/// Asserts that the file `name` in `docs/reference` has the generated content `text`. If `ASSIZE_TEST_WRITE` is set,
+/// first writes `text` to the file.
 fn check_generated(name: &str, text: &str) {
     let file = root().join("docs/reference").join(name);
     if std::env::var_os("ASSIZE_TEST_WRITE").is_some() {

@@ -210,7 +210,7 @@ fn draft_is_submitted_over_mcp_and_a_reviewer_accepts_and_undoes_it() {
 }
 
 #[test]
-fn conflicting_draft_escalates_and_shows_the_changes_of_the_agent_and_of_the_user() {
+fn conflicting_draft_escalates_and_the_reviewer_sees_the_changes_of_the_agent_and_of_the_user() {
     let home = home_with_project();
     let mut client = StdioMcpClient::start(&home, &[]);
     let request = json!({"source_path": "src/watchdog.py", "task_id": "t"});
@@ -306,12 +306,12 @@ fn draft_tools_can_be_switched_off_while_the_server_runs() {
     let request = json!({"source_path": "src/watchdog.py", "task_id": "t2"});
     let error = client.call("ollama_request_draft", request.clone()).unwrap_err();
     assert!(error.contains("switched off"), "{error}");
-    assert!(home.run(&["drafts", "ls"]).err.contains("switched off here"));
+    assert!(home.run(&["drafts", "ls"]).err.contains("draft tools of this workspace are off"));
     home.run(&["drafts", "on"]);
     assert!(client.call("ollama_request_draft", request).is_ok());
     // `drafts clean` removes old drafts, but no draft that is under review.
     let cleaned = home.run(&["drafts", "clean", "--older-than", "0s"]);
-    assert!(cleaned.out.contains("deleted 1 draft without a submission"), "{}", cleaned.out);
+    assert!(cleaned.out.contains("deleted 1 unsubmitted draft"), "{}", cleaned.out);
     assert!(home.run(&["gate", "ls"]).out.contains("escalated"));
     client.close();
 }
@@ -445,7 +445,7 @@ fn draft_that_fails_verification_is_rejected() {
 
 /// A client that cancels its submission receives the decision with a later tool call.
 #[test]
-fn decision_after_a_cancelled_submission_is_delivered_later() {
+fn decision_on_a_cancelled_submission_is_delivered_with_a_later_tool_call() {
     let home = home_with_project().set("PATH", "/usr/bin:/bin");
     let mut client = StdioMcpClient::start(&home, &["--verify", "sleep 1; false"]);
     let request = json!({"source_path": "src/watchdog.py", "task_id": "t"});

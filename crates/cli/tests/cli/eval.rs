@@ -56,7 +56,7 @@ fn eval_reports_an_invalid_problem_and_a_missing_model() {
 }
 
 #[test]
-fn failed_evaluation_resumes_and_reports_first_and_final_pass_rates() {
+fn failed_evaluation_is_resumed_and_reports_pass_rates_at_the_first_and_within_all_attempts() {
     let critique = FakeReply::text(
         json!({"issues": ["wrong"], "suggested_fixes": ["do it right"]}).to_string(),
     );

@@ -190,7 +190,7 @@ sys.exit(6)
 }
 
 #[test]
-fn exec_child_process_that_runs_out_of_memory_does_not_stop_the_program() {
+fn exec_continues_when_a_child_process_of_the_program_runs_out_of_memory() {
     let code = r"
 import subprocess, sys
 child = subprocess.run([sys.executable, '-c', 'data = []\nwhile True: data.append(bytearray(1 << 20))'])
@@ -431,8 +431,7 @@ print('up')
 time.sleep(1000)
 ";
 
-/// Names of the folders in the sandbox registry of a `Home`. Each process that creates sandboxes (a *maker*) has one
-/// folder.
+/// Names of the folders in the sandbox registry of a `Home`. Each process that creates sandboxes has one folder.
 pub(crate) fn registered_sandbox_owners(home: &Home) -> Vec<String> {
     let folder = home.folder.path().join(".local/state/assize/sandboxes");
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -458,18 +457,18 @@ pub(crate) fn start_daemon(home: &Home, flags: &[&str]) -> (Child, String) {
 fn killed_exec_leaves_no_processes_no_cgroups_and_no_mounts() {
     let home = home();
     let (mut child, seconds) = start_daemon(&home, &[]);
-    let maker = registered_sandbox_owners(&home).pop().unwrap();
+    let owner = registered_sandbox_owners(&home).pop().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     wait_for("the processes of the sandbox to end", || {
         count_processes_with_argument(&seconds) == 0
     });
     wait_for("the removal of the cgroups of the sandbox", || {
-        !cgroups().iter().any(|group| group.contains(&maker))
+        !cgroups().iter().any(|group| group.contains(&owner))
     });
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains("assize") && !mounts.contains("/workspace"), "{mounts}");
-    assert_eq!(registered_sandbox_owners(&home), [maker]);
+    assert_eq!(registered_sandbox_owners(&home), [owner]);
     assert_eq!(home.run(&["sandbox", "ls"]).code, 0);
     assert_eq!(registered_sandbox_owners(&home), [] as [String; 0]);
 }
@@ -479,7 +478,7 @@ fn killed_exec_leaves_no_processes_no_cgroups_and_no_mounts() {
 fn exec_exits_125_and_ends_the_jail_when_its_supervisor_process_is_killed() {
     let home = home();
     let (child, seconds) = start_daemon(&home, &[]);
-    let maker = registered_sandbox_owners(&home).pop().unwrap();
+    let owner = registered_sandbox_owners(&home).pop().unwrap();
     let path = format!("/proc/{0}/task/{0}/children", child.id());
     let threads = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().flatten();
     let children = threads.map(|one| fs::read_to_string(one.path().join("children")).unwrap());
@@ -491,7 +490,7 @@ fn exec_exits_125_and_ends_the_jail_when_its_supervisor_process_is_killed() {
     assert_eq!(done.status.code(), Some(125));
     assert!(String::from_utf8(done.stderr).unwrap().contains("lost the connection to the guest"));
     assert_eq!(count_processes_with_argument(&seconds), 0);
-    assert!(!cgroups().iter().any(|group| group.contains(&maker)));
+    assert!(!cgroups().iter().any(|group| group.contains(&owner)));
 }
 
 #[test]

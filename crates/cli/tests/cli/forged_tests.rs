@@ -75,9 +75,9 @@ fn install_node_package(home: &Home, package: &str) -> bool {
     copied.unwrap().success()
 }
 
-/// Submits changes that forge the results of a test runner, and checks the gate's decisions. The changes are from the
-/// corpus. If `ASSIZE_TEST_FULL` is set, submits all of them; if not, every third change, or only the first if the
-/// runner is slow to start.
+/// Submits changes that forge the results of a test runner, and checks the gate's decisions. The changes are from
+/// `assize_gate::corpus`. If `ASSIZE_TEST_FULL` is set, submits all changes; if not, every third change, or only the
+/// first change if the test runner is slow to start.
 fn submit_forgeries(runner: &str, home: &Home) {
     let all = std::env::var_os("ASSIZE_TEST_FULL").is_some();
     let slow = ["jest", "vitest", "cargo", "go"].contains(&runner);
@@ -113,8 +113,8 @@ fn submit_forgeries(runner: &str, home: &Home) {
 }
 
 impl StdioMcpClient {
-    /// Submits a draft a second time, while the decision on its first submission is pending. Returns that decision, or
-    /// `pending` if there is still no decision.
+    /// Submits a draft again while its first submission is still being verified. Returns the decision on the first
+    /// submission; the verdict is `pending` if there is no decision yet.
     fn submit_again(&mut self, path: &str, task: &str) -> Value {
         let name = path.rsplit('/').next().unwrap();
         let draft = format!("_handoff/drafts/{name}.{task}.draft");

@@ -174,7 +174,7 @@ fn init_on_a_terminal_asks_for_provider_key_and_completions() {
 }
 
 #[test]
-fn keys_that_other_users_may_read_are_reported() {
+fn api_keys_file_that_other_users_can_read_is_reported() {
     let home = Home::new();
     fs::create_dir_all(home.folder.path().join(".config/assize")).unwrap();
     fs::write(home.folder.path().join(KEYS), "GROQ_API_KEY=gsk_0123456789abcdef\n").unwrap();

@@ -96,8 +96,8 @@ fn invalid_flags_exit_2_with_a_helpful_message() {
     assert!(!home.folder.path().join(".config").exists());
 }
 
-/// An invalid value of a flag exits with 2. The same value exits with 3 if it comes from an environment variable or a
-/// settings file.
+/// A command exits with 2 if a flag has an invalid value, and with 3 if an environment variable or a settings file has
+/// the same value.
 #[test]
 fn invalid_settings_exit_3_with_a_message_that_names_their_source() {
     let rows: &[(&str, &str, &str, &[&str])] = &[
@@ -168,7 +168,7 @@ fn config_set_writes_the_users_settings_file_and_keeps_its_comments() {
     let CommandOutput { code, err, .. } = home.run(&["config", "set", "rehearsal.seed", "8"]);
     assert_eq!(code, 0, "{err}");
     assert!(
-        err.contains("`rehearsal.seed` has no effect here: another source (assize.toml:2)"),
+        err.contains("`rehearsal.seed` has no effect: another source (assize.toml:2)"),
         "{err}"
     );
     assert_eq!(home.run(&["config", "unset", "rehearsal.seed"]).code, 0);

@@ -25,7 +25,7 @@ fn output_files_of_a_finished_run_can_be_copied() {
     let run = last_run(&home);
     assert_eq!(code, 0, "{err}");
     let hint = format!(
-        "the program created sine.svg (1,006 bytes); copy with `assize runs files {run} --out FOLDER`"
+        "the program created sine.svg (1,006 bytes); copy the files with `assize runs files {run} --out FOLDER`"
     );
     assert!(err.contains(&hint), "{err}");
     assert!(home.run(&["runs", "show", &run]).err.contains(&hint));

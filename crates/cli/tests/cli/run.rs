@@ -321,7 +321,7 @@ fn budget_of_a_run_also_limits_the_resumed_run() {
     };
     let CommandOutput { code, err, .. } = with("1");
     assert_eq!((code, fake.captured_requests().len()), (5, 0), "{err}");
-    let (_, reserved) = err.split_once("another call of up to ").unwrap();
+    let (_, reserved) = err.split_once("another call, which may use up to ").unwrap();
     let reserved = reserved.split(' ').next().unwrap();
     let CommandOutput { code, err, .. } = with(reserved);
     assert_eq!((code, fake.captured_requests().len()), (5, 1), "{err}");

@@ -114,7 +114,7 @@ fn run_is_cancelled_from_another_process_and_resumed() {
     let rest = std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>());
     let stopped = home.run(&["runs", "cancel", "latest"]);
     assert_eq!(stopped.code, 0, "{}", stopped.err);
-    assert!(stopped.err.contains("stops at its next step"), "{}", stopped.err);
+    assert!(stopped.err.contains("stops it at the next step"), "{}", stopped.err);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let err = rest.join().unwrap().join("\n");
     assert!(

@@ -1,4 +1,4 @@
-//! Tests of `assize sandbox`: one process (the *maker*) creates and owns a named sandbox, and other processes use it.
+//! Tests of `assize sandbox`: one process (the owner) creates a named sandbox, and other processes use it.
 
 use std::fs;
 use std::time::Duration;
@@ -89,7 +89,7 @@ fn named_sandbox_is_created_used_and_removed_by_different_processes() {
     assert_eq!(late.code, 124, "{}", late.err);
 
     assert_eq!(home.run(&["sandbox", "rm", "box"]).code, 0);
-    wait_for("the maker process of the sandbox to exit", || {
+    wait_for("the owner process of the sandbox to exit", || {
         registered_sandbox_owners(&home).is_empty()
     });
     assert!(list(&home, &[]).is_empty());
@@ -165,7 +165,7 @@ fn invalid_sandbox_commands_report_an_error_and_a_hint() {
 
     2 error: invalid sandbox name `Bad Name`
 
-    hint: a sandbox name has at most 63 lower-case letters, digits and `-`, for example `negotiate-nvda-m1`
+    hint: use 1 to 63 lower-case letters, digits and `-` (not first or last), for example `negotiate-nvda-m1`
 
     2 error: `--memory` must be a size from 16M to 1024G, not `1M`
 
@@ -180,7 +180,7 @@ fn invalid_sandbox_commands_report_an_error_and_a_hint() {
 }
 
 #[test]
-fn registry_folder_of_a_dead_process_is_kept_when_its_cleanup_fails() {
+fn registry_folder_of_a_dead_process_is_kept_when_the_cleanup_of_its_sandboxes_fails() {
     let home = home().set("DOCKER_HOST", "/nonexistent/docker.sock");
     let gone = home.folder.path().join(".local/state/assize/sandboxes/left");
     fs::create_dir_all(&gone).unwrap();
@@ -198,7 +198,7 @@ fn sandbox_is_removed_after_its_ttl() {
     let home = home();
     assert_eq!(home.run(&["sandbox", "create", "short", "--ttl", "1s"]).code, 0);
     wait_for("the removal of the sandbox", || list(&home, &[]).is_empty());
-    wait_for("the maker process of the sandbox to exit", || {
+    wait_for("the owner process of the sandbox to exit", || {
         registered_sandbox_owners(&home).is_empty()
     });
 }

@@ -289,7 +289,7 @@ fn api_key_is_read_from_the_variable_named_by_the_settings() {
 }
 
 #[test]
-fn doctor_shows_limits_of_a_local_server_unless_settings_override_them() {
+fn doctor_shows_limits_of_a_local_model_server_unless_settings_override_them() {
     let props =
         serde_json::json!({"default_generation_settings": {"n_ctx": 2048}, "total_slots": 2});
     let fake = FakeProvider::scripted(FakeKind::OpenAi, []).with_description("/props", props);

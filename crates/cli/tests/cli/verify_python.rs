@@ -141,7 +141,7 @@ fn verify_python_setting_that_names_a_missing_folder_of_the_workspace_is_ignored
 /// The test creates a virtual environment like those of `uv` and `pyenv`: its Python is not in `PATH`, and its
 /// interpreter is reached through several symlinks, one of which points to a folder.
 #[test]
-fn virtual_environment_of_a_python_outside_path_needs_the_verify_python_setting() {
+fn virtual_environment_whose_python_is_not_in_the_path_variable_needs_the_verify_python_setting() {
     use std::os::unix::fs::symlink;
     let home = home_with_project().set("PATH", "/usr/local/bin:/usr/bin:/bin");
     let python = |program: &std::path::Path, args: &[&str]| {

@@ -97,7 +97,7 @@ fn work_with_the_rehearsal_model_does_the_scripted_task_in_every_mode_and_refuse
     assert!(ran.code == 2 && ran.err.contains("foo"), "{} {}", ran.code, ran.err);
     let ran = home.run(&["work", "Write a poem"]);
     assert_eq!(ran.code, 3, "{}", ran.err);
-    assert!(ran.err.contains("can do only one task of this kind"), "{}", ran.err);
+    assert!(ran.err.contains("can edit files only for the task"), "{}", ran.err);
 }
 
 #[test]

@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 use super::wire::{self, PIECES};
 use crate::connection::{NatsConnection, ReadFlow, ReadSelection, StoredMessage};
 
-/// Size in bytes above which content is stored in pieces. The size is small because the list of runs is read from the
-/// first message of every run.
+/// Size in bytes above which content is stored in pieces. A small size keeps the first message of every run small; the
+/// list of runs is read from these messages.
 const LARGE: usize = 32 << 10;
 
 /// Maximum size of a piece in bytes. By default, NATS servers accept messages of up to 1 MiB.

@@ -105,7 +105,8 @@ impl ClusterStore {
         self.known.lock().insert(id.clone());
     }
 
-    /// Fails if a run with this id never existed.
+    /// Fails if the store contains no run with this id. Does not read the store if this process has found the run
+    /// before, so the run may have been removed since.
     pub(super) async fn expect(&self, id: &RunId) -> Result<(), StoreError> {
         if !self.known.lock().contains(id) {
             let born = self.get(wire::born(id)).await?;
@@ -115,8 +116,8 @@ impl ClusterStore {
         Ok(())
     }
 
-    /// Fails if the lease `claim` was already lost when the message with this sequence number was written. The message
-    /// stays in the stream, and readers ignore it.
+    /// Fails if the lease `claim` was already lost when the message with this sequence number was written. Such a
+    /// message stays in the stream, but readers ignore it.
     pub(super) async fn check(&self, claim: &Lease, sequence: u64) -> Result<(), StoreError> {
         if self.get(wire::turn(&claim.run, claim.epoch + 1)).await?.is_none() {
             return Ok(());
@@ -174,7 +175,7 @@ impl ClusterStore {
         Ok(())
     }
 
-    /// Completes those removals of runs that were interrupted because a process died.
+    /// Completes the removal of every run whose removal was interrupted because the removing process died.
     pub async fn finish_removals(&self) -> Result<(), StoreError> {
         let removed = self.caught_up().await?.removed();
         for (run, once) in removed {

@@ -2,10 +2,10 @@
 //!
 //! The NATS servers provide no locks. They only guarantee that all messages are in one order, and that each subject has
 //! at most one message. So the order of the messages determines which messages are valid. A *lease change* (`turn` in
-//! the subjects) is a claim, a stop or a removal. A lease change is valid if it has the next number and the run is not
-//! done; a removal is always valid. The message that ends a run is valid if its epoch holds the lease. A journal record
-//! is valid if its epoch held the lease when the record was written. Every reader computes the same state, and ignores
-//! messages that were written too late.
+//! the subjects) is a claim, a stop or a removal, and each change has the next number. A claim is valid if the run is
+//! not done, a stop is valid if the run is running, and a removal is always valid. The message that ends a run, and a
+//! journal record, are valid if their epoch held the lease when they were written. Every reader computes the same
+//! state, and ignores messages that were written too late.
 
 use assize_run::{Run, RunId, RunStatus};
 

@@ -102,7 +102,8 @@ impl RunsView {
         counts.then_some((run, kind))
     }
 
-    /// Returns the runs that were removed since the last call, and clears the list.
+    /// Returns the runs that were removed since this function was last called, each with the NATS subject of its
+    /// idempotency key, if any.
     pub(super) fn removed(&mut self) -> Vec<(RunId, Option<String>)> {
         std::mem::take(&mut self.removed)
     }

@@ -1,8 +1,9 @@
 //! Messages of the cluster store, and their NATS subjects.
 //!
-//! All messages of a run are in one stream. The order of the messages determines which of them are valid (see
-//! `timeline.rs`). Each message has its own subject, so that it is written only once. Content that is too large for a
-//! message is stored in pieces.
+//! One stream contains the messages with the state, the journal and the events of all runs. The order of the messages
+//! of a run determines which of them are valid (see `timeline.rs`). Each message has its own subject, so that it is
+//! written only once. Separate streams contain the model calls, and the pieces of content that is too large for a
+//! message.
 
 use assize_graph::{EffectKey, EffectOutcome, EffectRecord, GraphEvent};
 use assize_run::{ArtifactUse, Ending, RunId, RunKind, RunStatus};
@@ -67,7 +68,7 @@ pub(super) enum LeaseChangeKind {
     Removed,
 }
 
-/// Message that ends a run in one of its epochs.
+/// Message that ends a run. Each epoch of the run has at most one such message.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct EndMessage {
     pub(super) at: u64,

@@ -194,7 +194,7 @@ async fn acknowledged_journal_records_survive_a_full_disk_of_the_nats_servers() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn store_with_a_refused_login_or_a_missing_credentials_file_reports_the_reason() {
+async fn opening_a_store_without_a_login_or_with_a_missing_credentials_file_reports_the_reason() {
     let arguments = ["--user", "ann", "--pass", "word"].map(str::to_owned).to_vec();
     let servers = Servers::start_with(TempDir::new().unwrap(), arguments);
     let impatient = ClusterOptions { timeout: Some(Duration::from_secs(2)), ..servers.options() };

@@ -1,9 +1,10 @@
-//! Runs a user's tests against a program with a test harness. Each language has its own harness, which is a script.
+//! Uses a test harness to run a user's tests against a program. The harness is a script; each language has its own.
 //!
 //! The tests and the program run in the same process, so that tests can call the program's functions. Therefore exit
 //! code 0 does not prove that the tests passed: a program can exit before the first test. So the harness writes a
 //! report to a file with a random name in the sandbox after all tests have finished. The harness reads the tests and
-//! the name of the report file from standard input before the program runs, so the program cannot change them.
+//! the name of the report file from standard input before the program runs, so the program can change neither the tests
+//! nor the name.
 
 use std::collections::BTreeMap;
 

@@ -77,7 +77,7 @@ impl EvalPlan {
         parallel: u32,
     ) -> Result<EvalPlan, Failure> {
         let lost = |what: &str| {
-            let message = format!("cannot read {what} of `{}`", run.id);
+            let message = format!("cannot read {what} of run `{}`", run.id);
             let failure = Failure::new(FailureKind::Environment, message);
             failure.hint("start a new run with `assize eval FILE`")
         };
@@ -213,8 +213,8 @@ impl Model for NoModel {
     }
 }
 
-/// Runs the reference solutions of problems, without a model. Returns the failure of each problem (`None` if its tests
-/// passed), in the order of the problems.
+/// Runs the reference solution of each problem, without a model. Returns the failure of each solution (`None` if the
+/// tests passed), in the order of the problems.
 pub async fn run_reference(
     problems: &[EvalProblem],
     sandboxes: &SandboxFactory,

@@ -26,7 +26,7 @@ use crate::{
 pub use eval::{EvalInput, EvalJob, EvalPlan, EvalRequest, read_problems, run_reference};
 pub use plan::{CodeInput, CodePlan, CodeRequest, INPUTS, check_inputs, check_names};
 
-/// Plan of a code or evaluation job, with the services that the job needs.
+/// Request to run a code or evaluation job: the job's plan, and the providers and sandboxes that the job uses.
 #[derive(Debug)]
 pub struct CodeJobRequest<P> {
     pub plan: P,
@@ -156,7 +156,8 @@ fn code_runner(settings: &RunSettings, gateway: &Arc<Gateway>, pool: &RunPool) -
     CodeRunner::new(gateway.clone(), gateway.name().0, pool.pool.clone(), options)
 }
 
-/// Converts an infrastructure error of a graph node to an error message for users.
+/// Converts an infrastructure error of a graph node to the failure that users see. Returns other errors unchanged as
+/// `Err`.
 fn explain(source: NodeSource) -> Result<NodeFailure, NodeSource> {
     source.downcast::<CodeRunnerError>().map(|trouble| {
         let is_final = trouble.is_final();
@@ -202,8 +203,7 @@ pub fn sessions(environment: &Environment) -> PathBuf {
     environment.state_folder.join("sessions")
 }
 
-/// Returns layers for a sandbox with the given spec. The layers contain the packages in `names`, which the user
-/// requested.
+/// Returns layers with the packages that the user requested (`names`), for sandboxes that match `spec`.
 pub async fn package_layers(
     names: &[String],
     sandboxes: &SandboxFactory,
@@ -259,7 +259,7 @@ fn packages(
     Ok((!allowed.is_empty()).then_some(PackageSource { folder, allowed, pip, wheels, env }))
 }
 
-/// Stores the files that programs create as artifacts of the run.
+/// File storage that stores each file created by a program as an artifact of the run.
 struct ArtifactStorage {
     store: Arc<dyn Store>,
     run: RunId,

@@ -40,7 +40,7 @@ pub struct CodeInput {
     pub candidates: u32,
     /// Text that the output must contain. A text between slashes is a regular expression.
     pub expect: Option<String>,
-    /// Folder to which the files that the program created are copied.
+    /// Folder that receives copies of the files created by the program.
     pub out: Option<PathBuf>,
     /// File in which the program is saved.
     pub save: Option<PathBuf>,
@@ -70,7 +70,7 @@ pub struct CodeRequest {
     pub session: Option<String>,
     /// Image of the sandboxes; the backend's default image if `None`.
     pub image: Option<String>,
-    /// Folder to which the files that the program created are copied.
+    /// Folder that receives copies of the files created by the program.
     pub out: Option<PathBuf>,
     /// File in which the program is saved.
     pub save: Option<PathBuf>,
@@ -142,7 +142,7 @@ impl CodePlan {
     /// Loads the plan of a stored code run.
     pub async fn restored(run: &Run, store: &dyn Store) -> Result<CodePlan, Failure> {
         let lost = |what: &str| {
-            let message = format!("cannot read {what} of `{}`", run.id);
+            let message = format!("cannot read {what} of run `{}`", run.id);
             Failure::new(FailureKind::Environment, message)
                 .hint("start a new run with `assize run`")
         };
@@ -185,7 +185,7 @@ impl CodePlan {
         gateway: &Gateway,
     ) -> Result<CodeInput, Failure> {
         if let (Some(run), Some(before)) = (origin.resumed(), &self.before) {
-            let run = format!("`{}`", run.id);
+            let run = format!("run `{}`", run.id);
             providers.check_same_model(&run, before.settings.model(), gateway)?;
             return Ok(before.clone());
         }

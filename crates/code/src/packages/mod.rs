@@ -195,8 +195,8 @@ impl PackageSource {
         })
     }
 
-    /// Returns a cached layer. If the layer has no bytecode, because earlier compilations failed, first compiles it
-    /// once more, unless [`bytecode::MAX_COMPILATIONS`] compilations have failed.
+    /// Returns a cached layer. If all earlier compilations of the layer failed, first compiles the layer once more,
+    /// unless [`bytecode::MAX_COMPILATIONS`] compilations have failed.
     async fn with_bytecode(
         &self,
         cached: Cached,
@@ -271,7 +271,7 @@ impl PackageSource {
     }
 
     /// Downloads packages and all their dependencies, level by level. pip does not resolve dependencies itself, because
-    /// a dependency may be a URL of code that pip would run.
+    /// a package may declare a URL as a dependency, and pip would run code from that URL.
     async fn fetch_all(
         &self,
         wanted: &BTreeSet<Requirement>,
@@ -383,7 +383,7 @@ impl PackageSource {
 struct Cached {
     key: Fingerprint,
     record: wheel::LayerRecord,
-    /// Whether the selected package versions are recent enough to be used without asking pip again.
+    /// Whether pip selected the package versions so recently that pip does not have to select versions again.
     fresh: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Package requirements (PEP 508): names, versions and extras of packages. They come from models and from package
-//! metadata.
+//! Package requirements (PEP 508): package names with versions and extras. Requirements come from models and from the
+//! metadata of packages.
 
 use std::fmt;
 
@@ -24,8 +24,8 @@ pub(crate) struct Requirement {
 #[error("invalid package name `{0}`")]
 pub(crate) struct InvalidRequirement(String);
 
-/// Pairs of a module name and the different name of the package that contains the module. Models often write the module
-/// name where the package name is needed.
+/// Module names that differ from the name of their package: pairs of module name and package name. Models often write
+/// the module name where the package name is needed.
 const IMPORTED_AS: [(&str, &str); 9] = [
     ("sklearn", "scikit-learn"),
     ("pil", "pillow"),

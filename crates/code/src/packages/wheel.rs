@@ -179,8 +179,8 @@ fn metadata(wheel: &Path) -> Result<String, String> {
     Ok(text.replace("\r\n", "\n"))
 }
 
-/// Unpacks all wheels of a folder for a version of Python. Returns the key of the layer with these wheels, and a
-/// temporary folder with the unpacked files if the layer does not exist yet.
+/// Returns the key of the layer that consists of all wheels in a folder, for a version of Python. If the layer does not
+/// exist yet, unpacks the wheels into a temporary folder and also returns this folder.
 pub(super) fn unpack_all(
     fetched: &Path,
     folder: &Path,
@@ -323,7 +323,10 @@ fn unpack(wheel: &Path, into: &Path, room: &mut (u64, usize)) -> io::Result<()> 
         let Some(place) = path_in_layer(entry.name()).map_err(|error| invalid(&error))? else {
             continue;
         };
-        room.1 = room.1.checked_sub(1).ok_or_else(|| invalid("the layer has too many files"))?;
+        room.1 = room
+            .1
+            .checked_sub(1)
+            .ok_or_else(|| invalid("the packages have too many files in total"))?;
         let path = into.join(place);
         fs::create_dir_all(path.parent().unwrap_or(into))?;
         let mut out = File::create(&path)?;

@@ -37,7 +37,7 @@ async fn reference_solution_that_is_wrong_or_exits_early_is_reported_as_failed()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn eval_report_has_pass_rates_without_and_with_retries_even_after_a_resume() {
+async fn resumed_eval_reports_the_same_pass_rates_without_and_with_retries() {
     let fixture = Fixture::new().await;
     let (right, wrong) = ("def double(n): return 2 * n", "def double(n): return 2");
     // The graph runs one sample at a time, so that the order of the model's answers is known.

@@ -98,13 +98,13 @@ impl Model for Script {
     }
 }
 
-/// Jail backend whose sandbox starts can be made to fail.
+/// Jail backend with injected failures: a test can make sandboxes fail to start.
 #[derive(Debug)]
 pub(crate) struct FaultyBackend {
     jail: Jail,
     /// How many of the next sandbox starts fail.
     failures: AtomicU32,
-    /// Whether sandboxes that are started to compile packages fail to start.
+    /// Whether the start of every sandbox for compiling packages fails.
     compilations_fail: AtomicBool,
     /// Number of sandboxes that were requested for compiling packages.
     compilations: AtomicU32,
@@ -203,7 +203,7 @@ impl Fixture {
         self.faulty.failures.store(count, Ordering::SeqCst);
     }
 
-    /// Sets whether sandboxes that are started to compile packages fail to start.
+    /// Sets whether the start of every sandbox for compiling packages fails.
     pub(crate) fn fail_compilations(&self, fail: bool) {
         self.faulty.compilations_fail.store(fail, Ordering::SeqCst);
     }

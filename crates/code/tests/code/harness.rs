@@ -123,7 +123,7 @@ async fn program_that_exits_before_the_tests_finish_fails() {
 
 /// Each program changes files, modules or hooks that the harness uses.
 #[tokio::test(flavor = "multi_thread")]
-async fn program_that_tampers_with_the_harness_fails() {
+async fn program_cannot_pass_tests_by_tampering_with_the_harness() {
     let fixture = Fixture::new().await;
     let plain = "from solution import add\ndef test_add(): assert add(1, 2) == 3";
     let cases = "import unittest\nfrom solution import add\nclass T(unittest.TestCase):\n    def test_add(self): self.assertEqual(add(1, 2), 3)\n    def test_other(self): pass";

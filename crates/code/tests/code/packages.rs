@@ -261,7 +261,8 @@ async fn disk_error_of_the_package_cache_ends_the_run() {
     assert!(error.contains("cannot fetch packages: cannot access `/proc/self`"), "{error}");
 }
 
-/// With a URL dependency, pip itself would download the source at the URL and run its build backend.
+/// If pip resolved a URL dependency, pip would download source code from the URL and run the build backend in that
+/// code.
 #[tokio::test(flavor = "multi_thread")]
 async fn package_with_a_url_dependency_is_refused_and_its_code_does_not_run() {
     let fixture = Fixture::new().await;

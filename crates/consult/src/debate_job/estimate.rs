@@ -6,7 +6,7 @@ use assize_gateway::{Estimate, Gateway};
 /// Assumed number of tokens of an answer, which has 120 to 250 words.
 const ANSWER: u64 = 350;
 
-/// Assumed number of tokens in a prompt for the rules and the persona.
+/// Assumed number of tokens that the rules and the persona take in a prompt.
 const RULES: u64 = 900;
 
 /// Estimates the cost of a debate, and the number of calls in its longest chain of sequential calls. `None` if the

@@ -29,7 +29,7 @@ use crate::{Flag, FlagKind};
 pub use estimate::estimate;
 pub use plan::{DebateInput, DebatePlan, DebateRequest};
 
-/// Verdict of a single debate, with its isolation.
+/// Verdict of a single debate, with the isolation of the debate and caveats about the verdict.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct DebateReport {
     #[serde(flatten)]
@@ -47,7 +47,7 @@ pub struct DebateReport {
 pub struct DebateJob {
     pub input: DebateInput,
     pub gateway: Arc<Gateway>,
-    /// Where the debate runs (isolation or cluster), and why.
+    /// Isolation of the debate, and why it was chosen; [`EXECUTED_BY_WORKER`] until the isolation is known.
     pub isolation: String,
     request: JobRequest<DebatePlan>,
 }
@@ -126,7 +126,7 @@ impl Job for DebateJob {
 }
 
 impl DebateJob {
-    /// Builds the specification of the debate from the stored input.
+    /// Builds the specification of the debate from the input of the run.
     fn debate_node(&self) -> assize_debate::DebateSpec {
         let input = &self.input;
         let options = DebateOptions {

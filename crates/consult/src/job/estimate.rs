@@ -10,13 +10,13 @@ use assize_types::{Failure, Fingerprint};
 
 use crate::ConsultContext;
 
-/// Assumed number of tokens in a prompt for the rules and the persona.
+/// Assumed number of tokens that the rules and the persona take in a prompt.
 const RULES: u64 = 900;
 
-/// Assumed number of tokens in a prompt for the inferences F1 and F2.
+/// Assumed number of tokens that the inferences F1 and F2 take in a prompt.
 const INFERENCES_TOKENS: u64 = 3000;
 
-/// Assumed number of tokens in a prompt for the document of a move.
+/// Assumed number of tokens that the document of a move takes in a prompt.
 const MOVE: u64 = 700;
 
 /// Assumed number of tokens of an answer that is a whole document, such as an inference.
@@ -25,7 +25,7 @@ const DOCUMENT: u64 = 1350;
 /// Assumed number of tokens of one entry in a debate.
 const ENTRY: u64 = 350;
 
-/// Number of calls, and total number of their input and output tokens.
+/// Number of calls, and total numbers of their input tokens and their output tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Load {
     calls: u64,

@@ -32,7 +32,7 @@ use placement::{DebatePlacement, RemoteDebateError, RemoteDebates};
 
 pub use plan::{ConsultInput, ConsultPlan};
 
-/// Plan of a consultation or debate, with the services that its job needs.
+/// Request for the job of a consultation or debate: the plan, and the services that the job needs.
 #[derive(Debug)]
 pub struct JobRequest<P> {
     pub plan: P,
@@ -86,7 +86,7 @@ pub struct ConsultJob {
     pub estimate: Option<Estimate>,
     /// Number of calls in the longest chain of sequential calls.
     pub longest_call_chain: u64,
-    /// Where the debates run (isolation or cluster), and why.
+    /// Isolation of the debates, and why it was chosen; [`EXECUTED_BY_WORKER`] until the isolation is known.
     pub isolation: String,
     request: JobRequest<ConsultPlan>,
     context: ConsultContext,
@@ -103,8 +103,8 @@ impl ConsultJob {
         estimate::check_prices(&self.context, &self.gateway, &self.others)
     }
 
-    /// Returns the estimate if the user must confirm it. The user must confirm an estimate whose cost is unknown or
-    /// exceeds `consult.confirm_above`, unless the budget limits the cost to that amount.
+    /// Returns the estimate if the user must confirm it: if the estimated cost is unknown or exceeds
+    /// `consult.confirm_above`, and the budget allows a cost above `consult.confirm_above`.
     pub fn estimate_to_confirm(&self) -> Option<&Estimate> {
         let settings = &self.request.providers.settings;
         let estimate = self.estimate.as_ref()?;
@@ -276,7 +276,7 @@ pub const DOCUMENTS: &str = "documents/";
 pub struct DocumentStore {
     store: Arc<dyn Store>,
     run: RunId,
-    /// Banner above every document, the same as in the documents of the final report; empty for no banner.
+    /// Banner above text that a model generated, the same as in the final report; empty for no banner.
     banner: &'static str,
 }
 
@@ -306,7 +306,7 @@ fn refuse_region(is_member: bool, input: &ConsultInput) -> Result<(), Failure> {
     Err(Failure::new(FailureKind::Settings, message).hint(hint))
 }
 
-/// Rejects company data that exceeds the context window of the model.
+/// Rejects company data that is too large for the context window of the model.
 fn refuse_too_much(plan: &ConsultPlan, input: &ConsultInput) -> Result<(), Failure> {
     let Some(window) = input.context_window else { return Ok(()) };
     let known = plan.gathered.likely_tokens();

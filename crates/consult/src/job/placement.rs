@@ -14,7 +14,7 @@ use assize_sandbox::memory::meminfo;
 use assize_sandbox::{SandboxFactory, SandboxLayer, SandboxManager, SandboxSpec};
 use assize_types::{Failure, FailureKind, Reporter};
 
-/// Number of concurrent model calls of one debate.
+/// Number of concurrent model calls of a debate with three decision makers.
 const CALLS_PER_DEBATE: usize = 3;
 
 /// Default maximum number of concurrent debates per consultation.
@@ -122,14 +122,14 @@ impl<P: Sync> JobRequest<P> {
 impl DebatePlacement {
     fn in_process(failure: &Failure, reporter: &dyn Reporter) -> DebatePlacement {
         let why = format!(
-            "no sandbox can be created on this machine, so debates run without one: {}",
+            "no sandbox can be created on this machine, so debates run without a sandbox: {}",
             failure.message()
         );
         reporter.warn(&why);
         DebatePlacement::InProcess { why }
     }
 
-    /// Returns a runner that executes the debates of `run` in the place that was chosen for them.
+    /// Returns a runner that executes the debates of `run` according to this placement.
     pub(crate) fn of_run(self, spec: SandboxSpec, run: &Run) -> Arc<dyn DebateRunner> {
         match self {
             DebatePlacement::Cluster(remote) => remote.of_run(run, spec),

@@ -51,7 +51,7 @@ pub struct ConsultInput {
     /// Forks that led to this run, the earliest first: how each differs from its parent run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forks: Vec<ConsultFork>,
-    /// Provider and model that gave the reused answers; `None` if they are the provider and model of this run.
+    /// Provider and model of the answers that a fork reuses; null if they are the provider and model of this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reused_model: Option<String>,
 }
@@ -73,7 +73,7 @@ pub struct ConsultPlan {
     request: ConsultRequest,
     /// Stored input of the run that is resumed or forked.
     stored_input: Option<ConsultInput>,
-    /// How a fork differs from its parent run; `None` for other runs and for a fork without a fork point.
+    /// How a new fork differs from its parent run; `None` if no fork is planned, or a fork without a fork point.
     fork: Option<ConsultFork>,
     /// Maximum number of concurrent debates, if set by the user.
     pub parallel_moves: Option<u32>,
@@ -356,7 +356,7 @@ async fn fork_change(
     let records = store.records(&run.id).await?;
     let debated = |id: &str| records.iter().any(|record| record.key.segments().next() == Some(id));
     if let Some(id) = at.move_id.as_deref().filter(|id| !debated(id)) {
-        let message = format!("no move `{id}` was debated in run `{}`", run.id);
+        let message = format!("move `{id}` was not debated in run `{}`", run.id);
         return Err(Failure::new(FailureKind::Usage, message));
     }
     let rounds = plan.stored_input.as_ref().map_or(0, |before| before.rounds);

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 pub struct TooManyMovesAffected {
     pub affected: usize,
     pub total: usize,
-    /// Error of the last failed call.
+    /// Error of a failed call, or the errors of several failed calls.
     pub error: String,
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct AffectedLimit {
     pub affected: Arc<AffectedMoves>,
     /// Number of moves that were never proposed, because calls of analysts failed.
     pub lost: usize,
-    /// Number of moves that the run requests from its analysts. They may propose fewer moves.
+    /// Number of all moves: the proposed moves and the `lost` moves.
     pub total: usize,
 }
 

@@ -5,9 +5,9 @@
 //! process that holds the run's lease, the source is `JournaledSource`, which calls the models and journals their
 //! answers. In other processes, the source forwards calls to that process.
 //!
-//! `negotiate` is the step that consultations and single debates share. `negotiate` and `assize_debate` decide how a
-//! debate and its run continue after a failed model call (rules in `docs/explanation/durability.md`). Ranking and
-//! reports are left to the callers.
+//! Consultations and single debates both run a debate with `negotiate`. `negotiate` and `assize_debate` decide how a
+//! debate and its run continue after a failed model call (rules in `docs/explanation/durability.md`). The callers of
+//! `negotiate` rank the moves and write the reports.
 
 mod affected;
 mod journaled;
@@ -68,7 +68,7 @@ pub trait DebateRunner: Send + Sync {
 /// Runs debates in this process.
 #[derive(Debug, Clone, Default)]
 pub struct InProcessDebates {
-    /// Reason why the debates run without a sandbox, for the report; `None` if the report does not mention it.
+    /// Reason why the debates run without a sandbox, as shown in the report; `None` if the report shows no reason.
     pub why: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Runs one debate as a step of a run.
+//! Runs one debate in a node of a run.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::negotiation::models::RoleModels;
 use crate::negotiation::proxy::ModelProxy;
 use crate::negotiation::{DebateOutcome, DebateRunner};
 
-/// Result of a debate step.
+/// Result of [`negotiate`].
 #[derive(Debug)]
 pub(crate) enum DebateResult {
     /// The debate has a verdict, which may be partial.
@@ -23,7 +23,7 @@ pub(crate) enum DebateResult {
     OpeningFailed(ModelError),
 }
 
-/// Runs one debate in a node of a run and emits its events.
+/// Runs one debate in a node of a run, and emits the events of the debate.
 pub(crate) async fn negotiate<S: State>(
     context: &Context<S>,
     debates: &dyn DebateRunner,

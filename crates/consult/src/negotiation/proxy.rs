@@ -37,7 +37,7 @@ pub struct ModelProxy {
     activity: Mutex<Activity>,
 }
 
-/// Number of calls in progress, and the time at which the last call ended or the debate started.
+/// Number of calls in progress, and the time at which the debate was last active: it started, or a call ended.
 #[derive(Debug)]
 struct Activity {
     calls: usize,
@@ -138,13 +138,13 @@ impl ModelProxy {
         answer.await.map_err(|(kind, message)| ModelError::new(kind, message))
     }
 
-    /// Resets the idle timer when a debate starts or restarts. Returns the number of calls that have been made so far.
+    /// Resets the idle timer when a debate starts or restarts. Returns the number of model calls of the debate so far.
     pub fn start_attempt(&self) -> usize {
         self.activity().since = Instant::now();
         self.answers()
     }
 
-    /// Returns the number of calls that have been made so far.
+    /// Returns the number of answers that the debate has requested so far: one for each model call.
     pub fn answers(&self) -> usize {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).len()
     }

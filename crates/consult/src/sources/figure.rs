@@ -133,7 +133,8 @@ fn scaled(value: Decimal) -> String {
     format!("{} billion", rounded(scaled, 2))
 }
 
-/// Serializes decimals as JSON numbers. Most JSON parsers use binary floats, which preserve 15 digits.
+/// Serializes decimals as JSON numbers. Like most JSON parsers, the serializer uses binary floats, which keep 15
+/// digits.
 pub(crate) mod json_number {
     use rust_decimal::Decimal;
     use serde::de::{Deserialize as _, Deserializer, Error as _};

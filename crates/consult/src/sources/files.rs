@@ -145,7 +145,8 @@ fn find(
     Ok(())
 }
 
-/// Reads the text of a supported file, up to `room` bytes. Also returns whether the text was truncated.
+/// Reads the text of a supported file, up to `room` or [`MAX_FILE_SIZE`] bytes. Also returns whether the text was
+/// truncated.
 fn read(path: &Path, room: usize) -> Result<(String, bool), String> {
     let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
     match ending.as_deref() {

@@ -212,7 +212,9 @@ async fn figures_are_computed_from_filed_facts() {
         "{text}"
     );
     assert!(
-        text.contains("- revenue, year to 2021-12-31: 1.04 billion USD, before 1.00 billion USD"),
+        text.contains(
+            "- revenue, year to 2021-12-31: 1.04 billion USD, previously 1.00 billion USD"
+        ),
         "{text}"
     );
     assert!(

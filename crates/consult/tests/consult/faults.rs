@@ -35,7 +35,7 @@ fn call_is_of_first(asked: &crate::script::Asked, count: usize) -> bool {
 /// In the debates of 7 of 15 moves, some calls that request an entry of the critic or of a decision maker fail
 /// permanently. These moves are scored, and their debates are marked as partial.
 #[tokio::test]
-async fn moves_whose_debate_has_failed_calls_are_partial_and_still_ranked() {
+async fn debates_with_failed_calls_are_partial_and_their_moves_are_ranked() {
     let model = Script::saying(|asked| {
         let unlucky = Fingerprint::of(&asked.key).seed().is_multiple_of(3);
         match &asked.part {
@@ -90,7 +90,7 @@ async fn scores_of_a_judge_whose_call_fails_are_neutral_and_flagged() {
 /// Failed calls affect 8 of 15 moves, which is more than half: the run fails without a report. A resumed run repeats
 /// only the failed calls.
 #[tokio::test]
-async fn run_with_most_moves_affected_by_failed_calls_fails_and_resume_repeats_these_calls() {
+async fn run_fails_if_failed_calls_affect_most_moves_and_resume_repeats_only_failed_calls() {
     for (count, part) in [(8, "/i1/round-2/D1"), (8, "/i2/score"), (8, "/round-1/critic")] {
         let journal = Arc::new(MemoryJournal::new());
         let failing = Script::saying(move |asked| {
@@ -117,7 +117,7 @@ async fn run_with_most_moves_affected_by_failed_calls_fails_and_resume_repeats_t
 
 /// Failed calls affect 7 of 15 moves, which is just below half of the moves: the run has a report.
 #[tokio::test]
-async fn run_with_under_half_of_its_moves_affected_by_failed_calls_has_a_report() {
+async fn run_has_a_report_if_failed_calls_affect_under_half_of_its_moves() {
     let model = Script::saying(|asked| {
         let failing = call_is_of_first(asked, 7) && asked.key.ends_with("/i2/score");
         failing.then(|| Err(ModelError::new(ErrorKind::Server, "simulated error")))
@@ -237,7 +237,7 @@ async fn calls_of_a_failed_consultation_layer_are_repeated_on_resume() {
     }
 }
 
-/// A request that the provider rejects affects only its own call.
+/// If the provider rejects the request of a call, only this call fails.
 #[tokio::test]
 async fn rejected_request_affects_only_its_call() {
     let model = Script::saying(|asked| match asked.key.as_str() {

@@ -273,7 +273,7 @@ async fn failed_and_unparsable_answers_of_a_debate_are_flagged() {
     assert_eq!(&*state.news_data_raw, "No data of this kind is available.");
 }
 
-/// Contents of the user's files cannot end the fence around them or forge a conversation entry.
+/// Text in the user's files can neither end the fence around the files nor forge a conversation entry.
 #[tokio::test]
 async fn user_files_are_fenced_in_every_request() {
     let model = Script::usual();

@@ -131,7 +131,7 @@ async fn consult(context: ConsultContext) -> Result<ConsultState, RunError> {
     graph(Arc::new(context)).unwrap().run(ConsultState::new(company), RunOptions::default()).await
 }
 
-/// Runs `action` in the sandbox of the first move, while its debate waits for an answer.
+/// Runs `action` in the sandbox of the first move, while the debate of this move waits for an answer.
 fn in_first_sandbox(manager: &SandboxManager, action: impl AsyncFnOnce(Sandbox)) {
     let key =
         SandboxKey { run: Some("consult-test".to_owned()), name: "negotiate-brk-b-m1".to_owned() };
@@ -252,7 +252,7 @@ async fn authentication_error_ends_the_whole_run() {
 }
 
 #[test]
-fn negotiator_is_installed_once() {
+fn repeated_install_reuses_the_installed_negotiator() {
     let folder = tempfile::tempdir().unwrap();
     let first = install(folder.path()).unwrap();
     let again = install(folder.path()).unwrap();

@@ -52,7 +52,7 @@ async fn failed_critique_ends_only_its_conversation() {
 }
 
 #[tokio::test]
-async fn answer_refused_by_the_model_ends_only_its_conversation() {
+async fn refusal_of_the_model_ends_only_the_current_conversation() {
     let model = Scripted::new(except(Part::Answer("D1"), 3, || {
         Ok(ModelResponse { stop: StopReason::Refused, ..response("I cannot help with that.") })
     }));
@@ -136,7 +136,7 @@ async fn failed_opening_critique_ends_the_run() {
 }
 
 #[tokio::test]
-async fn opening_critique_refused_by_the_model_is_requested_again_on_resume() {
+async fn opening_critique_that_the_model_refused_to_write_is_requested_again_on_resume() {
     let journal = Arc::new(MemoryJournal::new());
     let run = || RunOptions::with_journal(journal.clone());
     let declines = Scripted::new(except(Part::Critic, 1, || {

@@ -96,7 +96,7 @@ fn usage(message: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Usage, message)
 }
 
-/// A plan with the services that the job needs.
+/// Request to run a file-editing job: the plan of the job, and the services that it uses.
 #[derive(Debug)]
 pub struct WorkRequest {
     pub plan: WorkPlan,

@@ -33,7 +33,7 @@ fn is_listed(path: &WorkspacePath, kind: PathKind) -> bool {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct ListFiles {
-    /// The folder, from the workspace's own, such as `src`; all of it if left out.
+    /// The folder to list (such as `src`); if it is left out, the whole workspace.
     #[serde(default)]
     folder: Option<String>,
 }

@@ -22,7 +22,7 @@ pub fn supports(task: &str) -> bool {
 pub fn unsupported_task() -> ModelError {
     ModelError::new(
         ErrorKind::BadRequest,
-        format!("the rehearsal model can do only one task of this kind: \"{TASK}\""),
+        format!("the rehearsal model can edit files only for the task \"{TASK}\""),
     )
     .with_hint("select a real model with `--provider`, or set an API key")
 }

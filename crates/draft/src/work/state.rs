@@ -1,4 +1,4 @@
-//! State of the agent's graph, and the report of its run.
+//! State of the agent's graph, and the report of the agent's run.
 
 use std::sync::Arc;
 

@@ -61,8 +61,8 @@ async fn child_process_to_kill() {
     }
 }
 
-/// After a kill at any moment, both files are old or both are new, neither is partial, there is no conflict, and the
-/// log is complete.
+/// After a kill at any moment, both files of the change have their old content or both have their new content, every
+/// submission is accepted, and the log is complete.
 #[tokio::test(flavor = "multi_thread")]
 async fn process_killed_at_any_moment_applies_all_or_nothing() {
     let kills: usize =

@@ -132,8 +132,7 @@ pub(crate) fn number(submitted: &SubmitResponse) -> u64 {
     submitted.submission
 }
 
-/// Returns the proptest configuration. The number of cases is `few`, or `PROPTEST_CASES` divided by `share` if that is
-/// more.
+/// Returns the proptest configuration. The number of cases is `PROPTEST_CASES` divided by `share`, but at least `few`.
 pub(crate) fn cases(few: u32, share: u32) -> proptest::test_runner::Config {
     let requested =
         std::env::var("PROPTEST_CASES").ok().and_then(|count| count.parse::<u32>().ok());

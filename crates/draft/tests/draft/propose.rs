@@ -57,7 +57,7 @@ async fn proposal_with_the_same_key_is_submitted_once() {
 }
 
 #[tokio::test]
-async fn proposal_for_a_file_deleted_or_created_since_it_was_shown_is_a_conflict() {
+async fn file_deleted_or_created_after_the_model_read_it_is_a_conflict() {
     let fixture = Fixture::new();
     std::fs::remove_file(fixture.repo(PATH)).unwrap();
     let content = changed();

@@ -16,7 +16,7 @@ use crate::fixture::{AGENT, Fixture, TASK, WATCHDOG, number, rules, small_files,
 
 /// The error message and the log must not contain the secret.
 #[tokio::test]
-async fn secret_in_a_file_name_or_task_id_is_rejected_without_repeating_it() {
+async fn secret_in_a_file_name_or_task_id_is_rejected_and_appears_in_no_error_or_log() {
     let fixture = Fixture::new();
     let token = ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
     let path = format!("docs/{token}.md");
@@ -143,7 +143,7 @@ async fn forbidden_paths_are_refused_and_recorded() {
 }
 
 #[tokio::test]
-async fn readable_setting_allows_a_hidden_file() {
+async fn draft_readable_setting_allows_drafts_of_a_hidden_file() {
     let policy = Policy { readable: vec![".env.ci".to_owned()], ..Policy::default() };
     let fixture = Fixture::under(policy);
     fixture.put(".env.ci", "KEY=\n");
@@ -184,7 +184,7 @@ async fn draft_request_for_a_file_with_a_secret_is_refused() {
     }
 }
 
-/// Executable files in source folders do not escalate.
+/// There is an exception: a change of an executable file in a source folder does not escalate.
 #[tokio::test]
 async fn change_escalates_if_the_file_is_executable_or_ignored_by_git_or_run_by_a_build() {
     let fixture = Fixture::new();
@@ -374,7 +374,7 @@ async fn contract_limits_are_enforced_and_an_invalid_contract_blocks_all_request
     assert!(matches!(fixture.request("src/new.py").await, Err(DraftError::Contract(_))));
 }
 
-/// A submission file written by an agent next to the drafts is ignored.
+/// A submission file or a draft that an agent writes into the drafts folder without the draft tools is ignored.
 #[tokio::test]
 async fn forged_submission_file_and_draft_are_ignored() {
     let fixture = Fixture::new();
@@ -534,8 +534,8 @@ async fn folder_swapped_for_a_symlink_during_apply_never_redirects_the_change() 
 
 proptest! {
     #![proptest_config(crate::fixture::cases(32, 20))]
-    /// With any requests, writes and submissions of agents, only accepted drafts change files, and only in the
-    /// workspace.
+    /// After any sequence of requests, writes and submissions, only accepted drafts have changed files, and only files
+    /// in the workspace.
     #[test]
     fn only_accepted_drafts_change_files(
         tries in prop::collection::vec(
@@ -608,7 +608,7 @@ async fn drafts_with_bidi_text_or_confusing_file_names_escalate() {
         );
     }
     let message = fixture.request("newdir/").await.unwrap_err().to_string();
-    assert!(message.contains("names a folder"), "{message}");
+    assert!(message.contains("is the path of a folder"), "{message}");
 }
 
 #[tokio::test]

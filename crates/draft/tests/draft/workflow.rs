@@ -77,7 +77,7 @@ async fn draft_is_found_by_absolute_path_relative_path_or_name() {
 async fn draft_of_a_new_file_in_a_missing_folder_is_applied_and_undone() {
     let fixture = Fixture::new();
     let requested = fixture.request("docs/guide/start.md").await.unwrap();
-    assert!(requested.new_file && requested.note.unwrap().contains("proposes it as a new file"));
+    assert!(requested.new_file && requested.note.unwrap().contains("proposes a new file"));
     assert_eq!((requested.original_hash.as_str(), requested.line_count), ("", 0));
     let draft = requested.draft_path;
     fixture.service.write(AGENT, &draft, "# Start\n").await.unwrap();
@@ -222,7 +222,7 @@ async fn unsupported_files_and_invalid_task_ids_return_specific_errors() {
     }
     let draft = fixture.request("open.txt").await.unwrap().draft_path;
     let message = fixture.submit(&draft, "open.txt").await.unwrap_err().to_string();
-    assert!(message.contains("does not change `open.txt`"), "{message}");
+    assert!(message.contains("the draft of `open.txt` contains no change"), "{message}");
     let message = fixture.service.write(AGENT, &draft, &"x".repeat(2 << 20)).await.unwrap_err();
     assert!(message.to_string().contains("the draft is unchanged"), "{message}");
     assert_eq!(fixture.service.read(AGENT, &draft).await.unwrap().content, "a\nc");

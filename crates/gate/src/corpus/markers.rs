@@ -75,7 +75,7 @@ fn base32(text: &str) -> String {
 }
 
 /// Returns `count` random characters of one kind. `kind` is the word before the colon in a marker. Returns `None` for
-/// an unknown word, because text in braces with an unknown word, such as a format field, is not a marker.
+/// an unknown kind: then the text in braces is not a marker, but for example a field of a Python format string.
 fn random_chars(rng: &mut fastrand::Rng, kind: &str, count: usize) -> Option<String> {
     const LOWER: &str = "abcdefghijklmnopqrstuvwxyz";
     let upper = LOWER.to_uppercase();

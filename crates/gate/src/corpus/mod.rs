@@ -1,5 +1,5 @@
-//! Labelled corpora that measure the decisions of the gate. The tests of this crate and `assize attack --gate` use
-//! them.
+//! Labelled corpora. The tests of this crate and `assize attack --gate` compare the decisions of the gate with the
+//! labels.
 //!
 //! The first lines of each file in `corpus/` describe the format of the file. A `~ ` before a line of `keys.txt` or
 //! `plain.txt` marks a case that the gate is known to decide wrongly.
@@ -45,15 +45,15 @@ pub struct CorpusCase {
     pub index: usize,
     /// Label of the case: the decision or rule that the gate should return. The corpus file defines the labels.
     pub label: &'static str,
-    /// Path of the file that the text belongs to.
+    /// File path under which the gate checks the text.
     pub path: &'static str,
     pub text: String,
     /// Whether the gate is known to decide this case wrongly.
     pub known_error: bool,
 }
 
-/// A change that an agent could make to a project: a change with code that forges the test results of the project, or a
-/// harmless change as a control.
+/// A change to the example project, from `forged.txt`. The change adds code that forges the test results, or it is
+/// harmless and serves as a control.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forgery {
     /// Number of the change in `forged.txt`, counted from 1.
@@ -142,7 +142,8 @@ fn texts() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
     Ok(all)
 }
 
-/// Returns the lines of the corpus files for secrets without expanding their markers. They contain no real secrets.
+/// Returns the lines of `keys.txt`, `plain.txt` and `texts.txt` with unexpanded markers. Such lines contain no real
+/// keys.
 pub fn unexpanded_lines() -> impl Iterator<Item = &'static str> {
     KEYS.lines().chain(PLAIN.lines()).chain(TEXTS.lines())
 }
@@ -161,8 +162,8 @@ pub fn forgeries() -> Result<Vec<Forgery>, InvalidCorpusLine> {
     sections(FORGED).enumerate().map(read).collect()
 }
 
-/// Returns the path and the content of each project file that a test runner needs. The changes of `forged.txt` are
-/// changes to this project.
+/// Returns the path and the content of each file of the example project for a test runner. The changes of `forged.txt`
+/// are changes to the example project.
 pub fn project(runner: &str) -> Result<Vec<(&'static str, String)>, InvalidCorpusLine> {
     let mut files = Vec::new();
     for (index, section) in sections(PROJECT).enumerate() {

@@ -6,8 +6,8 @@ use regex::Regex;
 
 use crate::pattern::{InvalidPattern, compile};
 
-/// Matches words of placeholders and well-known passwords. A text is judged by the characters that remain when these
-/// words are removed.
+/// Matches words that are common in placeholders, and well-known passwords. A text is judged by the characters that
+/// remain when these words are removed.
 const WORDS: &str = r"(?ix) examples? | sample | dummy | placeholder | change | redacted | filtered | hidden | masked | fake
     | todo | fixme | x{4,} | \*{3,} | \.{3,} | …+ | •+ | testing | tests? | mock | stub | invalid | wrong | valid
     | your | insert | replace | enter | here | this | secret | passwords? | passwort | passwd | passphrase | pass
@@ -22,7 +22,7 @@ const STAND_IN: &str = r"(?x) ^[<\[].*[>\]]$ | \$[({] | \$[A-Z][A-Z_]{3} | \{\{ 
     | ^[.*]{0,2}/ | ^~/ | \.(?:pem|key|pub|crt|cer|p12|jks|json|ya?ml|toml|ini|env|txt|md|html?|sh|py|rs|go|js|ts)$
     | ^(?:os|process|env|self|this|config|settings|args|options|vault|secrets|var|local|data)[.:]\w";
 
-/// Matches alternatives, as in validation rules: `string|null`, `required|min:8`.
+/// Matches lists of alternatives, as in validation rules: `string|null`, `required|min:8`.
 const ALTERNATIVES: &str = r"^\w+(?::[\w,]+)?(?:\|\w+(?::[\w,]+)?)+$";
 
 /// Matches further beginnings of placeholders and code, in addition to [`STAND_IN`].
@@ -40,11 +40,12 @@ const MIN_PASSWORD: usize = 3;
 /// Minimum length of a literal password without a digit, in bytes.
 const MIN_WORD_PASSWORD: usize = 4;
 
-/// A text with at least this many consecutive consonants is random, because no word has so many.
+/// Minimum number of consecutive consonants in a text that counts as random. No word has so many consecutive
+/// consonants.
 const MIN_CONSONANTS: usize = 6;
 
-/// Matches words of literals that are assigned to a variable for a password but are not passwords: words of
-/// placeholders, names of other fields, and words of form settings. A literal is a password only if letters or digits
+/// Matches words that do not count as part of a password: words of placeholders, names of other fields, and words of
+/// forms, such as `required`. A literal that is assigned to a password variable is a password only if letters or digits
 /// remain when these words are removed.
 const NOT_PASSWORD: &str = r"(?ix) examples? | sample | dummy | placeholders? | change(?:d|me)? | redacted | filtered | hidden | masked
     | fake | visible | todo | fixme | x{3,} | testing | tests? | mock | stub | invalid | incorrect | wrong | valid | insert | replace
@@ -208,9 +209,9 @@ impl SecretClassifier {
     }
 }
 
-/// How regular a text is, from 0 to 1: the proportion of its pairs of neighbouring characters in which the characters
-/// are equal or consecutive, as in `aaaa` and `abcd`. In texts of at least 12 bytes, the characters at distance two are
-/// also compared, as in `a1b2c3d4e5f6`, and the larger of the two proportions is returned.
+/// How regular a text is, from 0 to 1: the share of pairs of neighbouring characters that are equal or consecutive, as
+/// in `aaaa` and `abcd`. In texts of at least 12 bytes, pairs of characters at distance two are also counted, as in
+/// `a1b2c3d4e5f6`, and the larger of the two shares is returned.
 fn order(text: &str) -> f64 {
     let bytes = text.as_bytes();
     let share = |step: usize| {
@@ -239,8 +240,8 @@ fn class(byte: u8) -> u8 {
     }
 }
 
-/// Number of changes between letters and digits and from lower to upper case. The change from a capital to lower case
-/// is not counted, because words begin like this.
+/// Counts the pairs of neighbouring letters or digits with different classes (see [`class`]). A capital before a
+/// lower-case letter is not counted, because capitalised words begin with such a pair.
 fn class_changes(text: &str) -> usize {
     let follow = |pair: &&[u8]| {
         let (left, right) = (class(pair[0]), class(pair[1]));
@@ -249,8 +250,8 @@ fn class_changes(text: &str) -> usize {
     text.as_bytes().windows(2).filter(follow).count()
 }
 
-/// Whether a text mixes upper and lower case in a different way than `camelCase`: at least two capital letters have no
-/// lower-case letter after them.
+/// Whether a text mixes upper and lower case differently than `camelCase` does: it has at least two lower-case letters,
+/// and at least two capital letters that are not followed by a lower-case letter.
 fn mixed(text: &str) -> bool {
     let is = |is: fn(&u8) -> bool| text.bytes().filter(is).count();
     let (capitals, small) = (is(u8::is_ascii_uppercase), is(u8::is_ascii_lowercase));

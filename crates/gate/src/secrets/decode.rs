@@ -83,7 +83,7 @@ impl TextDecoder {
         (text != line).then(|| text.into_owned())
     }
 
-    /// Decodes all parts of a line that may be encoded. Returns those that decode to text or to a private key.
+    /// Decodes all parts of a line that may be encoded. Returns the decoded texts and private keys.
     pub(super) fn decoded(&self, line: &str) -> Vec<Decoded> {
         let mut all = Vec::new();
         for piece in self.encoded.find_iter(line) {

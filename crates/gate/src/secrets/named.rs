@@ -130,18 +130,18 @@ impl NamePatterns {
         })
     }
 
-    /// Finds the values in a line whose names show that the values are secret. A name can precede or follow its value.
+    /// Finds secret values in a line by their names. A name can precede or follow its value.
     pub(super) fn values(
         &self,
         line: &str,
         kind: FileKind,
-        chance: &SecretClassifier,
+        classifier: &SecretClassifier,
     ) -> Vec<NamedValue> {
-        let mut values = self.after_names(line, kind, chance);
+        let mut values = self.after_names(line, kind, classifier);
         if line.len() <= MAX_LINE && (line.contains("==") || line.contains("!=")) {
             for captures in self.reversed.captures_iter(line) {
                 let reversed = format!("{} == \"{}\"", &captures[2], &captures[1]);
-                let found = self.after_names(&reversed, kind, chance).into_iter().next();
+                let found = self.after_names(&reversed, kind, classifier).into_iter().next();
                 if let (Some(found), Some(literal)) = (found, captures.get(1)) {
                     let (start, end) = (literal.start(), literal.end());
                     values.push(NamedValue { start, end, rule: found.rule });
@@ -156,7 +156,7 @@ impl NamePatterns {
         &self,
         line: &str,
         kind: FileKind,
-        chance: &SecretClassifier,
+        classifier: &SecretClassifier,
     ) -> Vec<NamedValue> {
         let mut values: Vec<NamedValue> = Vec::new();
         let mut from = 0;
@@ -164,8 +164,8 @@ impl NamePatterns {
             let Some(name) = next_name(&self.core, line, &mut from) else { break };
             let Some(name) = name else { continue };
             let found = self
-                .value_of(line, &name, kind, chance)
-                .or_else(|| self.password_of(line, &name, kind, chance));
+                .value_of(line, &name, kind, classifier)
+                .or_else(|| self.password_of(line, &name, kind, classifier));
             if let Some(value) = found {
                 from = from.max(value.end);
                 values.push(value);
@@ -179,7 +179,7 @@ impl NamePatterns {
         line: &str,
         name: &Name,
         kind: FileKind,
-        chance: &SecretClassifier,
+        classifier: &SecretClassifier,
     ) -> Option<NamedValue> {
         let rest = after_name(line, name.end);
         let value = |group: regex::Match<'_>, rule| {
@@ -191,12 +191,12 @@ impl NamePatterns {
                 return false;
             }
             let text = value_only(text);
-            chance.is_random_value(text)
-                || name.is_unambiguous && chance.is_random_by_consonants(text)
-                || name.is_unambiguous && is_uuid(text) && chance.is_real_key(text)
+            classifier.is_random_value(text)
+                || name.is_unambiguous && classifier.is_random_by_consonants(text)
+                || name.is_unambiguous && is_uuid(text) && classifier.is_real_key(text)
                 || name.is_unambiguous
                     && kind != FileKind::Translation
-                    && chance.may_be_chosen_password(text)
+                    && classifier.may_be_chosen_password(text)
                     && match name.kind {
                         SecretKind::Password => quoted || !self.code.is_match(text),
                         SecretKind::Secret => {
@@ -233,7 +233,7 @@ impl NamePatterns {
         if line.len() <= MAX_LINE
             && let Some(captures) = self.long.captures(rest)
             && let Some(found) = captures.get(1).or(captures.get(2))
-            && chance.is_random_with_punctuation(found.as_str())
+            && classifier.is_random_with_punctuation(found.as_str())
         {
             let (start, end) = (name.end + found.start(), name.end + found.end());
             return Some(NamedValue { start, end, rule: QUOTED });
@@ -249,16 +249,17 @@ impl NamePatterns {
             // The name nearest to the value decides: in `password(credentialsId: '…')`, the value is an id.
             || between_words.last().is_some_and(|word| among(word, ATTRIBUTE_WORDS))
             || is_truncated(near.as_str());
-        (!other && chance.is_random_value(value_only(near.as_str()))).then(|| value(near, QUOTED))
+        (!other && classifier.is_random_value(value_only(near.as_str())))
+            .then(|| value(near, QUOTED))
     }
 
-    /// Finds a literal password that is assigned to the name of a password. The literal may be short.
+    /// Finds the literal that is assigned to a name, if the name denotes a password. The literal may be short.
     fn password_of(
         &self,
         line: &str,
         name: &Name,
         kind: FileKind,
-        chance: &SecretClassifier,
+        classifier: &SecretClassifier,
     ) -> Option<NamedValue> {
         let own = &line[name.start..name.end];
         if name.kind != SecretKind::Password
@@ -294,7 +295,7 @@ impl NamePatterns {
         let is_default = SERVICE_DEFAULTS.contains(&text) && (services || of_service());
         // `PWD` is ambiguous, because it is also the variable of the working directory.
         let vague = own.eq_ignore_ascii_case("pwd") && !text.bytes().any(|b| b.is_ascii_digit());
-        (chance.is_literal_password(text) && !is_default && !vague).then(|| NamedValue {
+        (classifier.is_literal_password(text) && !is_default && !vague).then(|| NamedValue {
             start: name.end + found.start(),
             end: name.end + found.end(),
             rule: PASSWORD,

@@ -17,8 +17,8 @@ pub(super) enum SecretKind {
     Key,
 }
 
-/// Whether the end of a text contains a word such as `token` or `key`. If it does not, the text cannot end with the
-/// name of a secret.
+/// Whether a text may end with the name of a secret: the last [`MAX_NAME_BYTES`] characters of the text contain a part
+/// such as `token` or `key`.
 pub(super) fn may_name(text: &str) -> bool {
     const PARTS: [&str; 10] =
         ["pass", "pw", "secret", "token", "key", "credential", "auth", "bearer", "appid", "salt"];
@@ -45,10 +45,9 @@ pub(super) fn names_a_password(name: &str, before: &str) -> bool {
     !pass && !own.iter().chain(&words(qualifier(before))).any(|word| among(word, OTHER))
 }
 
-/// Returns the qualifier of a name, which is the word before the name: an object with a field of this name
-/// (`errors["password"]`, `errors->password`), an attribute with the name as its value (`type="password"`), or the
-/// keyword `type` (`type Password =`). Returns an empty text if the name has no qualifier. `before` is the text before
-/// the name.
+/// Returns the qualifier before a name; an empty text if there is none. A qualifier is the object of which the name is
+/// a field (`errors` in `errors["password"]` and `errors->password`), the attribute of which the name is the value
+/// (`type` in `type="password"`), or the keyword `type` (`type Password =`). `before` is the text before the name.
 fn qualifier(before: &str) -> &str {
     const QUOTES: [char; 3] = ['"', '\'', '`'];
     let unquoted = before.trim_end_matches(QUOTES);
@@ -98,13 +97,13 @@ pub(super) fn words(name: &str) -> Vec<String> {
 pub(super) const NON_SECRET_WORDS: &str = "public pub hash hashed digest checksum sha md integrity site fingerprint cache \
     primary foreign partition etag commit arn";
 
-/// Words such as `url`: a name in which one of them follows a word such as `token` denotes an attribute of the secret
-/// and not the secret itself, as in `token_url`.
+/// Words, such as `url`, that denote an attribute of a secret: a name like `token_url` does not denote the secret
+/// itself.
 pub(super) const ATTRIBUTE_WORDS: &str = "id ids url uri endpoint path file arn regex pattern type name header field label \
     version selector policy";
 
-/// Words such as `prod`: a name in which one of them follows a word such as `password` denotes the secret itself, as in
-/// `password_prod`.
+/// Words, such as `prod`, that may follow the word for a secret: a name like `password_prod` still denotes the secret
+/// itself.
 const SUFFIXES: &str =
     "key base value b prod production dev staging live default old new str bytes plain string";
 

@@ -26,18 +26,19 @@ pub(super) struct Statement {
     pub secret_rule: Option<(&'static str, &'static str)>,
 }
 
-/// Patterns that find the lines of a text that are joined into statements.
+/// Patterns that find the lines of a text to join into statements.
 #[derive(Debug)]
 pub(super) struct StatementPatterns {
     /// Matches the text between two concatenated literals, including the quotes.
     joint: Regex,
-    /// Matches a line that ends after a name, if the value of the name follows on the next line.
+    /// Matches a line that ends after a name and its assignment operator. The value starts on the next line.
     open: Regex,
     /// Matches `name: NAME` followed by `value: VALUE`.
     pair: Regex,
     /// Matches `value: VALUE` followed by `name: NAME`.
     reversed_pair: Regex,
-    /// Matches an XML element or attribute with a name, followed by an element with the value.
+    /// Matches an XML element or attribute that contains a name, followed by an element that contains the value of the
+    /// name.
     elements: Regex,
     /// Matches `<name>value</name>`, also across lines.
     element: Regex,
@@ -307,8 +308,8 @@ fn continued(source: &SourceText<'_>, all: &mut Vec<Statement>) {
     }
 }
 
-/// Returns the line ranges of the bodies of PEM private keys, counted from 0. A body starts after the header line and
-/// ends with the last line that can belong to the key.
+/// Returns the bodies of PEM private keys, each as a range of lines counted from 0. A body starts after the header line
+/// and ends with the last line that can belong to the key.
 pub(super) fn key_bodies(lines: &[&str]) -> Vec<Range<usize>> {
     let mut bodies = Vec::new();
     let mut index = 0;
@@ -337,8 +338,8 @@ const MIN_KEY_CHARS: usize = 40;
 /// Maximum number of lines in a private key.
 const MAX_KEY_LINES: usize = 200;
 
-/// Whether the lines after a PEM header may be a real private key. If the line with the end of the key is found and the
-/// body before that line is too short for a real key ([`MIN_KEY_CHARS`]), the key is an example.
+/// Whether the lines after a PEM header may be a real private key. Returns false if the body has an end line and is
+/// shorter than the body of a real key ([`MIN_KEY_CHARS`]): such a key is an example.
 pub(super) fn may_be_key(body: &[&str]) -> bool {
     let part = |char: char| char.is_ascii_alphanumeric() || "+/=".contains(char);
     let length = |line: &&str| -> usize {

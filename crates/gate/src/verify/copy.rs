@@ -12,7 +12,7 @@ use super::verifier::VerifyError;
 use crate::globs::Globs;
 use crate::path_rules::PathRules;
 
-/// Maximum number of files in a workspace that can be copied for verification.
+/// Maximum number of files in a copy of a workspace. A workspace with more files cannot be verified.
 const MAX_FILES: usize = 200_000;
 
 /// Options for copying a workspace.
@@ -56,8 +56,8 @@ impl CopyOptions {
         self.visit_files(None)
     }
 
-    /// Visits all files of the workspace that belong to a copy. If the folder `into` is given, writes the files to it.
-    /// Returns a fingerprint of all files of the copy.
+    /// Visits all files that a copy of the workspace contains. If the folder `into` is given, writes the files to this
+    /// folder. Returns a fingerprint of all files of the copy.
     fn visit_files(&self, into: Option<&FolderHandle>) -> Result<Fingerprint, VerifyError> {
         let not_read =
             |error: &dyn std::fmt::Display| failed("cannot read the workspace folder", error);
@@ -108,7 +108,7 @@ impl CopyOptions {
         into: &FolderHandle,
     ) -> Result<(), FileError> {
         let (last, folders) = path.parts().split_last().ok_or(FileError::Missing)?;
-        // `within` does not follow symbolic links, so that a link in the copy cannot redirect the draft.
+        // `open_or_create_nested` does not follow symbolic links, so a link in the copy cannot redirect the draft.
         let folder = into.open_or_create_nested(folders)?;
         let mode = folder.read_with_mode(last, self.max_bytes).map_or(0o644, |(_, mode)| mode);
         folder.remove_without_sync(last)?;

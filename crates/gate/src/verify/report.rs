@@ -219,7 +219,8 @@ pub(super) fn readable(runner: TestRunner, mut printed: Vec<u8>, report: Option<
     }
 }
 
-/// Parses the output of `go test -json`, which has one JSON line per event. `None` if a package has not ended.
+/// Parses the output of `go test -json`, which has one JSON line per event. `None` if the final event of a package is
+/// missing.
 fn go(text: &str) -> Option<RunnerReport> {
     let mut tests = Vec::new();
     let mut packages: BTreeMap<String, bool> = BTreeMap::new();

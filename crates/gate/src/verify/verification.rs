@@ -28,7 +28,7 @@ const MAX_OUTPUT: usize = 8 << 10;
 /// Maximum size of a test file that gets a canary test, in bytes.
 const MAX_TEST_FILE: u64 = 4 << 20;
 
-/// One changed file of the change that is verified.
+/// A file that the verified change modifies or creates.
 #[derive(Debug, Clone)]
 pub struct ChangedFile {
     pub path: String,
@@ -48,7 +48,8 @@ pub struct Verification {
     baselines: Mutex<HashMap<Fingerprint, Arc<RunnerReport>>>,
 }
 
-/// Result of one verification command. The text is the reason why the result is not reliable; `None` if it is reliable.
+/// Result of one verification command, and the reason why the result is not reliable (`None` if the result is
+/// reliable).
 type Judged = (VerifyResult, Option<String>);
 
 /// Verification of one change with one verification command.
@@ -77,9 +78,9 @@ impl Verification {
         self.baselines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs the verification commands of the policy, one after the other, until one fails or its result is unreliable.
-    /// A command that cannot be run becomes a reason, and the next command is still run. Returns the reasons against
-    /// the change and the result of the last command that was run. The names of the workspace copies begin with
+    /// Runs the verification commands of the policy, one after the other, until a command fails or has an unreliable
+    /// result. If a command cannot be run, this method adds a reason and runs the next command. Returns the reasons
+    /// against the change and the result of the last command that was run. The names of the workspace copies begin with
     /// `verify-{submission}-`.
     pub async fn run(
         &self,
@@ -119,7 +120,8 @@ impl Verification {
         (reasons, verified)
     }
 
-    /// Runs one verification command of the contract or the settings, if the settings allow its limits.
+    /// Runs one verification command, if the settings allow the memory, the time and the host folders that the command
+    /// needs.
     async fn run_one(
         &self,
         submission: u64,
@@ -266,7 +268,7 @@ impl CommandRun<'_> {
         Ok((self.verified(&ran, &evidence), None))
     }
 
-    /// Returns options for copying the workspace with the contents of some files replaced.
+    /// Returns the options for a copy of the workspace in which the files in `drafts` have the given contents.
     fn copying(&self, drafts: BTreeMap<String, Vec<u8>>) -> Result<CopyOptions, VerifyError> {
         let mut exclude = self.how.exclude.clone();
         // Node.js programs need their packages in `node_modules`, so the default patterns must not exclude this folder.
@@ -286,7 +288,7 @@ impl CommandRun<'_> {
         })
     }
 
-    /// Copies the workspace with the contents of some files replaced.
+    /// Copies the workspace. In the copy, the files in `drafts` have the given contents.
     async fn copy(&self, drafts: BTreeMap<String, Vec<u8>>) -> Result<WorkspaceCopy, VerifyError> {
         let copying = self.copying(drafts)?;
         // Copying many files on the current thread would block the async runtime.
@@ -307,8 +309,8 @@ impl CommandRun<'_> {
             .await
     }
 
-    /// Runs a test command so that it reports all tests. Returns its outcome and the parsed report; `None` if the
-    /// report is missing or invalid.
+    /// Runs a test command so that it reports all tests. Returns the outcome of the command, and the parsed report
+    /// (`None` if the report is missing or invalid).
     async fn run_tests(
         &self,
         copy: &Path,
@@ -381,7 +383,7 @@ fn added_lines(files: &[ChangedFile]) -> String {
     files.iter().flat_map(added).map(|(_, line)| line + "\n").collect()
 }
 
-/// Creates the reason for a verification command that failed, with the end of the command's output.
+/// Creates the reason that reports a failed verification command and the end of its output.
 fn failed(file: &str, done: &VerifyResult) -> Reason {
     let end: Vec<&str> = done.output.lines().rev().take(20).collect();
     let end: Vec<&str> = end.into_iter().rev().collect();

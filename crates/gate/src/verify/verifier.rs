@@ -35,7 +35,7 @@ pub struct VerifyError(pub String);
 pub struct NamedEnvironment {
     /// Absolute path of the virtual environment.
     pub path: PathBuf,
-    /// Whether the virtual environment is the one that is set in the settings, which a repository cannot influence.
+    /// Whether the settings name this virtual environment. A repository cannot influence the settings.
     pub by_settings: bool,
 }
 

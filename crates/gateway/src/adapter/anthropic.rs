@@ -174,7 +174,7 @@ enum Content {
         #[serde(default)]
         input: Value,
     },
-    /// Thinking and other content that is not part of the answer.
+    /// Content that is not part of the answer, such as thinking.
     #[serde(other)]
     Other,
 }

@@ -256,7 +256,7 @@ impl Decoder for GoogleStream {
                 "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
                 | "IMAGE_SAFETY",
             ) => StopReason::Refused,
-            Some(_) => return Err(malformed("the model stopped without an answer")),
+            Some(_) => return Err(malformed("the model stopped before its answer was complete")),
         };
         Ok(ProviderReply { stop, usage: self.tokens.and_then(Tokens::usage), ..self.reply })
     }

@@ -61,7 +61,8 @@ pub(crate) struct EncodeOptions {
     pub(crate) stream: bool,
     /// Whether to send the `temperature` parameter.
     pub(crate) temperature: bool,
-    /// Whether to send the schema in the provider's schema parameter, if the request has [`SchemaDelivery::Native`].
+    /// Whether a schema with [`SchemaDelivery::Native`] is sent in the provider's schema parameter. If not, it is sent
+    /// in the prompt.
     pub(crate) native_schema: bool,
 }
 
@@ -124,15 +125,15 @@ pub(crate) enum Framing {
 pub(crate) enum StreamDelta {
     /// The frame adds nothing to the answer: a keep-alive, a start event or a token count.
     Nothing,
-    /// The frame adds content without text to show: reasoning, or a part of a tool call.
+    /// The frame adds content that is not shown as text: reasoning, or a part of a tool call.
     Hidden,
     /// The frame adds this text to the answer.
     Text(String),
 }
 
 impl StreamDelta {
-    /// Classifies a frame by its text, which may be empty. `hidden` is whether the frame contains reasoning or a part
-    /// of a tool call.
+    /// Returns what a frame adds to the answer. `text` is the frame's text and may be empty. `hidden` is whether the
+    /// frame contains reasoning or a part of a tool call.
     fn of(text: String, hidden: bool) -> StreamDelta {
         match (text.is_empty(), hidden) {
             (false, _) => StreamDelta::Text(text),
@@ -144,7 +145,7 @@ impl StreamDelta {
 
 /// Assembles a streamed answer from its frames.
 pub(crate) trait Decoder: Send {
-    /// Adds the next frame of the stream.
+    /// Decodes the next frame of the stream, and returns what the frame adds to the answer.
     fn push(&mut self, data: &str) -> Result<StreamDelta, ModelError>;
 
     /// Returns the complete answer after the end of the stream, or an error if the stream ended too early.
@@ -275,8 +276,8 @@ fn arguments_from_text(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
-/// Returns the request's schema if the schema is sent in the provider's schema parameter. Returns `None` if it is sent
-/// in the prompt or if the request has no schema.
+/// Returns the request's schema if the schema is sent in the provider's schema parameter. Returns `None` if the schema
+/// is sent in the prompt, or if the request has no schema.
 fn native_schema(request: &ModelRequest, options: EncodeOptions) -> Option<&Schema> {
     let native =
         |schema: &&Schema| options.native_schema && schema.delivery == SchemaDelivery::Native;

@@ -142,8 +142,8 @@ fn assistant_call(call: &ToolCall) -> Value {
            "function": {"name": call.name, "arguments": arguments}})
 }
 
-/// Converts the messages of a request. `call_name` returns the reference from a tool result to its tool call, and
-/// `assistant_call` encodes a tool call; both differ between the providers.
+/// Converts the messages of a request. Two functions handle what differs between OpenAI and Ollama: `call_name` returns
+/// the reference from a tool result to its tool call, and `assistant_call` encodes a tool call.
 pub(super) fn turns<'a>(
     request: &'a ModelRequest,
     messages: &'a [PromptMessage<'a>],
@@ -317,8 +317,8 @@ pub(super) struct OpenAiStream {
 }
 
 impl OpenAiStream {
-    /// Adds a part of a streamed answer to the tool call that it belongs to. If the server sends no index of the tool
-    /// call, a part with a new id starts a new tool call, and a part without an id belongs to the last tool call.
+    /// Adds a part of a tool call. A part with a new id or a new index starts a new tool call. Any other part continues
+    /// the last tool call with the same index or, if the server sends no indexes, the last tool call.
     fn add_call(&mut self, part: CallPart) {
         let known = |id: &String| self.calls.iter().any(|call| call.id.as_ref() == Some(id));
         let begins = part.id.as_ref().is_some_and(|id| !id.is_empty() && !known(id));

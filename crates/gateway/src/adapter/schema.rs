@@ -1,13 +1,14 @@
 //! Converts JSON schemas to the subset that each provider's constrained decoding supports.
 //!
-//! Unsupported keywords are moved into the description, where the model can read them. The crate `assize_llm` validates
-//! every answer against the original schema.
+//! Keywords that a provider does not support are moved into the schema's `description`, where the model can read them.
+//! The crate `assize_llm` validates every answer against the original schema.
 
 use serde_json::{Map, Value};
 
 /// Schema features that a provider supports or requires.
 pub(super) struct SchemaRules {
-    /// Schema keywords that the provider does not support, separated by spaces. They are moved into the description.
+    /// Schema keywords that the provider does not support, separated by spaces. The conversion moves each of these
+    /// keywords, with its value, into the schema's `description`.
     pub(super) unsupported: &'static str,
     /// Values of the schema keyword `format` that the provider supports.
     pub(super) formats: &'static [&'static str],
@@ -108,7 +109,7 @@ pub(super) fn convert_for_provider(schema: &Value, rules: &SchemaRules) -> Optio
 }
 
 /// Returns the names of all properties, for the schema keyword `required`. Returns `None` if an optional property does
-/// not allow the value null: if the property became required, a model could no longer omit its value.
+/// not allow null, because a model that must set this property could not express that the value is missing.
 fn require_all(properties: &Map<String, Value>, required: Option<&Value>) -> Option<Value> {
     let required = required.and_then(Value::as_array);
     let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|n| n == name));
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn schema_that_cannot_be_converted_for_a_provider_is_rejected() {
+    fn schema_is_not_converted_if_the_result_would_forbid_valid_objects() {
         let open =
             json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}});
         let optional =

@@ -58,7 +58,8 @@ pub(crate) struct RehearsalTransport {
     /// Model name. It contains the seed unless the seed is 0, because the answers depend on the seed.
     name: String,
     facts: ModelFacts,
-    /// Number of times each request was sent. The simulated faults depend on this number, so that a retry can succeed.
+    /// Number of times that each request was sent, by the seed of the request. The simulated faults depend on this
+    /// number, so that a retry can succeed.
     sent: Mutex<HashMap<u64, u64>>,
 }
 
@@ -89,7 +90,7 @@ impl RehearsalTransport {
         RehearsalTransport { rehearsal, prepared_answers, name, facts, sent: Mutex::default() }
     }
 
-    /// Decides pseudo-randomly whether this attempt fails, and returns the simulated fault.
+    /// Decides pseudo-randomly whether this attempt fails. Returns the simulated fault, or `None` if it does not fail.
     fn fault(&self, seed: u64) -> Option<ModelError> {
         let attempt = {
             let mut sent = self.sent.lock();

@@ -44,7 +44,8 @@ pub(super) fn answer(prompt: &Prompt, dice: &mut fastrand::Rng) -> String {
 const MAX_WORDS: usize = 40;
 
 /// Returns the topic words of the prompt: the most frequent words of the first text that contains usable words. The
-/// texts are tried in this order: the last block if there are several, the tail, the transcript, and any block.
+/// texts are tried in this order: the last block (unless it is the only block), the tail, the turns of the transcript
+/// from the last to the first, and the blocks from the last to the first.
 fn topic(prompt: &Prompt) -> Vec<String> {
     let turns = prompt.transcript.iter().rev().filter_map(|turn| match turn {
         TranscriptTurn::User { text } => Some(&**text),

@@ -192,7 +192,7 @@ async fn client_errors_and_spend_limits_are_not_retried() {
 }
 
 #[tokio::test]
-async fn interrupted_stream_is_retried_and_the_receiver_is_notified() {
+async fn interrupted_stream_is_retried_and_the_caller_receives_a_restart() {
     for kind in crate::KINDS {
         let _clock = HeldClock::stop();
         let fake = FakeProvider::scripted(
@@ -230,7 +230,7 @@ async fn interrupted_stream_is_retried_and_the_receiver_is_notified() {
         let restart = received
             .iter()
             .position(|piece| piece == "RESTART")
-            .expect("the receiver must be notified of the restart");
+            .expect("the caller must receive the restart");
         assert!(
             restart > 0 && "never heard out".starts_with(&received[..restart].concat()),
             "{received:?}"

@@ -59,7 +59,7 @@ async fn server_discovery_reads_the_context_window_of_an_ollama_model_and_assume
 }
 
 #[tokio::test]
-async fn server_discovery_returns_defaults_for_a_server_that_reports_nothing() {
+async fn server_discovery_finds_no_properties_if_the_server_reports_none_or_is_unreachable() {
     let fake = FakeProvider::scripted(FakeKind::OpenAi, []);
     let found =
         discover(&HttpClient::new(), &local(FakeKind::OpenAi, &fake, "mine"), TIMEOUT).await;
@@ -70,7 +70,7 @@ async fn server_discovery_returns_defaults_for_a_server_that_reports_nothing() {
 }
 
 #[tokio::test]
-async fn local_call_is_free_and_its_answer_limit_fits_the_context_window() {
+async fn local_call_is_free_and_its_maximum_answer_length_fits_the_context_window() {
     let fake = FakeProvider::scripted(FakeKind::OpenAi, [FakeReply::text("Hello")]);
     let endpoint =
         Endpoint { context_window: Some(2048), ..local(FakeKind::OpenAi, &fake, "smollm2") };

@@ -77,7 +77,8 @@ pub(crate) async fn advance_clock(time: Duration) {
     tokio::time::advance(time + Duration::from_millis(2)).await;
 }
 
-/// Adds an observer to the options. The returned channel receives the length of each wait and its reason.
+/// Adds an observer to the options. The returned channel receives the length and the reason of each wait before a retry
+/// or for a rate limit.
 pub(crate) fn observed(
     options: GatewayOptions,
 ) -> (GatewayOptions, tokio::sync::mpsc::UnboundedReceiver<(Duration, String)>) {

@@ -59,7 +59,7 @@ fn names(journal: &MemoryJournal) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn resumed_run_neither_executes_nor_reports_a_recorded_effect_again() {
+async fn resumed_run_neither_executes_a_recorded_effect_nor_writes_its_events_again() {
     let journal = Arc::new(MemoryJournal::new());
     let calls = Arc::new(AtomicU64::new(0));
     for _ in 0..3 {

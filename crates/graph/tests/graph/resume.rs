@@ -39,7 +39,7 @@ enum Piece {
         times: u8,
         piece: Box<Piece>,
     },
-    /// A node that runs a subgraph, which is built from this building block.
+    /// A node that runs a subgraph. The building block in this variant is the whole subgraph.
     Inner(Box<Piece>),
 }
 
@@ -107,8 +107,8 @@ impl Assembler {
         node
     }
 
-    /// Adds the nodes of a building block to the graph. Returns its first node, and its last node, which has no
-    /// outgoing edge yet.
+    /// Adds the nodes of a building block to the graph. Returns the first and the last of these nodes. The last node
+    /// has no outgoing edge yet.
     fn add(&mut self, piece: &Piece) -> (&'static str, &'static str) {
         match piece {
             Piece::Step { effects, together } => {

@@ -16,7 +16,7 @@ use crate::sys;
 /// after this one.
 const FIRST_FD: u32 = 3;
 
-/// Maximum number of threads of the emulator, which needs several threads to read from disks and for its own work.
+/// Maximum number of threads of the emulator. The emulator needs several threads, for example to read from disks.
 const MAX_THREADS: u64 = 128;
 
 /// Environment variable that makes all threads of the emulator share one heap, because each heap would reserve address

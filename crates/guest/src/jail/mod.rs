@@ -24,7 +24,7 @@ use crate::sys::{self, Pid};
 pub(crate) use users::PROGRAM;
 
 /// Namespaces in which the jail's init process is created. The cgroup namespace is created later, when the process is
-/// in its final cgroups, because these become the root of the namespace.
+/// in its final cgroups, because these cgroups become the root of the cgroup namespace.
 const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
@@ -96,7 +96,7 @@ pub(crate) fn keep() -> Result<(), String> {
     Ok(())
 }
 
-/// Reads one line from the host, and the descriptors sent with it.
+/// Reads the jail's setup (one line) from the host, and the descriptors that the host sends with this line.
 fn read_setup() -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let (mut line, mut handed) = (Vec::new(), Vec::new());
     while !line.ends_with(b"\n") {

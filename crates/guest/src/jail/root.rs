@@ -63,7 +63,8 @@ pub(crate) fn enter(setup: &JailSetup) -> Result<JailRoot, StepError> {
     for link in &setup.links {
         let at = relative(&link.at);
         make_parents(at)?;
-        std::os::unix::fs::symlink(&link.to, at).step(format!("create the link `{}`", link.at))?;
+        std::os::unix::fs::symlink(&link.to, at)
+            .step(format!("create the symbolic link `{}`", link.at))?;
     }
     for file in &setup.files {
         let at = relative(&file.at);
@@ -203,7 +204,7 @@ fn mount_writable(setup: &JailSetup) -> Result<CodeFiles, StepError> {
     Ok(code)
 }
 
-/// Mounts the code files read-only. If programs run as the guest agent's user, this is the only protection of the code.
+/// Mounts the code files read-only. If programs run as the guest agent's user, only these mounts protect the code.
 fn mount_code(disk: &OwnedFd) -> Result<CodeFiles, StepError> {
     let mut code = Vec::new();
     for path in CODE {

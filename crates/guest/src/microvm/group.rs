@@ -1,4 +1,4 @@
-//! Cgroup of all programs in a microVM, which enforces their limits on memory, processes and CPU.
+//! Cgroup of all programs in a microVM. The cgroup enforces the limits on memory, processes and CPU of the programs.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -2,7 +2,7 @@
 //!
 //! The host boots a microVM once and creates a snapshot while the microVM waits for `Hello`. Every sandbox is restored
 //! from the snapshot. [`init`] does the work that is the same for all restored microVMs; [`configure_restored`]
-//! applies the settings of one restored microVM, which are in its `Hello`.
+//! applies the settings of one restored microVM, which the host sends in `Hello`.
 
 mod group;
 
@@ -79,8 +79,8 @@ pub(crate) fn init() -> Result<(), String> {
     rustix::system::sethostname(b"sandbox").step("set the host name")?;
     sys::loopback_up().step("bring up the loopback interface")?;
     warm_up();
-    rustix::stdio::dup2_stdin(&channel).step("make the channel standard input")?;
-    rustix::stdio::dup2_stdout(&channel).step("make the channel standard output")?;
+    rustix::stdio::dup2_stdin(&channel).step("use the channel as standard input")?;
+    rustix::stdio::dup2_stdout(&channel).step("use the channel as standard output")?;
     drop(channel);
     // Programs start without capabilities and cannot gain any.
     for capability in CapabilitySet::all() {
@@ -159,7 +159,7 @@ fn make_devices() -> Result<(), StepError> {
     rustix::process::umask(umask);
     for (name, to) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
         std::os::unix::fs::symlink(format!("/proc/self/fd{to}"), format!("dev/{name}"))
-            .step(format!("create the link `/dev/{name}`"))?;
+            .step(format!("create the symbolic link `/dev/{name}`"))?;
     }
     fs::create_dir("dev/shm").step("create `/dev/shm`")?;
     mount_remount("dev", flags | MountFlags::RDONLY, c"").step("make `/dev` read-only")?;

@@ -112,8 +112,9 @@ const SOCKET_TYPES: i32 = SOCK_STREAM | SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXE
 const LOADS_MODULES: [u32; 6] = [0x8940, 0x8941, 0x89a0, 0x89a1, 0x8982, 0x8983];
 
 /// Allows only memory mappings that the memory watch (the guest agent's own check of the memory limit) can count:
-/// private mappings and mappings of files. Not allowed are shared anonymous mappings, because their pages can stay in
-/// memory although no process maps them (`MADV_DONTNEED`, or all but one page unmapped).
+/// private mappings and mappings of files, without huge pages. Shared anonymous mappings are refused, because their
+/// pages can stay in memory although no process maps them (after `MADV_DONTNEED`, or if a process unmaps all pages but
+/// one).
 fn visible_mappings() -> SyscallAction {
     let without = |flag: i32| ArgumentCheck::Without(3, flag.cast_unsigned());
     let ordinary_pages = || without(MAP_HUGETLB);

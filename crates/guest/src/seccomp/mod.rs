@@ -1,7 +1,7 @@
 //! Seccomp filter for programs under trial: an allow list of system calls.
 //!
-//! Other system calls fail with `EPERM`, which programs can report, or with `ENOSYS` if libraries have a fallback for
-//! it.
+//! Other system calls fail with `EPERM`, which programs can report. Calls for which libraries have a fallback fail with
+//! `ENOSYS` instead, so that the libraries use the fallback.
 //!
 //! The filter is a binary search tree instead of a list of comparisons. When a filter is installed, the kernel
 //! evaluates it once for every system call number. With a list, this would take longer than the whole remaining setup

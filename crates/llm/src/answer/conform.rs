@@ -1,12 +1,12 @@
-//! Converts a parsed JSON value so that it matches a schema, where only one conversion is possible. Examples are a
-//! number in quotes, and the key `Risk-Adjusted Return` instead of `risk_adjusted_return`. Every change is recorded as
-//! a [`Fix`]. Values are never added, clamped or removed.
+//! Converts the parts of a parsed JSON value that do not match a schema, if only one conversion is possible. Examples
+//! are a number in quotes, and the key `Risk-Adjusted Return` instead of `risk_adjusted_return`. Every change is
+//! recorded as a [`Fix`]. Values are never added, clamped or removed.
 
 use serde_json::{Map, Value};
 
 use super::Fix;
 
-/// Maximum depth to which a nested value is converted. It ends the recursion if a schema refers to itself.
+/// Maximum nesting depth at which values are converted. The maximum ends the recursion if a schema refers to itself.
 const MAX_DEPTH: usize = 64;
 
 /// Converts `value` in place to match `schema`, and adds the changes to `fixes`.
@@ -48,8 +48,8 @@ fn convert(value: &mut Value, schema: &Value, root: &Value, fixes: &mut Vec<Fix>
     }
 }
 
-/// Resolves local references (`$ref`) in a schema. If a schema has exactly one alternative besides `null`, as for an
-/// optional field, returns that alternative.
+/// Returns the schema that a local reference (`$ref`) points to, or the only alternative besides `null`, as for an
+/// optional field. Returns other schemas unchanged.
 fn resolve<'s>(schema: &'s Value, root: &'s Value) -> &'s Value {
     let mut schema = schema;
     for _ in 0..8 {
@@ -122,8 +122,8 @@ fn whole(number: &serde_json::Number) -> Option<Value> {
     (float.fract() == 0.0 && float.abs() <= EXACT).then(|| Value::from(float as i64))
 }
 
-/// Renames misspelt keys to the names of missing properties. A key is renamed only if it differs from the name of the
-/// property in nothing but case and punctuation, and no other key matches the property.
+/// Renames misspelt keys to the names of missing properties. A key matches a property if their names differ only in
+/// case and punctuation. A key is renamed only if no other key matches the same property.
 fn respell_keys(
     members: &mut Map<String, Value>,
     properties: &Map<String, Value>,

@@ -8,10 +8,10 @@ use serde_json::{Map, Number, Value};
 
 use super::Fix;
 
-/// Maximum nesting depth of a JSON value. It limits the recursion of the parser; no expected answer is nested deeper.
+/// Maximum nesting depth of a JSON value. The maximum limits the parser's recursion; expected answers are less deep.
 const MAX_DEPTH: usize = 96;
 
-/// Why a JSON value cannot be parsed. The model receives this message when its answer is requested a second time.
+/// Why a JSON value cannot be parsed. The text of this error is part of the second request to the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JsonFault {
     #[error("the JSON is cut off")]

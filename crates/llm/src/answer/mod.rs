@@ -31,8 +31,8 @@ use crate::prompt::TranscriptTurn;
 use crate::request::{ModelRequest, Schema};
 use crate::response::{ModelResponse, StopReason};
 
-/// A schema and the reader that parses answers for it. Creating the reader is expensive, so it is created once and
-/// reused.
+/// A schema, and the reader that parses answers to requests with this schema. The reader is reused, because creating a
+/// reader is expensive.
 #[derive(Debug)]
 pub struct TypedSchema {
     pub schema: Schema,
@@ -144,8 +144,8 @@ impl fmt::Display for Fix {
     }
 }
 
-/// Function of the caller that searches the text of an answer for the value. It is used if the answer does not match
-/// the schema.
+/// Function, supplied by the caller, that searches the text of an answer for the value. The function is used if no
+/// answer matches the schema.
 pub type Extract<'a, T> = &'a (dyn Fn(&str) -> Option<T> + Send + Sync);
 
 /// A request for a typed answer, with the optional extraction function and default value of the caller.
@@ -169,8 +169,7 @@ impl<'a, T: JsonSchema> JsonRequest<'a, T> {
         self
     }
 
-    /// Sets a function that searches the text of the model's answers for the value. It is used if no answer can be
-    /// parsed.
+    /// Sets a function that searches the text of the model's answers for the value if no answer can be parsed.
     pub fn extract(mut self, extract: Extract<'a, T>) -> Self {
         self.extract = Some(extract);
         self
@@ -224,7 +223,7 @@ impl AnswerError {
         }
     }
 
-    /// Responses that were received and charged although no value was obtained.
+    /// Responses that were received before the error occurred. The provider may have charged for these responses.
     pub fn responses(&self) -> &[ModelResponse] {
         match self {
             AnswerError::Refused { responses }
@@ -355,8 +354,7 @@ async fn generate_up_to_twice<M: Model + ?Sized, T>(
     }
 }
 
-/// Returns the second request: the first request, extended by the model's first answer and by the error that made it
-/// unusable.
+/// Returns the second request: the first request, followed by the model's first answer and the error in that answer.
 fn second_request(
     request: &ModelRequest,
     first: &ModelResponse,

@@ -19,7 +19,7 @@ const MAX_ANSWER: usize = 4 << 20;
 /// Maximum length of a validation error, in characters.
 const MAX_REASON: usize = 300;
 
-/// Why an answer could not be parsed. The model receives this message when its answer is requested a second time.
+/// Why an answer could not be parsed. The text of this error is part of the second request to the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerParseError {
     #[error("the answer is empty")]
@@ -203,8 +203,8 @@ impl AnswerParseError {
 }
 
 impl Thinking {
-    /// Updates the state if there is a thinking tag at `start`. Returns whether the tag ends the model's thinking, so
-    /// that the caller discards the values found before it.
+    /// Updates the state if there is a thinking tag at `start`. Returns whether this tag ends the model's thinking. If
+    /// so, the caller discards the values found before the tag.
     fn closes_at(&mut self, text: &str, start: usize) -> bool {
         let tag = &text[start + 1..];
         let closes = tag.starts_with('/');

@@ -208,7 +208,7 @@ async fn malformed_answer_without_extractor_or_default_is_an_error() {
 }
 
 #[tokio::test]
-async fn extractor_and_default_are_used_last_and_are_flagged() {
+async fn extracted_or_default_value_is_used_if_parsing_fails_and_is_flagged() {
     let find = |text: &str| {
         let digits = text.split("Impact: ").nth(1)?;
         let impact =
@@ -268,7 +268,7 @@ async fn second_request_after_a_cut_off_answer_asks_for_shorter_texts() {
 }
 
 #[tokio::test]
-async fn failed_second_call_keeps_the_paid_response_and_both_errors() {
+async fn error_of_a_failed_second_call_contains_the_first_response_and_parsing_error() {
     let cancelled = Err(ModelError::new(ErrorKind::Cancelled, "interrupted"));
     let (outcome, _) = ask(vec![reply("no"), cancelled]).await;
     let error = outcome.unwrap_err();

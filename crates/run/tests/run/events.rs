@@ -23,8 +23,8 @@ fn words(text: &str) -> BTreeSet<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Events documented in `docs/reference/events.md`, each with the words in backticks that describe its payload. These
-/// are in the event's table row or, for `calls_lost` and `run_ended`, in the paragraph about the event.
+/// Events documented in `docs/reference/events.md`, each with the words in backticks that describe its payload. The
+/// words are in the event's table row or, for `calls_lost` and `run_ended`, in the paragraph about the event.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/events.md");
     let document = std::fs::read_to_string(document).unwrap();

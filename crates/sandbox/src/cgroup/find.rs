@@ -91,7 +91,8 @@ impl CgroupParents {
 
 /// Selects the parent cgroup below which v2 cgroups are created. Candidates are the ancestors of `own` (the cgroup of
 /// this process), nearest first, and then `own` itself, which is the last choice because this process would have to
-/// leave it. The candidate with the most enabled controllers is selected, and among equals the first.
+/// leave it. The candidate with the most enabled controllers is selected; if several candidates have the same number of
+/// enabled controllers, the first of them.
 fn best(own: &Path, root: &Path, may: impl Fn(&Path) -> bool) -> Option<CgroupParents> {
     let above = own.ancestors().skip(1).take_while(|folder| folder.starts_with(root));
     let mut best: Option<(usize, CgroupParents)> = None;
@@ -163,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn v1_cgroups_are_created_below_the_cgroup_of_the_process() {
+    fn v1_cgroups_of_jails_are_created_below_the_cgroup_of_this_process() {
         let own = "9:memory:/process/1\n8:pids:/\n7:cpu,cpuacct:/\n0::/\n";
         let groups = CgroupParents::find_in(V1, own, |_| true);
         let folder = |path: &str| Some(PathBuf::from(path));

@@ -94,8 +94,8 @@ fn own_memory_in(mounts: &str, own: &str) -> Vec<MemoryCgroup> {
     groups.collect()
 }
 
-/// Reads a line of `mountinfo`. Returns the mounted cgroup (a path in the cgroup tree) and the mount point, if the line
-/// describes the mount of the v1 controller `kind`, or of cgroup v2 if `kind` is `None`.
+/// Parses a line of `mountinfo`. If the line describes the mount of the v1 controller `kind` (of cgroup v2 if `kind` is
+/// `None`), returns the mounted cgroup (a path in the cgroup tree) and the mount point.
 fn mount<'a>(line: &'a str, kind: Option<&str>) -> Option<(&'a str, &'a str)> {
     let (front, back) = line.split_once(" - ")?;
     let mut front = front.split(' ').skip(3);
@@ -120,7 +120,7 @@ pub(crate) struct JailCgroup {
     kills: Arc<AtomicU64>,
 }
 
-/// Cgroup whose memory use can be read: its folder, in cgroup v1 or v2.
+/// Folder of a cgroup (v1 or v2) whose memory use can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MemoryCgroup {
     V1(PathBuf),
@@ -153,8 +153,8 @@ impl MemoryCgroup {
         }
     }
 
-    /// Limits the memory of TCP buffers, which cgroup v1 counts separately from other memory and which container
-    /// engines do not limit. Errors are ignored.
+    /// Limits the memory of TCP buffers. cgroup v1 has a separate limit for this memory, and container engines do not
+    /// set that limit. Errors are ignored.
     pub(crate) fn limit_connections(&self, limits: &SandboxLimits) {
         if let MemoryCgroup::V1(folder) = self {
             let _ = write(folder, "memory.kmem.tcp.limit_in_bytes", limits.memory / 4);

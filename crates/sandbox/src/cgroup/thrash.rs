@@ -109,7 +109,7 @@ struct Sample {
     at_limit: u64,
     /// Bytes of page cache that the kernel could evict.
     cache: u64,
-    /// Number of bytes of files that were evicted from the page cache and read again (a lower bound).
+    /// Bytes of page cache that the kernel evicted and later read from files again (a lower bound).
     refaulted: u64,
 }
 

@@ -49,8 +49,8 @@ impl SandboxFactory {
             .then(|| format!("{setting} exceeds the number of CPUs of this machine: using {max}"))
     }
 
-    /// Returns the limits for debates. Their memory limit is `consult.memory`, unless a flag or request sets the memory
-    /// limit of sandboxes.
+    /// Returns the limits of the sandboxes of debates: the configured limits, but `consult.memory` as the memory limit,
+    /// unless a flag or request sets the memory limit of sandboxes.
     pub fn limits_of_debates(&self) -> SandboxLimits {
         let mut limits = self.limits();
         if self.settings.sandbox.memory.requested().is_none() {
@@ -68,7 +68,8 @@ impl SandboxFactory {
         Ok(SandboxSpec { image, limits, ..SandboxSpec::default() })
     }
 
-    /// Returns one message for each limit that was set by a flag but is enforced only as best effort.
+    /// Returns warnings about the memory limit and the CPU limit: one warning for each of these limits that was set by
+    /// a flag but is enforced only as best effort.
     pub fn best_effort_warnings(&self, enforcement: &Enforcement) -> Vec<String> {
         let mut loose = Vec::new();
         let (memory, cpus) =

@@ -29,8 +29,8 @@ pub use shared::{SharedBackend, SharedBackends};
 pub struct SelectedBackend {
     pub backend: Arc<dyn Backend>,
     pub why: String,
-    /// Warning, shown to users, that debates run with weaker isolation than a microVM, because the isolation setting is
-    /// `auto` and no microVM is available; `None` if there is nothing to warn about.
+    /// Warning, shown to users, that debates run with weaker isolation than a microVM. It is set only if the isolation
+    /// setting is `auto` and no microVM is available.
     pub weaker_isolation_warning: Option<String>,
 }
 
@@ -166,12 +166,8 @@ impl SandboxFactory {
                 }
             }
         }
-        let no_backend = || {
-            SandboxError::failed(
-                "selecting a sandbox backend",
-                "no backend was given to select from",
-            )
-        };
+        let no_backend =
+            || SandboxError::failed("selecting a sandbox backend", "the list of backends is empty");
         Err(first.unwrap_or_else(no_backend))
     }
 
@@ -472,14 +468,11 @@ mod tests {
         let sandboxes = SandboxFactory::new(&settings, &environment);
         let error = sandboxes.first_available(&[], &SandboxSpec::default(), AUTO).await;
         let error = error.unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "selecting a sandbox backend failed: no backend was given to select from"
-        );
+        assert_eq!(error, "selecting a sandbox backend failed: the list of backends is empty");
     }
 
     #[test]
-    fn weaker_isolation_warning_contains_the_backend_and_the_reason_and_the_command() {
+    fn weaker_isolation_warning_contains_the_backend_the_reason_and_the_image_build_command() {
         assert_eq!(weaker_isolation(Isolation::Microvm, "auto: whatever"), None);
         let jail = weaker_isolation(Isolation::Jail, "auto: no image").unwrap();
         assert!(jail.contains("in a jail") && jail.contains("(no image)"), "{jail}");

@@ -24,8 +24,8 @@ type BackendSettings = [Option<String>; 4];
 /// Key of a selected backend: the requested isolation and the settings that a backend depends on.
 type Request = (String, BackendSettings);
 
-/// Cache of values that are slow to create. Each value is created once. A request waits only for the value of its own
-/// key. Failures are not cached.
+/// Cache of values that are slow to create. Each value is created once. While a value is created, only callers that
+/// need this value wait. Failures are not cached.
 #[derive(Debug)]
 struct OnceMap<K, V>(Mutex<HashMap<K, Arc<OnceCell<V>>>>);
 
@@ -100,7 +100,7 @@ impl SharedBackends {
         chosen.get_or_try_init(choose).await.cloned()
     }
 
-    /// Fills the pool of the default backend before the first request.
+    /// Opens the warm pool of the configured backend early, so that idle sandboxes are ready for the first request.
     pub async fn start(&self, sandboxes: &SandboxFactory) -> Result<(), Failure> {
         let backend = self.get(sandboxes).await?;
         self.pools.start(&backend.manager);
@@ -162,9 +162,9 @@ mod tests {
 
     use super::*;
 
-    /// Uses a Docker engine that accepts connections and never responds, so that selecting Docker blocks.
+    /// The test uses a Docker engine that accepts connections and never responds, so that selecting Docker blocks.
     #[tokio::test(flavor = "multi_thread")]
-    async fn slow_backend_selection_blocks_no_other_backend_and_failures_are_not_cached() {
+    async fn slow_backend_selection_does_not_block_other_backends_and_failures_are_not_cached() {
         let folder = tempfile::tempdir().unwrap();
         let environment = Environment::in_folder(
             folder.path(),

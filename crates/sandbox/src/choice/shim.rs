@@ -7,9 +7,10 @@ use assize_config::Environment;
 use crate::Language;
 use crate::interpreter::{is_program, is_script};
 
-/// Returns the interpreter that a shim of pyenv or nodenv starts. These shims are shell scripts that take 0.2 s, so this
-/// function reads the same settings instead: a variable, a file in the working folder or above it, or the global file.
-/// Returns `None` if `program` is no such shim, or if the settings do not name exactly one installed version.
+/// Returns the interpreter that a shim of pyenv or nodenv starts. A shim is a shell script that takes 0.2 s, so this
+/// function does not run the shim, but reads the settings that the shim reads: a variable, a version file in the
+/// working folder or in one of its ancestors, or the global version file. Returns `None` if `program` is not a shim, or
+/// if the settings do not name exactly one installed version.
 pub(super) fn interpreter_of_shim(
     language: Language,
     program: &Path,
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interpreter_of_a_shim_is_the_one_installed_version_that_its_settings_name() {
+    fn shim_is_resolved_if_its_settings_name_exactly_one_installed_version() {
         let folder = tempfile::tempdir().unwrap();
         let (root, project) = (folder.path(), folder.path().join("project"));
         let program = |path: PathBuf, text: &str| {

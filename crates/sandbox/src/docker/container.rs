@@ -29,7 +29,8 @@ const CAPABILITIES: [&str; 4] = ["KILL", "SETGID", "SETUID", "SETPCAP"];
 /// Size of `/dev/shm` in bytes: enough for locks and small objects. It counts as memory of the container.
 const SHARED_MEMORY: i64 = 8 << 20;
 
-/// Returns the container name of a sandbox. The name is unique, so the engine refuses to create the container twice.
+/// Returns the container name of a sandbox. As no two containers can have the same name, the engine refuses to create
+/// the container of a sandbox twice.
 pub(super) fn name(identity: &SandboxIdentity) -> String {
     format!("assize-{identity}")
 }

@@ -1,4 +1,5 @@
-//! Derives sandbox images: adds the guest agent and its files to an image, once, and commits it under a new name.
+//! Derives sandbox images: adds the guest agent and its files to an existing image, and commits the result as a new
+//! image.
 
 use std::collections::HashMap;
 

@@ -30,7 +30,7 @@ pub(crate) struct ContainerEngine {
     client: OnceCell<EngineClient>,
 }
 
-/// Connection to one engine, with an API version that both sides support.
+/// Connection to one engine, with an API version that assize and the engine support.
 #[derive(Debug, Clone)]
 pub(crate) struct EngineClient {
     pub(crate) api: bollard::Docker,
@@ -111,7 +111,7 @@ impl EngineClient {
         explain(&self.host, what, error)
     }
 
-    /// Retries an operation after transient errors, such as an engine that is being restarted.
+    /// Runs an operation and retries it after transient errors, for example while the engine restarts.
     pub(crate) async fn retry<T, F>(
         &self,
         what: &str,

@@ -148,9 +148,9 @@ impl Docker {
         Ok(image)
     }
 
-    /// Returns the name of the default image, for sandboxes whose spec contains no image. This is the base image or, if
-    /// the base image does not exist, the root file system from which it is derived on first use. If neither exists,
-    /// returns the reason as the inner error.
+    /// Returns the name of the base image, which is the default image of sandboxes. If the base image does not exist,
+    /// returns the name of the root file system image, from which the base image is derived on first use. If neither
+    /// image exists, returns the reason as the inner error.
     pub(super) async fn find_base(
         &self,
         client: &EngineClient,

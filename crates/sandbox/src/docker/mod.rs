@@ -1,8 +1,8 @@
 //! Docker backend: containers of Docker, or of Podman through its Docker-compatible API.
 //!
-//! Each sandbox is one container whose first process is the guest agent; its configuration is in `container.rs`. The
-//! channel is the container's standard input and output: when this process dies, the engine closes the channel, the
-//! guest agent exits, and the engine removes the container.
+//! Each sandbox is one container (configured by `container.rs`), whose first process is the guest agent. The channel is
+//! the container's standard input and output: when this process dies, the engine closes the channel, the guest agent
+//! exits, and the engine removes the container.
 
 mod attached;
 mod container;

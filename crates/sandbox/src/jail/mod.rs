@@ -43,8 +43,8 @@ pub struct Jail {
     /// Parent cgroups of the cgroups of jails, found on first use.
     groups: OnceLock<CgroupParents>,
     users: DedicatedUsers,
-    /// Whether the kernel refused to mount `/proc` in the most recently built jail. Without `/proc`, the total memory
-    /// use of the processes in a jail is not checked.
+    /// Whether the kernel refused to mount `/proc` in the most recently built jail. Without `/proc`, the guest agent
+    /// cannot measure the total memory use of the processes in a jail.
     without_proc: AtomicBool,
     /// Landlock ABI version in the most recently built jail; 0 if the kernel has no Landlock, [`UNKNOWN`] before the
     /// first jail.
@@ -257,7 +257,7 @@ impl Backend for Jail {
         };
         let or = |available: bool, fallback: &str| match available {
             true => controllers.version.to_owned(),
-            false => format!("best effort: {fallback} ({why})"),
+            false => format!("best effort: {fallback}. Reason: {why}"),
         };
         Enforcement {
             memory: match self.without_proc.load(Ordering::Relaxed) {

@@ -255,7 +255,7 @@ impl DedicatedUsers {
     }
 }
 
-/// Error of a supervisor process that could not be started.
+/// Converts the I/O error of a failed start of the supervisor process into a sandbox error.
 fn start_error(error: io::Error) -> SandboxError {
     if Path::new("/proc/self").exists() {
         return SandboxError::failed("starting the jail supervisor", error);
@@ -263,12 +263,12 @@ fn start_error(error: io::Error) -> SandboxError {
     SandboxError::Unavailable {
         isolation: Isolation::Jail,
         reason: "/proc is not mounted".to_owned(),
-        hint: Some("mount it with `sudo mount -t proc proc /proc`".to_owned()),
+        hint: Some("mount `/proc` with `sudo mount -t proc proc /proc`".to_owned()),
     }
 }
 
-/// Returns a hint that tells users how to allow jails, if the kernel refused to build one. `errno` is the error number
-/// that the kernel returned.
+/// Returns a hint that tells users how to allow jails. `errno` is the error number of the system call that failed while
+/// a jail was built.
 fn hint(errno: i32) -> Option<String> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let is_set = |path, value: &str| read(path).trim() == value;

@@ -108,7 +108,8 @@ impl KvmTestResult {
         KvmTestResult { circumstances: circumstances(stamp), trouble }
     }
 
-    /// Reads the cached result; `None` if there is none or it is no longer valid.
+    /// Reads the cached result. Returns `None` if no result is cached, or if the host kernel, the CPU or `stamp` (QEMU
+    /// and image) has changed.
     pub(super) fn read(folder: &Path, stamp: &str) -> Option<KvmTestResult> {
         let text = std::fs::read_to_string(file(folder)).ok()?;
         let verdict: KvmTestResult = serde_json::from_str(&text).ok()?;

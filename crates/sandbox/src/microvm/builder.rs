@@ -127,7 +127,8 @@ impl MicrovmBuilder {
         Qemu::find(self.options.search.as_deref())
     }
 
-    /// Drops QEMU, the image and all snapshots from memory, so that the next microVM finds or creates them again.
+    /// Drops QEMU, the image and all snapshots from memory. They are found, loaded or created again for the next
+    /// microVM.
     pub(super) async fn clear(&self) {
         *self.state.lock().await = State::default();
     }

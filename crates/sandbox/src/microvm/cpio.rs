@@ -1,4 +1,4 @@
-//! Writes cpio archives for the initrd, which the kernel unpacks before it starts its first process.
+//! Writes cpio archives for the initrd. The guest kernel unpacks the initrd before it starts the first process.
 
 /// A cpio archive. An initrd may consist of several archives in a row; the kernel unpacks them all.
 #[derive(Debug, Default)]

@@ -19,8 +19,8 @@ use crate::error::SandboxError;
 use crate::guest::{self, GuestFile};
 use crate::memfd::data_file;
 
-/// Time limits for the first and the second attempt to boot a microVM. Under emulation, a boot takes 4 to 10 seconds, but
-/// on rare occasions it hangs.
+/// Time limits for the first and the second attempt to boot a microVM. Under emulation, a boot takes 4 to 10 seconds,
+/// but on rare occasions it hangs.
 const BOOT_TIMEOUTS: [Duration; 2] = [Duration::from_secs(45), Duration::from_secs(90)];
 
 /// Time limit for saving the state of a microVM.
@@ -80,7 +80,8 @@ impl MicrovmBuilder {
         self.options.first_process.as_deref().unwrap_or(guest::PROGRAM)
     }
 
-    /// Boots a microVM and saves its state when its guest agent is ready. If the boot hangs, tries it again.
+    /// Boots a microVM and saves its state when its guest agent is ready. If the boot hangs, tries a second time, with
+    /// a longer time limit.
     async fn boot(
         &self,
         make: &VmConfig,

@@ -49,7 +49,7 @@ const OWN_ADDRESSES: u64 = 4 << 30;
 /// Size of QEMU's cache of translated code in megabytes (emulation only).
 const TRANSLATED: u32 = 64;
 
-/// Maximum number of threads of QEMU: those that read from disks, and a few more.
+/// Maximum number of threads of QEMU: threads that read from disks, and a few threads for other work.
 const THREADS: u32 = 128;
 
 /// CPU limit while QEMU starts, in thousandths of a CPU. It is generous, so that the start is not slowed down.

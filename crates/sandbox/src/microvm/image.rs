@@ -1,4 +1,4 @@
-//! Image of microVMs: a kernel, the modules it needs, and a root file system on a read-only disk.
+//! Image of microVMs: a kernel with its modules, and a root file system on a read-only disk.
 //!
 //! The image is built once, from Debian packages or from files that the user specifies. The guest agent is not part of
 //! the image: it is in the initrd, next to the modules.
@@ -92,7 +92,8 @@ impl VmImageError {
     }
 }
 
-/// Files from which an image is built. A file that is not given (`None`) is replaced by files from Debian packages.
+/// Files from which an image is built. If `kernel` or `rootfs` is `None`, that part comes from Debian packages.
+/// `modules` is the folder with the modules of `kernel`.
 #[derive(Debug, Clone, Default)]
 pub struct VmImageSources {
     pub kernel: Option<PathBuf>,
@@ -148,7 +149,8 @@ impl VmImage {
         open().map_err(|error| missing(&format!("the microVM image is incomplete: {error}")))
     }
 
-    /// Builds the initrd with the first process, its Python files, and the kernel modules.
+    /// Builds the initrd. It contains the init process `first` (normally the guest agent), the startup files of the
+    /// Python interpreter, and the kernel modules.
     pub(super) fn initrd(&self, first: &[u8]) -> io::Result<File> {
         let mut archive = CpioArchive::default();
         for folder in ["dev", "root", "python"] {

@@ -1,5 +1,5 @@
-//! Disk with the layers of a sandbox. Every microVM has a layer disk. The guest agent mounts the disk only if the host
-//! requests it in its first message, `Hello`.
+//! Disk with the layers of a sandbox. Every microVM has a layer disk. The guest agent mounts the disk only if
+//! the host's first message, `Hello`, contains a mount point for the disk.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -49,7 +49,7 @@ pub(super) async fn disk(
     made.map(Some).map_err(|reason| SandboxError::failed("creating a layer disk", reason))
 }
 
-/// Returns the path of the disk with these layers, independent of their order.
+/// Returns the path of the disk with these layers. The order of the layers does not change the path.
 fn disk_path(folder: &Path, layers: &[SandboxLayer]) -> PathBuf {
     let mut known: Vec<String> =
         layers.iter().map(|layer| format!("{} {}", layer.at, layer.digest)).collect();

@@ -1,9 +1,9 @@
 //! MicroVM backend: QEMU's `microvm` machine type, with the guest agent as the first process and a read-only disk.
 //!
-//! One microVM is booted for each memory size. Its snapshot is created while the guest agent waits for the host's
-//! `Hello`. Each sandbox is restored from that snapshot and shares its memory copy-on-write. `Hello` contains the
-//! values that restored microVMs must not share (time, randomness), and the limits of the sandbox. QEMU itself runs in
-//! a jail (see `emulator.rs`).
+//! For each memory size, one microVM is booted, and a snapshot is created while its guest agent waits for the host's
+//! `Hello`. Each sandbox is restored from the snapshot and maps the memory of the snapshot copy-on-write. `Hello`
+//! contains the values that restored microVMs must not share (time, randomness), and the limits of the sandbox. QEMU
+//! itself runs in a jail (see `emulator.rs`).
 
 mod accelerator;
 mod builder;

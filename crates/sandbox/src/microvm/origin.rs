@@ -37,7 +37,7 @@ pub(super) enum OriginPart {
 }
 
 impl SnapshotOrigin {
-    /// Returns the origin of a snapshot that is created now, with this program as its first process.
+    /// Returns the origin of a snapshot that is created now from a microVM with the init process `first_process`.
     pub(super) fn new(make: &VmConfig, first_process: &[u8]) -> SnapshotOrigin {
         let mut hash = Sha256::new();
         for word in emulator::hardware_arguments(make.accelerator, make.megabytes) {
@@ -58,7 +58,7 @@ impl SnapshotOrigin {
         }
     }
 
-    /// Returns the folder name of a snapshot, which is unique for its origin.
+    /// Returns the folder name of snapshots with this origin. Every origin has a different folder name.
     pub(super) fn name(&self) -> String {
         let mut hash = Sha256::new();
         for part in [&self.assize, &self.image, &self.qemu, &self.processor] {

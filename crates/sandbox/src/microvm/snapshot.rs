@@ -53,7 +53,7 @@ struct Contents {
     crc32: u32,
 }
 
-/// Reason why a snapshot on disk is discarded and a new snapshot is created.
+/// Reason why no snapshot on disk can be used, so that a new snapshot is created.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SnapshotError {
     #[error("no snapshot found")]

@@ -673,7 +673,7 @@ async fn hostile_guest_does_not_affect_other_microvms() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kvm_is_used_only_after_a_successful_boot() {
+async fn kvm_is_used_only_if_a_microvm_boots_with_kvm() {
     if !is_available() {
         return;
     }

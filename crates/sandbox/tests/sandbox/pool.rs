@@ -138,8 +138,8 @@ fn marked() -> SandboxSpec {
     spec
 }
 
-/// Kills the idle sandboxes with this spec by killing the init process of each. This process is the parent of the
-/// sandbox's interpreter, which is recognized by the disk size of the spec.
+/// Kills the idle sandboxes with this spec by killing their init processes. The init process of a sandbox is the parent
+/// of its interpreter, and the file-size limit of the interpreter is the disk size of the spec.
 fn kill_idle(spec: &SandboxSpec) {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

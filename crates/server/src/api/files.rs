@@ -1,5 +1,5 @@
-//! Handlers for the documents and files of a run. The files are untrusted: a browser downloads them and displays only
-//! images inline.
+//! Handlers for the documents and files of a run. The files are untrusted: a browser displays only images inline, and
+//! downloads all other files.
 
 use assize_code::INPUTS;
 use assize_consult::DOCUMENTS;
@@ -41,8 +41,8 @@ pub(crate) struct Artifacts {
     other: Vec<FileInfo>,
 }
 
-/// Media type of a file, from the extension of its name. Only text and raster images have a specific type. SVG images
-/// have the type of arbitrary bytes, because they can contain scripts.
+/// Media type of a file, from the extension of its name. Only text and raster images have a specific type. An SVG image
+/// can contain scripts, so its type is `application/octet-stream`.
 fn kind(name: &str) -> &'static str {
     match name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase().as_str() {
         "md" => "text/markdown; charset=utf-8",
@@ -119,7 +119,7 @@ pub(crate) async fn documents(
 #[utoipa::path(
     get, path = "/api/runs/{id}/documents/{*document}", tag = "files",
     params(("id" = String, Path, description = "Id of the run"), ("document" = String, Path, description = "Name of the document")),
-    responses((status = 200, description = "Content of the file; its name determines the media type", content_type = "*/*", body = Vec<u8>)),
+    responses((status = 200, description = "Content of the file, with a media type that depends on the file name", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn document(
     State(app): State<App>,
@@ -170,7 +170,7 @@ pub(crate) async fn artifacts(
 #[utoipa::path(
     get, path = "/api/runs/{id}/artifacts/{*artifact}", tag = "files",
     params(("id" = String, Path, description = "Id of the run"), ("artifact" = String, Path, description = "Name of the file")),
-    responses((status = 200, description = "Content of the file; its name determines the media type", content_type = "*/*", body = Vec<u8>)),
+    responses((status = 200, description = "Content of the file, with a media type that depends on the file name", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn artifact(
     State(app): State<App>,

@@ -104,9 +104,10 @@ pub(crate) struct WarmPoolInfo {
     size: usize,
     /// Current number of idle sandboxes
     idle: usize,
-    /// Number of sandbox requests that used an idle sandbox, since the server was started
+    /// Number of sandboxes that were taken from the warm pool since the server was started
     hits: u64,
-    /// Number of sandbox requests that had to start a new sandbox, since the server was started
+    /// Number of sandboxes that were newly started for a request, not taken from the warm pool, since the server was
+    /// started
     misses: u64,
     /// Mean time in milliseconds to create an idle sandbox; null if none was created yet
     refill_ms: Option<f64>,
@@ -186,7 +187,7 @@ pub(crate) struct ScorecardList {
 
 /// Show the last attack scorecard of each sandbox backend
 ///
-/// `assize attack` writes the scorecards on this machine.
+/// The scorecards come from runs of `assize attack` on the server's machine.
 #[utoipa::path(
     get, path = "/api/attacks", tag = "machine",
     responses((status = 200, description = "Scorecards, sorted by isolation; empty if `assize attack` never ran", body = ScorecardList)),
@@ -199,11 +200,11 @@ pub(crate) async fn attacks(State(app): State<App>) -> Result<Json<ScorecardList
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DoctorQuery {
-    /// Skip the checks that connect to providers
+    /// Skip the checks that connect to providers or to the cluster
     offline: Option<bool>,
 }
 
-/// Check what this machine supports
+/// Check what the server's machine supports
 ///
 /// Reports the providers, the sandbox backends, how each limit is enforced, and what is unavailable and why. The check
 /// starts one sandbox of each backend.
@@ -260,7 +261,7 @@ pub(crate) struct SessionFileQuery {
 #[utoipa::path(
     get, path = "/api/sessions/{session}/files", tag = "runs",
     params(("session" = String, Path, description = "Name of the session"), SessionFileQuery),
-    responses((status = 200, description = "Content of the file; its name determines the media type", content_type = "*/*", body = Vec<u8>)),
+    responses((status = 200, description = "Content of the file, with a media type that depends on the file name", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn session_file(
     State(app): State<App>,

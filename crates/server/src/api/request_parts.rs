@@ -29,8 +29,7 @@ pub(crate) struct RequestSettings {
     max_cost: Option<f64>,
     /// Maximum number of tokens that the run may use
     max_tokens: Option<u64>,
-    /// Sandbox backend: auto, jail, docker, microvm, or at-least=NAME for the backend NAME or one with stronger
-    /// isolation
+    /// Sandbox backend: auto, jail, docker, microvm, or at-least=NAME for NAME or a backend with stronger isolation
     isolation: Option<String>,
     /// Memory limit of the sandbox with a unit, such as 256M
     memory: Option<String>,

@@ -47,7 +47,7 @@ pub(crate) struct UsageView {
     /// Number of model calls that were in flight when the process that executed the run died. The calls are repeated,
     /// and the provider may have charged for the lost calls
     lost_calls: u64,
-    /// Maximum cost of the lost calls, in dollars
+    /// Upper bound of what the calls counted in `lost_calls` cost, in dollars
     lost_usd: f64,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct RunSummary {
     updated: u64,
     /// Why the run failed or was stopped; null otherwise
     error: Option<String>,
-    /// Notice that clients show with the run if the run used the rehearsal model; null if it did not
+    /// Notice that clients show with a run that used the rehearsal model; null for other runs
     label: Option<&'static str>,
 }
 
@@ -134,7 +134,7 @@ impl RunDetails {
 pub(crate) struct RunView {
     #[serde(flatten)]
     shown: RunDetails,
-    /// Usage of the model calls so far, including those before the run was resumed
+    /// Usage of the model calls so far, including the calls made before the run was resumed
     spent: UsageView,
 }
 
@@ -143,7 +143,7 @@ impl RunView {
         Ok(RunView { shown: RunDetails::new(app, run), spent: app.spent(run).await? })
     }
 
-    /// Builds the view of a run whose usage is unknown; all counters of the usage are 0.
+    /// Builds the view of a run whose usage cannot be read from the store; all counters of the usage are 0.
     pub(crate) fn unspent(app: &App, run: &Run) -> RunView {
         RunView { shown: RunDetails::new(app, run), spent: BudgetTotals::default().into() }
     }
@@ -164,7 +164,7 @@ impl App {
         Ok(totals_of_answered_calls(&own, &inherited).into())
     }
 
-    /// Returns an error if the run is being executed, by this server or by another process that holds its lease. With
+    /// Returns an error if this server is executing the run, or if another process holds the lease of the run. With
     /// `take_over`, the lease of another process is ignored.
     pub(crate) fn refuse_held(&self, run: &Run, take_over: bool) -> Result<(), Problem> {
         if self.supervisor.is_active(&run.id) {
@@ -266,7 +266,7 @@ pub(crate) async fn show(
 
 /// Cancel a run
 ///
-/// If another process executes the run, that process stops before the next step of the run. A cancelled run can be
+/// If another process executes the run, that process stops the run before the next step. A cancelled run can be
 /// resumed.
 #[utoipa::path(
     post, path = "/api/runs/{id}/cancel", tag = "runs", params(("id" = String, Path, description = "Id of the run")),
@@ -331,8 +331,8 @@ pub(crate) struct TranscriptQuery {
 
 /// Show the transcripts of a run
 ///
-/// The transcripts of a debate or consultation are conversations. Those of a code run are its attempts, with code and
-/// output. Those of any other run are its records.
+/// The transcripts of a debate or consultation are conversations. The transcripts of a code run are attempts, with code
+/// and output. The transcripts of any other run are its journal records.
 #[utoipa::path(
     get, path = "/api/runs/{id}/transcripts", tag = "runs", params(("id" = String, Path, description = "Id of the run"), TranscriptQuery),
     responses((status = 200, description = "Transcripts written so far", body = Transcripts)),
@@ -367,10 +367,10 @@ pub(crate) struct Score {
     rounds: u32,
     /// Names of the judges, by role such as `D1`
     agents: BTreeMap<String, String>,
-    /// Final score of each judge, by the role of the judge
+    /// Final score that each judge gave, by the judge's role
     #[schemars(with = "BTreeMap<String, JudgeScore>")]
     scores_by_agent: BTreeMap<String, Value>,
-    /// Score of each judge before the debate, by the role of the judge; empty unless `blind_scores` was requested
+    /// Score that each judge gave before the debate, by the judge's role; empty unless `blind_scores` was requested
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, JudgeScore>")]
     blind_scores: BTreeMap<String, Value>,

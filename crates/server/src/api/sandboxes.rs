@@ -88,10 +88,10 @@ pub(crate) struct ExecResult {
     peak_memory_bytes: u64,
     stdout: String,
     stderr: String,
-    /// Backend of the sandbox. In responses to `/api/exec`, the text also explains why the backend was chosen
+    /// Backend of the sandbox; in responses to `/api/exec`, followed by the reason why this backend was chosen
     isolation: String,
     files: Vec<ExecFile>,
-    /// Files of the program that the response does not contain, each with the reason
+    /// Files that the program wrote but that the response omits, each with the reason
     not_collected: Vec<String>,
 }
 
@@ -195,14 +195,14 @@ pub(crate) struct SandboxList {
 }
 
 impl App {
-    /// Returns the sandbox manager of the default backend, which can also access the sandboxes of other processes.
+    /// Returns the sandbox manager of the default backend. The manager can also access sandboxes of other processes.
     async fn sandboxes(&self) -> Result<Arc<SandboxManager>, Problem> {
         let backend = self.backends.get(&self.services.sandboxes()).await?;
         Ok(backend.manager.clone())
     }
 }
 
-/// Builds the key of a sandbox from its name and the id of the run that it belongs to, if any.
+/// Builds the key of a sandbox from its name and, if the sandbox belongs to a run, the id of this run.
 fn key(run: Option<&str>, name: &str) -> Result<SandboxKey, Problem> {
     SandboxKey::new(run, name).map_err(|_| Problem::not_found(UNKNOWN_SANDBOX))
 }
@@ -224,7 +224,7 @@ pub(crate) struct SandboxQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct LabelQuery {
-    /// Return only sandboxes with these labels, such as `team=red`, separated by commas
+    /// Return only sandboxes that have all labels in this comma-separated list, such as `team=red,env=test`
     #[param(pattern = "^[^,=]*=[^,]*(,[^,=]*=[^,]*)*$")]
     labels: Option<String>,
 }
@@ -238,7 +238,8 @@ pub(crate) async fn list(
     State(app): State<App>,
     Query(with): Query<LabelQuery>,
 ) -> Result<Json<SandboxList>, Problem> {
-    let invalid = || Problem::new(StatusCode::BAD_REQUEST, "invalid label: must be `NAME=VALUE`");
+    let detail = "invalid `labels`: expected NAME=VALUE, separated by commas";
+    let invalid = || Problem::new(StatusCode::BAD_REQUEST, detail);
     let mut labels = BTreeMap::new();
     for label in with.labels.iter().flat_map(|labels| labels.split(',')) {
         let (name, value) = label.split_once('=').ok_or_else(invalid)?;
@@ -356,8 +357,8 @@ pub(crate) struct RunProgram {
     /// Name or path of the program, followed by its arguments
     #[schema(min_items = 1)]
     program: Vec<String>,
-    /// Folder in which the program starts: an absolute path, or a path relative to the working folder of the sandbox,
-    /// which is the default
+    /// Folder in which the program starts: absolute, or relative to the working folder of the sandbox; default: the
+    /// working folder
     cwd: Option<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
@@ -432,7 +433,7 @@ fn absolute(path: &str) -> Result<String, Problem> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct FolderQuery {
-    /// Path of the folder: absolute, or relative to the working folder of the sandbox, which is the default
+    /// Path of the folder: absolute, or relative to the working folder of the sandbox; default: the working folder
     #[param(min_length = 1)]
     path: Option<String>,
     /// Id of the run that the sandbox belongs to, if any
@@ -457,7 +458,7 @@ pub(crate) struct FolderListing {
 #[utoipa::path(
     get, path = "/api/sandboxes/{sandbox}/folder", tag = "sandboxes",
     params(("sandbox" = String, Path, description = "Name of the sandbox"), FolderQuery),
-    responses((status = 200, description = "Entries of the folder, without those of subfolders", body = FolderListing)),
+    responses((status = 200, description = "Entries of the folder, without the entries of its subfolders", body = FolderListing)),
 )]
 pub(crate) async fn folder(
     State(app): State<App>,
@@ -485,7 +486,7 @@ pub(crate) async fn folder(
 #[utoipa::path(
     get, path = "/api/sandboxes/{sandbox}/files", tag = "sandboxes",
     params(("sandbox" = String, Path, description = "Name of the sandbox"), FileQuery),
-    responses((status = 200, description = "Content of the file; its name determines the media type", content_type = "*/*", body = Vec<u8>)),
+    responses((status = 200, description = "Content of the file, with a media type that depends on the file name", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn read(
     State(app): State<App>,

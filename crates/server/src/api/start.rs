@@ -32,8 +32,8 @@ use crate::problem::Problem;
 #[utoipa::path(
     post, path = "/api/runs", tag = "runs", request_body = StartBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "Unique key of the request; repeating a request with the same key starts no second run", min_length = 1, max_length = 200, pattern = "^[!-~]([ -~]*[!-~])?$")),
-    responses((status = 201, description = "The run has started", body = RunView, headers(("Location" = String, description = "Path of the run"))),
-              (status = 200, description = "An earlier request with the same key started this run", body = RunView, headers(("Location" = String, description = "Path of the run")))),
+    responses((status = 201, description = "The run has started", body = RunView, headers(("Location" = String, description = "URL path of the run"))),
+              (status = 200, description = "An earlier request with the same key started this run", body = RunView, headers(("Location" = String, description = "URL path of the run")))),
 )]
 pub(crate) async fn start(
     State(app): State<App>,

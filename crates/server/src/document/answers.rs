@@ -45,7 +45,7 @@ macro_rules! answers {
             }
         )+
 
-        /// Schemas of all responses and of the types they contain, by name.
+        /// Schemas of all response types and of the types that responses contain, by schema name.
         pub(super) fn schemas() -> Map<String, Value> {
             let mut settings = SchemaSettings::draft2020_12().for_serialize();
             settings.definitions_path = "/components/schemas".into();

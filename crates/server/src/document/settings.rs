@@ -62,8 +62,8 @@ fn schema(config: &Settings, setting: &Setting) -> Value {
     }
 }
 
-/// Maximum value that a request may use for a setting: the value that the operator has set for it. If the operator has
-/// set no value, the maximum is the value of the `serve.max_*` setting that limits requests.
+/// Maximum value that a request may use for a setting: the value that the operator has set for this setting, or else
+/// the value of the corresponding `serve.max_*` setting. `None` if neither value exists or requests may exceed it.
 fn ceiling(config: &Settings, setting: &Setting) -> Option<f64> {
     let set = config.text_of(setting.key).filter(|written| written.is_set());
     let most = set.or_else(|| config.text_of(setting.request_limit()?))?;

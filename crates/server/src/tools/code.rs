@@ -74,11 +74,12 @@ struct RunCodeResult {
     /// Whether standard output or standard error is truncated.
     output_cut: bool,
     duration_ms: f64,
-    /// Backend of the sandbox.
+    /// Backend of the sandbox, followed by the reason why this backend was chosen.
     isolation: String,
-    /// Files that the program left in /workspace: they follow as images and embedded resources, in this order.
+    /// Files that the program left in /workspace. The tool result contains them as images and embedded resources, in
+    /// this order.
     files: Vec<ReturnedFile>,
-    /// Files that the program left and that are not returned, with reasons.
+    /// Files that the program left in /workspace but that the tool result omits, each with the reason.
     files_left_out: Vec<String>,
 }
 

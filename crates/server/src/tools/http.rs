@@ -148,7 +148,7 @@ impl Drop for SessionReservation {
 }
 
 impl ReservedId {
-    /// Keeps the id reserved until the transport sends the response to the request, which releases the id.
+    /// Keeps the id reserved when this value is dropped. The transport releases the id when it sends the response.
     pub(crate) fn keep(mut self) {
         self.kept = true;
     }

@@ -31,7 +31,7 @@ pub(crate) struct ReturnedFile {
     mime_type: &'static str,
 }
 
-/// Files of a program that a tool call returns, and notes about the files that it does not return.
+/// Files of a program that a tool call returns, and notes about the files that are not returned.
 #[derive(Debug, Default)]
 pub(crate) struct ReturnedFiles {
     pub(crate) files: Vec<ReturnedFile>,

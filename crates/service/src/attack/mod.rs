@@ -1,4 +1,5 @@
-//! Attack tests (`assize attack`) against the sandboxes and the gate of this machine, with the current settings.
+//! Prepares and runs attacks (`assize attack`) on the sandboxes of this machine and on the gate, with the current
+//! settings.
 
 pub mod scorecards;
 

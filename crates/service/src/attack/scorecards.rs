@@ -10,7 +10,7 @@ use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Result of an attack with all probes on the sandboxes of one backend.
+/// Result of running all attack probes in the sandboxes of one backend.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Scorecard {
     pub isolation: String,

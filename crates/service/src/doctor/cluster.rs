@@ -18,7 +18,7 @@ pub struct ClusterReport {
     pub detail: Option<String>,
     /// Number of workers that accept jobs from this version of assize; null if the check was skipped or failed.
     pub workers: Option<usize>,
-    /// Total number of sandboxes that these workers (see `workers`) can use at once; null if the check was skipped
+    /// Total number of sandboxes that the workers counted in `workers` can use at once; null if the check was skipped
     /// or failed.
     pub slots: Option<u32>,
     #[serde(skip)]

@@ -90,7 +90,8 @@ pub struct ModelInUse {
     pub concurrency: usize,
 }
 
-/// Setting from a project folder that is not trusted. Such a setting is either ignored, or makes commands fail.
+/// Setting from a project folder that is not trusted. If `ignored` is true, commands ignore the setting; otherwise
+/// commands fail because of the setting.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WithheldSetting {
     pub key: String,
@@ -140,8 +141,8 @@ pub fn is_local(config: &Settings, provider: Provider) -> bool {
     choice::endpoint(config, provider).is_local_server()
 }
 
-/// Checks with a free request whether a provider accepts an API key, and how long it takes to answer. `key` replaces
-/// the key of the settings.
+/// Checks with a free request whether a provider accepts an API key, and returns how long the provider took to answer.
+/// `key` is the API key to check; `None` checks the key from the settings.
 pub async fn check_provider(
     config: &Settings,
     provider: Provider,
@@ -268,8 +269,8 @@ impl ProviderReport {
 }
 
 impl DoctorReport {
-    /// Fails if the provider, the sandbox backend or the cluster that new runs use does not work. Failed checks on
-    /// other providers and backends are ignored.
+    /// Fails if the provider or the cluster that new runs use does not work, or if the settings name a sandbox backend
+    /// that does not work. Failed checks on other providers and backends are ignored.
     pub fn check(&self, config: &Settings) -> Result<(), Failure> {
         config.reject_untrusted_values()?;
         self.sandboxes.check(config)?;

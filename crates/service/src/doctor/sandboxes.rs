@@ -88,7 +88,8 @@ impl SandboxesReport {
         }
     }
 
-    /// Fails if the backend that the settings select cannot create sandboxes.
+    /// Fails if the setting `sandbox.isolation` requires a backend that cannot create sandboxes. Never fails if the
+    /// setting is `auto`.
     pub(super) fn check(&self, config: &Settings) -> Result<(), Failure> {
         let is_named = *config.sandbox.isolation != RequestedIsolation::Auto;
         if let Some(failure) = self.failure.as_ref().filter(|_| is_named) {

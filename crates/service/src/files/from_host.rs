@@ -19,7 +19,7 @@ use rustix::io::Errno;
 const OPEN: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
-/// Maximum number of attempts to open a file while its folders are being renamed.
+/// Maximum number of attempts to open a file while other processes rename files or folders.
 const MAX_ATTEMPTS: usize = 100;
 
 /// Converts a relative path to a path that stays below the current folder. Returns `None` if the path is absolute or
@@ -44,7 +44,8 @@ pub(super) fn below_current_folder(path: &Path, current: &Path) -> Option<PathBu
     resolved.starts_with(current).then_some(below)
 }
 
-/// Opens a path that the user named. A path below the current folder must not lead out of that folder through symlinks.
+/// Opens a path that the user named. A relative path below the current folder must not lead out of that folder through
+/// symlinks.
 fn open(path: &Path, environment: &Environment) -> Result<OwnedFd, Failure> {
     let opened = match below_current_folder(path, &environment.working_folder) {
         Some(below) => open_beneath(CWD, &below),
@@ -168,7 +169,7 @@ fn is_folder(opened: &OwnedFd) -> bool {
     rustix::fs::fstat(opened).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
 }
 
-/// Returns the names of the entries of a folder below `root`. The flag of an entry is true if the entry is a symlink.
+/// Returns the name of each entry of a folder below `root`, and whether the entry is a symlink.
 fn names_in(root: &OwnedFd, from: &Path, folder: &Path) -> Result<Vec<(String, bool)>, Failure> {
     let shown = from.join(folder);
     let failed = |why: String| {

@@ -170,7 +170,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(FailureKind::Environment, format!("cannot write `{}`: {error}", path.display()))
 }
 
-/// Writes a file that the user named. The file must not be a symlink.
+/// Writes a file that the user named, and overwrites an existing file. The file must not be a symlink.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let failed = |error: std::io::Error| cannot_write(path, &error);
     let flags =

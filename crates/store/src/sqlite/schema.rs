@@ -78,7 +78,7 @@ CREATE TABLE audit (
 /// Adds an index that finds the audit entries of one subject, such as a workspace.
 const VERSION_2: &str = "CREATE INDEX audit_of_subject ON audit (subject, id);";
 
-/// Adds the table of idempotency keys, with the runs that were created with them.
+/// Adds the table of idempotency keys. Each row contains a key and the run that was created with this key.
 const VERSION_3: &str = "
 CREATE TABLE once (
     key     TEXT PRIMARY KEY,

@@ -211,8 +211,8 @@ impl WorkQueue {
     }
 
     /// Executes a batch of operations, with all writes in one transaction, and retries until `deadline` while another
-    /// process writes. Returns the operations that are left for the thread: none if the batch succeeds or the thread
-    /// itself calls this function, and all of them if the batch fails and `deadline` is over at the start of the call.
+    /// process writes. If the batch fails, executes each operation alone. However, if the deadline was already over at
+    /// the start of this function, returns the failed batch, so that the thread executes the batch.
     fn execute(
         &self,
         db: &Connection,
@@ -327,7 +327,7 @@ fn execute_batch(
     Ok(results)
 }
 
-/// Runs `work` in a transaction, and rolls back if it fails.
+/// Runs `work` in a transaction. If `work` or the commit fails, rolls the transaction back.
 fn transaction(
     db: &Connection,
     work: impl FnOnce() -> Result<(), TransactionError>,

@@ -581,7 +581,8 @@ pub(crate) async fn graph_resumes_from_its_journal(store: Any) {
     assert!(matches!(error, StoreError::Fenced(_)));
 }
 
-/// Runs one conformance test against a fresh store. `open` also returns a guard that must live as long as the store.
+/// Runs one conformance test against the fresh store that `open` creates. `open` also creates a guard, such as a
+/// temporary folder, that must live as long as the store.
 pub(crate) fn check<Guard, F: Future<Output = ()>>(
     open: impl Future<Output = (Guard, Any)>,
     behaviour: fn(Any) -> F,

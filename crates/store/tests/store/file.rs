@@ -54,7 +54,7 @@ async fn fill(store: &SqliteStore, records: usize) -> Lease {
 }
 
 #[tokio::test]
-async fn store_files_are_owner_only_and_only_one_file_is_left_after_closing() {
+async fn store_is_accessible_only_to_its_owner_and_is_a_single_file_after_closing() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("deep/store.db");
     let store = open(&path).unwrap();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Minimum number of tokens in a cached prefix. The minimum depends on the model; this is the highest one.
+/// Minimum number of tokens in a cached prefix. Models have different minimums; this constant is the highest minimum.
 const MIN_PREFIX: u64 = 4096;
 
 /// Time after which a cache entry expires if it is not read.
@@ -56,11 +56,11 @@ pub struct PromptCache {
     entries: HashMap<u64, (bool, Instant)>,
 }
 
-/// Hashes of the prefixes that a request has written. They become readable when the answer to the request starts.
+/// Hashes of the prefixes that a request writes. The prefixes become readable when the answer to the request starts.
 #[derive(Debug, Clone, Default)]
 pub struct WrittenPrefixes(Vec<u64>);
 
-/// End of a block: hash and number of tokens of the prompt up to this end, and whether it is a breakpoint.
+/// End of a block: hash and number of tokens of the prompt up to this end, and whether the end is a breakpoint.
 struct End {
     prefix: u64,
     tokens: u64,
@@ -132,8 +132,8 @@ mod tests {
 
     use super::*;
 
-    /// A request with one text block for each pair: the letter that the text repeats, and the number of tokens. A
-    /// negative number also sets a breakpoint at the end of the block.
+    /// Creates a request with one text block for each pair of a letter and a number of tokens. The text repeats the
+    /// letter. A negative number also sets a breakpoint at the end of the block.
     fn request(blocks: &[(&str, i64)]) -> Value {
         let block = |&(letter, tokens): &(&str, i64)| {
             let text = letter.repeat(4 * tokens.unsigned_abs() as usize);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn prompt_cache_ignores_prefixes_that_are_too_short_or_expired_or_too_many_blocks_back() {
+    fn prompt_cache_ignores_prefixes_that_are_too_short_expired_or_too_far_before_the_breakpoint() {
         let mut cache = PromptCache::default();
         let now = Instant::now();
         assert_eq!(cache.bill(&request(&[("a", -4095)]), now).0, billed(4095, 0, 0));

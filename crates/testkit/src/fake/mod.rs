@@ -106,10 +106,11 @@ pub enum FakeReply {
     WithHeaders(FakeAnswer, Vec<(&'static str, String)>),
     /// An HTTP response with this status, these headers and this body.
     Status(u16, Vec<(&'static str, String)>, String),
-    /// An answer whose body is truncated after this many bytes. The content length is that of the truncated body.
+    /// An answer whose body is truncated after this many bytes. The `content-length` header matches the truncated body.
     CutBody(FakeAnswer, usize),
-    /// An answer during which the connection is reset. A streamed answer is reset after this many chunks, when the test
-    /// calls [`FakeProvider::reset_now`]; an answer that is not streamed is reset in the middle of its body.
+    /// An answer during which the connection is reset. In a streamed answer, the reset follows after this many chunks,
+    /// once the test has called [`FakeProvider::reset_now`]. In an answer that is not streamed, the reset comes at once
+    /// in the middle of the body.
     ResetAfter(FakeAnswer, usize),
     /// A streamed answer that stops after this many chunks, with the connection left open.
     SilentAfter(FakeAnswer, usize),
@@ -174,7 +175,8 @@ pub struct Latency {
 #[derive(Default)]
 struct State {
     script: VecDeque<FakeReply>,
-    /// Computes the replies to requests after the end of the script. If not set, these requests are violations.
+    /// Computes the replies to the requests that come after the last reply of `script`. If `None`, these requests are
+    /// violations.
     responder: Option<Arc<Respond>>,
     captured: Vec<CapturedRequest>,
     violations: Vec<String>,

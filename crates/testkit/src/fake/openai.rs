@@ -160,7 +160,7 @@ fn check_messages(kind: FakeKind, body: &Body) -> Result<(), String> {
     for (index, message) in body.messages.iter().enumerate() {
         match message {
             Message::System { content } | Message::User { content } => {
-                ensure(open_calls.is_empty(), "a tool call without a result")?;
+                ensure(open_calls.is_empty(), "a tool call has no result")?;
                 let system = matches!(message, Message::System { .. });
                 ensure(!system || index == 0, "a system message is not the first message")?;
                 breakpoints += check_content(content, marks)?;
@@ -180,14 +180,14 @@ fn check_messages(kind: FakeKind, body: &Body) -> Result<(), String> {
             Message::Tool { tool_call_id, content } => {
                 let at = open_calls.iter().position(|id| id == tool_call_id);
                 let at = at.ok_or_else(|| {
-                    format!("the tool result for `{tool_call_id}` has no tool call")
+                    format!("the tool result for `{tool_call_id}` matches no unanswered tool call")
                 })?;
                 open_calls.remove(at);
                 ensure(!content.is_empty(), "a tool result is empty")?;
             }
         }
     }
-    ensure(open_calls.is_empty(), "a tool call without a result")?;
+    ensure(open_calls.is_empty(), "a tool call has no result")?;
     let ends = matches!(body.messages.last(), Some(Message::User { .. } | Message::Tool { .. }));
     ensure(ends, "the last message is not from the user or a tool")?;
     ensure(

@@ -102,8 +102,8 @@ fn drafts_are_written_atomically_and_never_through_links() {
     assert!(matches!(drafts_of(&other.workspace), Err(FileError::Link)));
 }
 
-/// While this thread writes 1000 drafts and reads a file, a second thread replaces their folders by symbolic links in a
-/// loop. No draft may be written, and no file may be read, through these links.
+/// One thread writes 1000 drafts and reads a file. Meanwhile, a second thread repeatedly replaces the folders of the
+/// drafts and of the file by symbolic links. No draft may be written, and no file may be read, through these links.
 #[test]
 fn symbolic_links_that_concurrently_replace_folders_are_never_followed() {
     let fixture = Fixture::new();

@@ -96,7 +96,8 @@ fn comparable_result(run: &Value) -> Value {
     result
 }
 
-/// Asserts that two JSON values are equal. On a difference, the message contains the path `at` of the differing part.
+/// Asserts that two JSON values are equal. `at` is the path of the two values. If they differ, the panic message
+/// contains the path of the first part that differs.
 fn assert_same(one: &Value, other: &Value, at: &str) {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
@@ -230,8 +231,8 @@ fn consultations_survive_killed_workers_servers_and_nats() {
         assert_eq!(run["status"], "done", "{ticker}: {run}");
         assert_same(&comparable_result(run), &expected[ticker], ticker);
     }
-    // No request was sent again after its answer was recorded. Exception: the paused worker may have been about to send a
-    // request, which it had already stored as sent. It then sends the request when it continues.
+    // No request was sent again after its answer was recorded. Exception: the paused worker may have been about to send
+    // a request, which it had already stored as sent. It then sends the request when it continues.
     let captured = fake.captured_requests();
     let mut last: HashMap<String, usize> = HashMap::new();
     for (number, request) in captured.iter().enumerate() {

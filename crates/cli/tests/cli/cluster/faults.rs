@@ -46,7 +46,7 @@ fn commands_and_workers_wait_for_unreachable_nats_servers() {
 }
 
 #[test]
-fn doctor_checks_the_cluster() {
+fn doctor_reports_unreachable_nats_servers_and_missing_workers() {
     let mut servers = Servers::unstarted(1);
     let home = with_cluster(home(), &servers);
     let doctor = |more: &[&str]| home.run(&[&["doctor"], more].concat());
@@ -169,7 +169,7 @@ fn debates_that_one_worker_cannot_run_are_run_by_another_worker() {
 }
 
 #[test]
-fn run_retries_a_debate_job_if_workers_report_its_release_and_fails_if_they_report_nothing() {
+fn run_retries_debate_jobs_that_workers_release_and_fails_if_workers_drop_a_job_silently() {
     let servers = Servers::start(1);
     let home = with_cluster(home(), &servers);
     let serving = TestServer::start(&home, &[]);

@@ -53,7 +53,7 @@ fn concurrency_limit_is_not_exceeded_when_the_worker_that_enforces_it_is_killed(
 /// The local model server reports two slots, and no setting overrides that number. So at most two calls are in flight.
 /// One debate can make three calls at the same time, so the debates run one after the other.
 #[test]
-fn slots_of_a_local_server_limit_calls_and_debates_in_a_cluster() {
+fn slots_of_a_local_model_server_limit_calls_and_debates_in_a_cluster() {
     let props = json!({"default_generation_settings": {"n_ctx": 131_072}, "total_slots": 2});
     let fake =
         FakeProvider::with_latency(FakeKind::OpenAi, Duration::from_millis(10), numbered_reply)

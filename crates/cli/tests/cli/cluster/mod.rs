@@ -29,7 +29,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Starts a worker and waits until it has printed its JSON report, which means that it is ready.
+    /// Starts a worker and waits until the worker is ready. A worker prints its JSON report when it is ready.
     fn start(home: &Home, more: &[&str]) -> Worker {
         let args = [&["worker", "--json"], more].concat();
         let log = home.folder.path().join(format!("worker-{}.log", fastrand::u32(..)));

@@ -106,7 +106,10 @@ fn hints_about_runs_in_a_cluster_repeat_the_cluster_flag() {
     let flag = format!(" --cluster {address}`");
     for (CommandOutput { code, err, .. }, hint) in [
         (debated, "transcripts: `assize runs show debate-"),
-        (ran, "the program created sine.svg (1,006 bytes); copy with `assize runs files run-"),
+        (
+            ran,
+            "the program created sine.svg (1,006 bytes); copy the files with `assize runs files run-",
+        ),
         (shown, "code and output: `assize runs show run-"),
     ] {
         let line = err.lines().find(|line| line.contains(hint));
@@ -117,7 +120,7 @@ fn hints_about_runs_in_a_cluster_repeat_the_cluster_flag() {
 }
 
 #[test]
-fn run_without_a_suitable_worker_is_reported_and_waits_for_one() {
+fn run_is_reported_as_stuck_and_waits_until_a_suitable_worker_joins() {
     let servers = Servers::start(1);
     let home = with_cluster(home(), &servers);
     let picky = with_cluster(crate::exec::home(), &servers)
@@ -132,9 +135,7 @@ fn run_without_a_suitable_worker_is_reported_and_waits_for_one() {
     assert_eq!(run_status(), "waiting");
     let CommandOutput { out, err, .. } = home.run(&["cluster", "status"]);
     assert!(
-        err.contains(
-            "no worker meets the requirements of these jobs (a sandbox of 256 MB, site=north)"
-        ),
+        err.contains("no worker meets the requirements (a sandbox of 256 MB, site=north)"),
         "{err}"
     );
     assert!(out.contains("0 of 1 sandboxes in use; 0 runs in progress, 1 queued"), "{out}");

@@ -25,7 +25,7 @@ fn result_of(serving: &TestServer<'_>, run: &str) -> Value {
 }
 
 /// Number of occurrences of each event of a run. Events that differ only in run id or times count as the same event.
-/// The order of events is left out, because parallel steps finish in any order.
+/// The order of events is ignored, because parallel steps finish in any order.
 fn event_counts(serving: &TestServer<'_>, run: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     let events = serving.wait_for_events(run, None).into_iter().skip(1);

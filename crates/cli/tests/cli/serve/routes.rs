@@ -452,7 +452,7 @@ fn mcp_endpoints_accept_only_tokens_of_their_scope() {
 }
 
 #[test]
-fn api_values_match_the_openapi_description() {
+fn api_response_types_and_accepted_request_values_match_the_openapi_description() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
     let order = serving.get("/api/doctor?offline=true").success_json()["order"].clone();

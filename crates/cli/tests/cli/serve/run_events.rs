@@ -15,7 +15,7 @@ fn ids_are_increasing(events: &[super::StreamEvent]) -> bool {
 }
 
 #[test]
-fn consultation_streams_all_events_and_serves_its_documents() {
+fn server_streams_all_events_of_a_consultation_and_serves_its_documents() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
     let run = serving.start_run(consult_body());
@@ -112,7 +112,7 @@ fn documents_can_be_read_as_soon_as_an_event_names_them() {
 }
 
 #[test]
-fn code_run_streams_all_events_and_serves_its_files() {
+fn server_streams_all_events_of_a_code_run_and_serves_its_files() {
     let home = home();
     let serving = TestServer::start(&home, &[]);
     let run = serving.start_run(json!({

@@ -25,7 +25,7 @@ struct Filings {
     recent: Columns,
 }
 
-/// The list of filings in columns: index `i` of all columns belongs to one filing. This is the SEC's format.
+/// The list of filings in the SEC's format: one list for each column, in which item `i` belongs to filing `i`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Columns {
@@ -42,7 +42,7 @@ pub(crate) struct Filing {
     pub(crate) filed: Date,
     pub(crate) form: String,
     pub(crate) accession: String,
-    /// Description of the filing: the kind of form, its period and its subjects.
+    /// Description of the filing: the kind of form, the period of the report and the subjects of the filing.
     pub(crate) about: String,
 }
 

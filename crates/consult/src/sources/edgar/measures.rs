@@ -9,10 +9,10 @@ use rust_decimal::prelude::ToPrimitive as _;
 use super::facts::{CompanyFacts, Fact, Series, Span};
 use crate::sources::figure::{Figure, FigurePeriod, FigureSource, FigureUnit};
 
-/// Number of years with figures in the document.
+/// Maximum number of years in the tables of figures.
 const YEARS: usize = 4;
 
-/// Number of quarters with figures in the document.
+/// Maximum number of quarters in the tables of figures.
 const QUARTERS: usize = 5;
 
 /// Measures with the concepts under which companies file them, and the order of the measures in the document.
@@ -30,8 +30,8 @@ fn concepts(kind: &str) -> Vec<(&'static str, Vec<&'static str>)> {
     named.map(|(name, concepts)| (name, concepts.split(' ').collect())).collect()
 }
 
-/// Name of the measure for long-term debt. The filings do not say whether its values include the part due within a
-/// year.
+/// Name of the measure for long-term debt. The filings do not say whether the values of this measure include the part
+/// due within a year.
 pub(super) const DEBT: &str = "long-term debt (with or without the part due within a year)";
 
 const EARNINGS_PER_SHARE: &str = "earnings per share";
@@ -240,8 +240,8 @@ impl FigureTable {
         }
     }
 
-    /// Estimates debt if its two parts were not both filed. Some companies include debt due within a year in
-    /// long-term debt and some do not, so the sum of both is an upper bound.
+    /// Estimates debt if it cannot be computed exactly. If long-term debt may include the debt due within a year, the
+    /// sum of both is an upper bound. If debt due within a year was not filed, long-term debt alone is the estimate.
     fn estimate_debt(&mut self, period: FigurePeriod) {
         self.combine("debt", period, (DEBT, "debt due within a year"), Decimal::checked_add);
         let alone = ["long-term debt", DEBT].into_iter().find_map(|name| {

@@ -130,7 +130,7 @@ impl Edgar {
         }
     }
 
-    /// Downloads facts and filings of a company.
+    /// Returns the figures and the filings of a company, from the cache or downloaded.
     ///
     /// # Errors
     /// When the facts of the company are unavailable. A missing list of filings only adds a note.
@@ -235,8 +235,8 @@ impl Edgar {
         }
     }
 
-    /// Returns the parsed response of the SEC from the cache, or downloads the response. A response that `parse` rejects
-    /// is not cached.
+    /// Returns the parsed response of the SEC from the cache, or downloads the response. A response that `parse`
+    /// rejects is not cached.
     async fn fetch<T>(
         &self,
         name: &str,

@@ -87,7 +87,7 @@ fn sources_as_text(figures: &[Figure], filings: &[(String, String)]) -> String {
         .iter()
         .filter_map(|figure| {
             let before = Figure { value: figure.restated_from?, ..figure.clone() };
-            Some(format!("- {}, {}: {figure}, before {before}", figure.name, figure.period))
+            Some(format!("- {}, {}: {figure}, previously {before}", figure.name, figure.period))
         })
         .collect();
     let filings: Vec<String> = (filings.iter().zip(1..))
