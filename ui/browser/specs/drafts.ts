@@ -90,8 +90,10 @@ test("the Drafts page reports that missing lines were added to a truncated log f
   await server.command("drafts", "init", "--workspace", server.folder("site"), "--yes");
   const agent = await DraftClient.connect(server, "site");
   await agent.submit("note", { "NOTES.md": "# Notes\n" }, "Write notes");
+  const connected = page.waitForResponse((response) => response.url().endsWith("/site/events"));
   await signIn(page, server, "/drafts/site");
   await expect(page.getByText("Write notes").first()).toBeVisible();
+  await connected;
   const log = join(server.folder("site"), "_handoff", "transition.ndjson");
   const lines = (await readFile(log, "utf8")).trimEnd().split("\n");
   await writeFile(log, `${lines.slice(0, -1).join("\n")}\n`);

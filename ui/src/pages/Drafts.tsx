@@ -127,13 +127,17 @@ function SubmissionBrowser({ workspace, open, onEvents }: { workspace: string; o
   const [eventBatches, countBatch] = useReducer((before: number) => before + 1, 0);
   const [logNotes, addLogNotes] = useReducer((before: string[], more: string[]) => [...before, ...more], []);
   useEffect(() => {
-    const receive = (events: ServerEvent[]) => {
-      addLogNotes(events.map(logFileMessage).filter((note) => note !== null));
+    const update = () => {
       refetch();
       onEvents();
       countBatch();
     };
-    return subscribe(apiUrl("/api/workspaces/{workspace}/events", { workspace }), { snapshot: () => {}, connection: setConnection, events: receive }).stop;
+    const receive = (events: ServerEvent[]) => {
+      addLogNotes(events.map(logFileMessage).filter((note) => note !== null));
+      update();
+    };
+    // The stream has only events after the connection, so fetch again what changed between the first fetch and then.
+    return subscribe(apiUrl("/api/workspaces/{workspace}/events", { workspace }), { snapshot: update, connection: setConnection, events: receive }).stop;
   }, [workspace, refetch, onEvents]);
   // Id of the submission that is shown. New submissions do not replace it, so that a reviewer does not accept a
   // submission without having seen it.
