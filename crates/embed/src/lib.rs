@@ -35,6 +35,9 @@ pub fn embed_compressed(package: &str) -> Result<(), Box<dyn Error>> {
 fn build(package: &str) -> Result<Option<PathBuf>, Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=RUSTC_WORKSPACE_WRAPPER");
+    for setting in ["OPT_LEVEL", "LTO", "CODEGEN_UNITS"] {
+        println!("cargo::rerun-if-env-changed=CARGO_PROFILE_GUEST_{setting}");
+    }
     let out = PathBuf::from(env::var("OUT_DIR")?);
     if env::var("RUSTC_WORKSPACE_WRAPPER").is_ok_and(|wrapper| wrapper.contains("clippy")) {
         return Ok(None);
@@ -78,7 +81,7 @@ fn build(package: &str) -> Result<Option<PathBuf>, Box<dyn Error>> {
 
 /// Returns the compiler flags for embedded programs, as a value of `CARGO_ENCODED_RUSTFLAGS`. With static linking, the
 /// program runs in any image. With the `--remap-path-prefix` flags of the outer build, the program does not depend on
-/// the folder of the build. The linker gets the same arguments as in the outer build.
+/// the folder of the build. Flags of the form `-Clink-arg=…` are taken from the outer build, too.
 fn guest_flags() -> String {
     let outer = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     let is_used =
