@@ -51,6 +51,12 @@ pub(crate) fn command_line() -> Cli {
 }
 
 fn parse(words: Vec<OsString>) -> Result<Cli, Error> {
+    // Building all subcommands takes milliseconds, and only help and errors need it. So first parse with only the
+    // selected subcommand built.
+    let parsed = Cli::command().try_get_matches_from(&words);
+    if let Ok(cli) = parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        return Ok(cli);
+    }
     let mut command = with_negative_numbers(Cli::command());
     command.build();
     let explained = |error: Error, command: &Command| add_suggestion(error, command, &words);
