@@ -1,9 +1,9 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 
 import { logFileMessage } from "../pages/Drafts";
-import { EVENT } from "./events";
+import { EVENT, SNAPSHOT } from "./events";
 import { lostCalls } from "./hooks";
-import type { ServerEvent } from "./stream";
+import { subscribe, type ServerEvent } from "./stream";
 
 const event = (name: string, data: Record<string, unknown>): ServerEvent => ({ id: 1, name, at: 0, data });
 
@@ -14,9 +14,40 @@ test("lostCalls returns the totals of the latest calls_lost event", () => {
   expect(lostCalls(lost, [event(EVENT.runEnded, {})])).toBe(lost);
 });
 
-test("aboutLogFile returns a message for events about the log file and null for other events", () => {
+test("logFileMessage returns a message for events about the log file and null for other events", () => {
   const completed = event(EVENT.logCompleted, { detail: { lines_present: 4, lines_added: 1 } });
   expect(logFileMessage(completed)).toContain("1 missing line added");
   expect(logFileMessage(event(EVENT.logSetAside, { detail: { name: "transition-0a.ndjson" } }))).toContain("`transition-0a.ndjson`");
   expect(logFileMessage(event(EVENT.contentsDeleted, { detail: {} }))).toBeNull();
+});
+
+test("events of a new store are delivered although their ids are smaller than before", () => {
+  const source = new EventTarget() as EventTarget & { close(): void };
+  source.close = () => {};
+  vi.stubGlobal("EventSource", function () {
+    return source;
+  });
+  vi.stubGlobal("requestAnimationFrame", (flush: () => void) => {
+    flush();
+    return 0;
+  });
+  vi.stubGlobal("cancelAnimationFrame", () => {});
+  const received: number[] = [];
+  const subscription = subscribe("/events", {
+    snapshot: () => {},
+    connection: () => {},
+    events: (events) => received.push(...events.map(({ id }) => id)),
+  });
+  const send = (name: string, id: string, data: object) =>
+    source.dispatchEvent(new MessageEvent(name, { data: JSON.stringify(data), lastEventId: id }));
+  send(SNAPSHOT, "", { last_event_id: 7 });
+  send(EVENT.runEnded, "8", {});
+  // Sent again after a reconnection to the same store.
+  send(SNAPSHOT, "", { last_event_id: 8 });
+  send(EVENT.runEnded, "8", {});
+  send(SNAPSHOT, "", { last_event_id: 2 });
+  send(EVENT.runEnded, "3", {});
+  expect(received).toEqual([8, 3]);
+  subscription.stop();
+  vi.unstubAllGlobals();
 });

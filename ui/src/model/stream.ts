@@ -92,7 +92,10 @@ export function subscribe(path: string, listener: Listener): Subscription {
       listener.connection("open");
     };
     source.addEventListener(SNAPSHOT, (event) => {
-      listener.snapshot(JSON.parse((event as MessageEvent<string>).data) as Record<string, unknown>);
+      const data = JSON.parse((event as MessageEvent<string>).data) as Record<string, unknown>;
+      // The server has a new store, which counts its events from 1 again.
+      if (Number(data.last_event_id) < last) last = 0;
+      listener.snapshot(data);
     });
     for (const name of Object.values(EVENT)) source.addEventListener(name, receive(name) as EventListener);
     source.addEventListener(EXECUTION_OUTPUT, (event) => {

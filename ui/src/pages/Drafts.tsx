@@ -136,7 +136,7 @@ function SubmissionBrowser({ workspace, open, onEvents }: { workspace: string; o
       addLogNotes(events.map(logFileMessage).filter((note) => note !== null));
       update();
     };
-    // The stream has only events after the connection, so fetch again what changed between the first fetch and then.
+    // The stream sends only events after the connection. Fetch again, because data may have changed before it.
     return subscribe(apiUrl("/api/workspaces/{workspace}/events", { workspace }), { snapshot: update, connection: setConnection, events: receive }).stop;
   }, [workspace, refetch, onEvents]);
   // Id of the submission that is shown. New submissions do not replace it, so that a reviewer does not accept a

@@ -488,7 +488,7 @@ pub(crate) async fn events(
 ) -> Result<Response, Problem> {
     let service = app.draft_service(&name)?;
     let newest = app.store.audit_head().await?;
-    // A larger id than the newest belongs to another store, so the client has seen no entry of this store.
+    // A larger id than the newest comes from another store and is ignored.
     let seen = last_seen(&headers)?.or(query.after).filter(|seen| *seen <= newest);
     let after = seen.unwrap_or(newest);
     let state = service.state().await?;
