@@ -212,9 +212,6 @@ impl DebatePlan {
         }
         let before = self.stored_input.as_ref();
         let earlier = other.filter(|_| self.at != Some(1));
-        // If the parent is itself a fork, its first rounds may be from a third model.
-        let reused = before.filter(|_| self.at != Some(1));
-        let reused = reused.and_then(|before| before.reused_model.clone());
         Ok(DebateInput {
             move_id: before.map_or_else(|| "m1".to_owned(), |before| before.move_id.clone()),
             ticker: self.ticker.clone(),
@@ -238,7 +235,7 @@ impl DebatePlan {
             model: model.to_owned(),
             at: self.at,
             changes: self.changes(),
-            reused_model: earlier.map(|old| format!("{} {}", old.provider, old.model)).or(reused),
+            reused_model: earlier.map(|old| format!("{} {}", old.provider, old.model)),
         })
     }
 
