@@ -220,7 +220,7 @@ fn compare(medians: &[(Schedule, String, Figures)]) {
     for (schedule, name, figures) in medians {
         if *schedule == Schedule::Burst && name.contains(',') {
             println!(
-                "  {name}: {:.0} % of the runs that started at once succeeded",
+                "  {name}: {:.0} % of the runs that all started at the same time succeeded",
                 figures.success() * 100.0
             );
         }

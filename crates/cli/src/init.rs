@@ -78,7 +78,7 @@ async fn set_up_provider(
         if let Some(other) = general.as_ref() {
             let (other, source) = (replace_control_chars(other), general.source());
             warn(&format!(
-                "`--model` has no effect: the setting `model` ({source}) overrides it with `{other}`"
+                "the stored setting `{name}.model` has no effect: the setting `model` ({source}) overrides it with `{other}`"
             ));
         }
     }
@@ -205,7 +205,7 @@ fn checked_key(text: &str) -> Result<ApiKey, Failure> {
     match !text.is_empty() && text.chars().all(is_valid) {
         true => Ok(ApiKey::new(text)),
         false => {
-            let message = "this is not an API key: it is empty, or has a space, quote, `#`, `\\` or non-ASCII character";
+            let message = "this is not an API key: it is empty, or has a space, control character, quote, `#`, `\\` or non-ASCII character";
             Err(Failure::new(FailureKind::Usage, message))
         }
     }

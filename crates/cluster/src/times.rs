@@ -34,7 +34,8 @@ impl ClusterTimes {
         self.lease / 4
     }
 
-    /// Timeout of a request to the NATS servers. After a timeout, this process checks whether the servers stored its message.
+    /// Timeout of a request to the NATS servers. After a timeout, this process checks whether the servers stored its
+    /// message.
     pub(crate) fn server_reply(self) -> Duration {
         self.lease / 2
     }

@@ -120,7 +120,7 @@ pub(crate) fn entry_from_response(
     }
 }
 
-/// A conversation that ended early: its completed rounds, and the error that ended it.
+/// A conversation that ended early: the number of its completed rounds, and the error that ended it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PartialConversation {
     /// Number of rounds in which both the critic and the decision maker wrote an entry.

@@ -144,7 +144,7 @@ impl HttpTransport {
         let mut received = 0;
         let mut chunks = response.bytes_stream();
         let bad_frame = |bad| match bad {
-            StreamFrameError::TooLong => too_large(MAX_FRAME),
+            StreamFrameError::TooLong => too_large("a piece of the streamed answer", MAX_FRAME),
             StreamFrameError::NotUtf8 => {
                 ModelError::new(ErrorKind::Malformed, "the stream is not UTF-8 text")
             }
@@ -154,7 +154,7 @@ impl HttpTransport {
         {
             received += chunk.len();
             if received > MAX_ANSWER {
-                return Err(too_large(MAX_ANSWER));
+                return Err(too_large("the answer", MAX_ANSWER));
             }
             for frame in frames.push(&chunk).map_err(bad_frame)? {
                 match decoder.push(&frame)? {
@@ -370,7 +370,7 @@ async fn read(
     while let Some(chunk) = next_chunk(&mut chunks).await? {
         if body.len() + chunk.len() > max {
             match excess {
-                Excess::Error => return Err(too_large(max)),
+                Excess::Error => return Err(too_large("the answer", max)),
                 Excess::Truncate => break,
             }
         }
@@ -403,7 +403,7 @@ async fn with_timeout<T>(
     })
 }
 
-fn too_large(max: usize) -> ModelError {
+fn too_large(what: &str, max: usize) -> ModelError {
     let mib = max / 1024 / 1024;
-    ModelError::new(ErrorKind::Malformed, format!("the answer is larger than {mib} MiB"))
+    ModelError::new(ErrorKind::Malformed, format!("{what} is larger than {mib} MiB"))
 }

@@ -142,7 +142,7 @@ impl SandboxManager {
         self.pool_with(spec, options, Arc::default())
     }
 
-    /// Like [`SandboxManager::pool`], with counters that may be shared by several pools.
+    /// Like [`SandboxManager::pool`], but several pools may count their hits, misses and refills together.
     pub(crate) fn pool_with(
         &self,
         spec: SandboxSpec,

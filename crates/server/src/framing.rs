@@ -22,7 +22,7 @@ enum ParserState {
     /// The parser is in a chunk of a chunked body, with this number of bytes left.
     Chunk(u64),
     Trailers,
-    /// Not in any part of a request: the framing is invalid, so hyper closes the connection and the parser ignores all further bytes.
+    /// The framing is invalid: hyper closes the connection, and the parser ignores all further bytes.
     Lost,
 }
 

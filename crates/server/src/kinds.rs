@@ -1,5 +1,5 @@
 //! Functions and types that depend on the kind of a run. Other modules of the server do not distinguish the kinds of
-//! runs, except the modules that start a run and parse the request bodies for this.
+//! runs, except the modules that parse a request to start a run and start the run.
 
 use std::collections::BTreeMap;
 use std::path::Path;

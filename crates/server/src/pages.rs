@@ -212,7 +212,7 @@ fn kind_of(schema: &Value) -> String {
     let kind = |kind: &str| match kind {
         "array" => format!("list of {}", kind_of(&schema["items"])),
         "object" if schema["additionalProperties"].is_object() => {
-            format!("object whose values are {}", kind_of(&schema["additionalProperties"]))
+            format!("object with values of type {}", kind_of(&schema["additionalProperties"]))
         }
         other => escaped(other),
     };

@@ -2028,7 +2028,7 @@ export interface components {
             /** @description Hash of the content. */
             sha256: components["schemas"]["Fingerprint"];
         };
-        /** @description A conversation that ended early: its completed rounds, and the error that ended it. */
+        /** @description A conversation that ended early: the number of its completed rounds, and the error that ended it. */
         PartialConversation: {
             /** @description Number of rounds in which both the critic and the decision maker wrote an entry. */
             completed_rounds: number;

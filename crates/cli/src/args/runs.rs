@@ -77,7 +77,7 @@ pub(crate) enum RunsCommand {
     },
     /// Cancel a run, even if another process executes it
     ///
-    /// The process that executes the run stops at its next step. The run can be resumed later.
+    /// The process that executes the run stops it at the next step. The run can be resumed later.
     Cancel {
         /// Id of the run, a prefix of it, or `latest`
         run: String,

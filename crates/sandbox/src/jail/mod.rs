@@ -257,7 +257,7 @@ impl Backend for Jail {
         };
         let or = |available: bool, fallback: &str| match available {
             true => controllers.version.to_owned(),
-            false => format!("best effort: {fallback}. Reason: {why}"),
+            false => format!("best effort, because {why}: {fallback}"),
         };
         Enforcement {
             memory: match self.without_proc.load(Ordering::Relaxed) {

@@ -94,7 +94,7 @@ impl SnapshotOrigin {
         }
     }
 
-    /// Returns the same origin with one property changed.
+    /// Returns the same origin, but with another value of one property.
     pub(super) fn with_other(mut self, part: OriginPart) -> SnapshotOrigin {
         match part {
             OriginPart::Assize => self.assize.push('!'),
