@@ -18,6 +18,9 @@ const PARTS: [&str; 8] = [
     "src",
 ];
 
+/// If this variable is set, as for a release, the build fails if the page cannot be built.
+const PAGE_REQUIRED: &str = "ASSIZE_PAGE_REQUIRED";
+
 fn main() {
     let ui = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../../ui");
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
@@ -38,7 +41,12 @@ fn main() {
         Err(why) => {
             // Build again when `PATH` changes: npm may be installed in a folder of the new `PATH`.
             println!("cargo::rerun-if-env-changed=PATH");
-            println!("cargo::warning=building without the web page: {why}");
+            println!("cargo::rerun-if-env-changed={PAGE_REQUIRED}");
+            if env::var_os(PAGE_REQUIRED).is_some() {
+                println!("cargo::error=the web page cannot be built: {why}");
+            } else {
+                println!("cargo::warning=building without the web page: {why}");
+            }
             let _ = writeln!(written, "const MISSING: Option<&str> = Some({why:?});");
             written.push_str("static FILES: &[(&str, &[u8])] = &[];\n");
         }

@@ -43,7 +43,7 @@ pub(crate) use self::sandbox::{
 pub(crate) use self::serve::{ServeArgs, TokensCommand};
 
 /// Version of assize, with a note if the binary was built without the web page.
-fn version() -> &'static str {
+pub(crate) fn version() -> &'static str {
     match assize_server::page_missing() {
         None => env!("CARGO_PKG_VERSION"),
         Some(_) => {
@@ -55,7 +55,7 @@ fn version() -> &'static str {
 /// Put proposals of language models on trial in a sandbox before they take effect
 #[derive(Debug, Parser)]
 #[command(name = "assize", version = version(), after_help = exit::help(), max_term_width = 100)]
-pub(crate) struct Cli {
+pub(crate) struct CommandLine<C: Subcommand> {
     #[command(flatten)]
     pub(crate) log: LogArgs,
 
@@ -64,7 +64,16 @@ pub(crate) struct Cli {
     pub(crate) cluster: Option<String>,
 
     #[command(subcommand)]
-    pub(crate) command: CliCommand,
+    pub(crate) command: C,
+}
+
+/// A command line with one of all commands.
+pub(crate) type Cli = CommandLine<CliCommand>;
+
+/// The subcommand `exec` alone.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExecCommand {
+    Exec(Box<ExecArgs>),
 }
 
 #[derive(Debug, Args)]

@@ -198,15 +198,17 @@ fn misplaced_option<'a>(file: &Path, arguments: &'a [String]) -> Option<&'a str>
     if before_file.into_iter().any(|word| word == "--") {
         return None;
     }
+    let options = arguments.iter().take_while(|word| *word != "--").filter_map(|word| {
+        let name = word.strip_prefix("--")?;
+        Some((word.split('=').next()?, name.split('=').next()?))
+    });
+    let mut options = options.peekable();
+    options.peek()?;
     let mut cli = Cli::command();
     cli.build();
     let exec = cli.find_subcommand("exec")?;
     let is_ours = |name: &str| exec.get_arguments().any(|arg| arg.get_long() == Some(name));
-    let names = arguments.iter().take_while(|word| *word != "--").filter_map(|word| {
-        let name = word.strip_prefix("--")?;
-        Some((word.split('=').next()?, name.split('=').next()?))
-    });
-    names.into_iter().find(|(_, name)| is_ours(name)).map(|(option, _)| option)
+    options.find(|(_, name)| is_ours(name)).map(|(option, _)| option)
 }
 
 /// Returns the language of the code: from `--language`, or by the file name. Code from standard input is Python.

@@ -66,8 +66,8 @@ fn main() -> ExitCode {
     let run: Box<dyn FnOnce() -> Result<u8, Failure>> =
         if arguments.is_empty() && std::io::stdout().is_terminal() {
             Box::new(show_start_screen)
-        } else if version::is_requested(&arguments) {
-            Box::new(|| version::show().map(|()| 0))
+        } else if let Some(detail) = version::requested(&arguments) {
+            Box::new(move || version::show(detail).map(|()| 0))
         } else {
             let cli = parse::command_line();
             Box::new(|| run_command(cli))
@@ -110,6 +110,7 @@ fn run_command(cli: Cli) -> Result<u8, Failure> {
     }
     let environment = environment(cli.command.is_quiet())?;
     match &cli.command {
+        CliCommand::Exec(_) => assize_service::embedded::prepare_guest_program(),
         // `config set` and `config unset` run before the settings are loaded, because they can repair invalid settings.
         CliCommand::Config(ConfigCommand::Set { key, value }) => {
             return config_edit::set(key, value, &environment).map(|()| 0);
@@ -127,7 +128,12 @@ fn run_command(cli: Cli) -> Result<u8, Failure> {
     for warning in services.settings.origin.warnings.iter().chain(&clamped) {
         terminal::warn(warning);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let mut runtime = match &cli.command {
+        // `exec` has little work of its own, and threads would make its start slower.
+        CliCommand::Exec(_) => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = runtime
         .enable_all()
         .build()
         .map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;

@@ -4,9 +4,9 @@ use std::ffi::OsString;
 
 use assize_config::most_similar;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgAction, Command, CommandFactory, Error, FromArgMatches};
+use clap::{ArgAction, Command, CommandFactory, Error, FromArgMatches, Parser};
 
-use crate::args::Cli;
+use crate::args::{Cli, CliCommand, CommandLine, ExecCommand};
 
 /// Flags that users may know from other programs. Each entry has a command of assize (empty for all commands), flags
 /// that the command does not have, and a hint that tells the user what to use instead.
@@ -52,7 +52,13 @@ pub(crate) fn command_line() -> Cli {
 
 fn parse(words: Vec<OsString>) -> Result<Cli, Error> {
     // Building all subcommands takes milliseconds, and only help and errors need it. So first parse with only the
-    // selected subcommand built.
+    // selected subcommand built, and `exec`, whose start takes longer than many programs, without all others.
+    if words.get(1).is_some_and(|word| word == "exec")
+        && let Ok(CommandLine { log, cluster, command: ExecCommand::Exec(args) }) =
+            CommandLine::try_parse_from(&words)
+    {
+        return Ok(Cli { log, cluster, command: CliCommand::Exec(args) });
+    }
     let parsed = Cli::command().try_get_matches_from(&words);
     if let Ok(cli) = parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         return Ok(cli);

@@ -1,4 +1,4 @@
-//! `assize --version --verbose`: how assize was built and installed.
+//! `assize --version`, and `assize --version --verbose`: how assize was built and installed.
 
 use std::ffi::OsString;
 
@@ -8,13 +8,34 @@ use assize_types::Failure;
 use crate::installation::{InstallationKind, program};
 use crate::terminal::{out_line, replace_control_chars};
 
-/// Whether the command line consists of `--version` and `--verbose`.
-pub(crate) fn is_requested(arguments: &[OsString]) -> bool {
-    let has = |names: [&str; 2]| arguments.iter().any(|word| names.iter().any(|name| word == name));
-    arguments.len() == 2 && has(["--version", "-V"]) && has(["--verbose", "-v"])
+/// What a command line about the version requests.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum VersionDetail {
+    /// `--version` alone.
+    Number,
+    /// `--version --verbose`.
+    All,
 }
 
-pub(crate) fn show() -> Result<(), Failure> {
+/// Returns what is requested if the command line consists of `--version`, or of `--version` and `--verbose`.
+pub(crate) fn requested(arguments: &[OsString]) -> Option<VersionDetail> {
+    let has = |names: [&str; 2]| arguments.iter().any(|word| names.iter().any(|name| word == name));
+    match arguments.len() {
+        _ if !has(["--version", "-V"]) => None,
+        1 => Some(VersionDetail::Number),
+        2 if has(["--verbose", "-v"]) => Some(VersionDetail::All),
+        _ => None,
+    }
+}
+
+pub(crate) fn show(detail: VersionDetail) -> Result<(), Failure> {
+    match detail {
+        VersionDetail::Number => out_line(&format!("assize {}", crate::args::version())),
+        VersionDetail::All => show_all(),
+    }
+}
+
+fn show_all() -> Result<(), Failure> {
     let path = replace_control_chars(&program()?.display().to_string());
     let linking = if cfg!(target_feature = "crt-static") { "static" } else { "dynamic" };
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };

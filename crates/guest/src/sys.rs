@@ -186,8 +186,8 @@ pub(crate) fn loopback_up() -> io::Result<()> {
         checked(socket.into())?;
         let socket = OwnedFd::from_raw_fd(socket);
         let mut request: libc::ifreq = std::mem::zeroed();
-        request.ifr_name[0] = b'l'.cast_signed();
-        request.ifr_name[1] = b'o'.cast_signed();
+        request.ifr_name[0] = libc::c_char::from_ne_bytes([b'l']);
+        request.ifr_name[1] = libc::c_char::from_ne_bytes([b'o']);
         #[expect(clippy::cast_possible_truncation, reason = "the interface flags fit into 16 bits")]
         {
             request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Seek, Write};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::MemfdFlags;
 
@@ -19,6 +19,12 @@ pub fn guest_program() -> &'static [u8] {
     PROGRAM
 }
 
+/// Writes the guest agent binary to memory on another thread, so that the next sandbox of this process starts sooner.
+pub fn prepare_guest_program() {
+    // If this fails, the sandbox reports the error.
+    std::thread::spawn(|| drop(GuestFile::get()));
+}
+
 /// The guest agent binary in a sealed (immutable) in-memory file.
 #[derive(Debug, Clone)]
 pub(crate) struct GuestFile(Arc<File>);
@@ -27,13 +33,14 @@ impl GuestFile {
     /// Returns the in-memory file. It is created once per process, because writing the binary takes as long as building
     /// a jail.
     pub(crate) fn get() -> Result<GuestFile, SandboxError> {
-        static FILE: OnceLock<GuestFile> = OnceLock::new();
-        if let Some(file) = FILE.get() {
+        static FILE: Mutex<Option<GuestFile>> = Mutex::new(None);
+        let mut file = FILE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = &*file {
             return Ok(file.clone());
         }
-        let file = GuestFile::write()
+        let written = GuestFile::write()
             .map_err(|error| SandboxError::failed("writing the guest agent to memory", error))?;
-        Ok(FILE.get_or_init(|| file).clone())
+        Ok(file.insert(written).clone())
     }
 
     fn write() -> std::io::Result<GuestFile> {

@@ -61,11 +61,11 @@ impl Language {
         }
     }
 
-    /// Flags of the interpreter, placed before the script path. For Python, the flags disable the user's site-packages
-    /// and the writing of `.pyc` files.
+    /// Flags of the interpreter, placed before the script path. For Python, the flag disables the writing of `.pyc`
+    /// files.
     pub(crate) fn flags(self) -> &'static [&'static str] {
         match self {
-            Language::Python => &["-s", "-B"],
+            Language::Python => &["-B"],
             Language::Bash | Language::JavaScript => &[],
         }
     }

@@ -37,7 +37,7 @@ pub use choice::{RunPool, SandboxFactory, SharedBackends};
 pub use collect_files::CollectedFiles;
 pub use command::{ProgramCommand, ProgramOutcome, ProgramStream};
 pub use error::SandboxError;
-pub use guest::guest_program;
+pub use guest::{guest_program, prepare_guest_program};
 pub use host_calls::{HostCallHandler, HostCallLimits, KILL_AFTER};
 pub use interpreter::{Interpreter, Language};
 pub use manager::{SandboxManager, TIME_TO_LIVE};

@@ -251,6 +251,8 @@ impl Sandbox {
     ) -> Result<Vec<String>, SandboxError> {
         if language == Language::Python {
             env.insert("PYTHONPATH".to_owned(), format!("{PYTHON_FOLDER}:{WORKSPACE}"));
+            // Instead of the user's site-packages. Only jails have site-packages there; see `startup_hook`.
+            env.insert("PYTHONUSERBASE".to_owned(), PYTHON_FOLDER.to_owned());
         }
         if self.inner.isolation != self.inner.backend.isolation() {
             // The sandbox was created by another process with another backend, whose interpreters are unknown here.

@@ -65,6 +65,8 @@ impl<T, E: Into<io::Error>> AtStep<T> for Result<T, E> {
 pub(crate) fn keep() -> Result<(), String> {
     // Signals to the terminal or process group of assize must not reach the supervisor.
     let _ = rustix::process::setsid();
+    // The supervisor must not keep the folder of assize busy.
+    let _ = rustix::process::chdir("/");
     let (line, handed) =
         read_setup().map_err(|error| format!("cannot read the jail setup: {error}"))?;
     let setup: JailSetup =

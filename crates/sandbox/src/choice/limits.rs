@@ -1,5 +1,7 @@
 //! Sandbox limits from the settings.
 
+use std::sync::LazyLock;
+
 use assize_config::{SandboxLimits, SettingSource};
 use assize_types::{Failure, FailureKind};
 
@@ -32,9 +34,12 @@ impl SandboxFactory {
         if self.settings.cluster.servers.is_some() {
             return f64::INFINITY;
         }
-        let processors = std::thread::available_parallelism()
-            .map_or(u16::MAX, |count| u16::try_from(count.get()).unwrap_or(u16::MAX));
-        f64::from(processors)
+        // Counting the CPUs reads several files.
+        static COUNT: LazyLock<u16> = LazyLock::new(|| {
+            std::thread::available_parallelism()
+                .map_or(u16::MAX, |count| u16::try_from(count.get()).unwrap_or(u16::MAX))
+        });
+        f64::from(*COUNT)
     }
 
     /// Returns a warning if more CPUs are configured than this machine has.

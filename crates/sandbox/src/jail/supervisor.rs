@@ -76,10 +76,10 @@ impl JailSupervisor {
         let started = (|| {
             let guest = GuestFile::get()?;
             let (control, supervisor_control) = pair()?;
+            // Without a working folder, the process starts with `posix_spawn`, which copies no page tables.
             let child = tokio::process::Command::new(guest.path())
                 .arg("keep")
                 .env_clear()
-                .current_dir("/")
                 .stdin(Stdio::from(supervisor_control))
                 .stdout(Stdio::from(channel))
                 .stderr(Stdio::piped())

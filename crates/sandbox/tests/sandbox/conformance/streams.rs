@@ -57,7 +57,11 @@ pub(super) async fn arguments_are_passed_unchanged(bench: Bench) {
 
 pub(super) async fn environment_contains_only_requested_and_default_variables(bench: Bench) {
     let sandbox = bench.sandbox().await;
-    let code = "import os, json; print(json.dumps(dict(os.environ)))";
+    let code = r"
+import json, os, sys
+print(json.dumps(dict(os.environ)))
+print(sys.path, sys.modules['sitecustomize'].__spec__ is None, file=sys.stderr)
+";
     let command = ProgramCommand::default().env("GIVEN", "yes = ä").env("PATH", "/bin:/usr/bin");
     let done = try_python(&sandbox, code, command).await.unwrap();
     let printed: std::collections::BTreeMap<String, String> =
@@ -67,6 +71,11 @@ pub(super) async fn environment_contains_only_requested_and_default_variables(be
     let names: Vec<&str> =
         printed.keys().map(String::as_str).filter(|name| *name != "LC_CTYPE").collect();
     assert_eq!(names, ["GIVEN", "HOME", "LANG", "PATH", "PYTHONPATH", "TMPDIR"]);
+    let search_path = text(&done.stderr);
+    assert!(search_path.contains("/workspace") && !search_path.contains("/run/"), "{search_path}");
+    // In a jail, the startup code is not a module, which would take longer.
+    let in_jail = bench.manager.isolation() == Isolation::Jail;
+    assert_eq!(search_path.ends_with("] True\n"), in_jail, "{search_path}");
     let wrong = try_python(&sandbox, code, ProgramCommand::default().env("A=B", "x")).await;
     assert!(wrong.unwrap_err().to_string().contains("invalid environment variable"));
 }
