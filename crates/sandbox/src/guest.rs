@@ -21,8 +21,8 @@ pub fn guest_program() -> &'static [u8] {
 
 /// Writes the guest agent binary to memory on another thread, so that the next sandbox of this process starts sooner.
 pub fn prepare_guest_program() {
-    // If this fails, the sandbox reports the error.
-    std::thread::spawn(|| drop(GuestFile::get()));
+    // If the thread cannot be started or the file cannot be written, the sandbox tries again and reports the error.
+    let _ = std::thread::Builder::new().spawn(|| drop(GuestFile::get()));
 }
 
 /// The guest agent binary in a sealed (immutable) in-memory file.
