@@ -35,7 +35,7 @@ pub fn embed_compressed(package: &str) -> Result<(), Box<dyn Error>> {
 fn build(package: &str) -> Result<Option<PathBuf>, Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=RUSTC_WORKSPACE_WRAPPER");
-    for setting in ["OPT_LEVEL", "LTO", "CODEGEN_UNITS"] {
+    for setting in ["LTO", "CODEGEN_UNITS"] {
         println!("cargo::rerun-if-env-changed=CARGO_PROFILE_GUEST_{setting}");
     }
     let out = PathBuf::from(env::var("OUT_DIR")?);
