@@ -110,7 +110,6 @@ fn run_command(cli: Cli) -> Result<u8, Failure> {
     }
     let environment = environment(cli.command.is_quiet())?;
     match &cli.command {
-        CliCommand::Exec(_) => assize_service::embedded::prepare_guest_program(),
         // `config set` and `config unset` run before the settings are loaded, because they can repair invalid settings.
         CliCommand::Config(ConfigCommand::Set { key, value }) => {
             return config_edit::set(key, value, &environment).map(|()| 0);
@@ -120,6 +119,17 @@ fn run_command(cli: Cli) -> Result<u8, Failure> {
         }
         _ => {}
     }
+    let runtime = match &cli.command {
+        // `exec` has little work of its own, and threads would make its start slower.
+        CliCommand::Exec(_) => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    }
+    .enable_all()
+    .build()
+    .map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
+    if matches!(cli.command, CliCommand::Exec(_)) {
+        assize_service::sandboxes::start_supervisor_ahead(runtime.handle());
+    }
     let config = Settings::load(&environment, &flags(&cli)?)?;
     logging::start(&config);
     hints::store_cluster_flag(&config);
@@ -128,15 +138,6 @@ fn run_command(cli: Cli) -> Result<u8, Failure> {
     for warning in services.settings.origin.warnings.iter().chain(&clamped) {
         terminal::warn(warning);
     }
-    let mut runtime = match &cli.command {
-        // `exec` has little work of its own, and threads would make its start slower.
-        CliCommand::Exec(_) => tokio::runtime::Builder::new_current_thread(),
-        _ => tokio::runtime::Builder::new_multi_thread(),
-    };
-    let runtime = runtime
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
     let outcome = runtime.block_on(async {
         let cancel = Cancel::new();
         tokio::spawn(handle_signals(Signals::listen(), cancel.clone()));

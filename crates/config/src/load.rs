@@ -10,7 +10,7 @@ use crate::environment::Environment;
 use crate::file::{FileEntry, parse, parse_env, read_text, relative_to};
 use crate::kind::most_similar;
 use crate::provider::{Provider, UnknownProvider};
-use crate::setting::{Setting, SettingGuard};
+use crate::setting::{Setting, SettingGuard, variables};
 use crate::table::{SettingKey, all};
 use crate::trust::{self, Trust, TrustStore};
 use crate::value::{FromText, SettingSource, SettingValue};
@@ -220,26 +220,21 @@ impl SettingsOrigin {
         }
     }
 
-    /// Applies the variables of the `.env` file, and then the environment variables, which take precedence. The
-    /// `ASSIZE_…` variable of a setting takes precedence over the variable that other programs also use, such as
-    /// `DOCKER_HOST`.
+    /// Applies the variables of the `.env` file, and then the environment variables, which take precedence.
     fn apply_variables(&mut self) -> Result<(), Failure> {
-        let own_last = |setting: &'static Setting| {
-            setting.variables().into_iter().rev().map(move |variable| (setting, variable))
-        };
-        let variables: Vec<(&Setting, String)> = all().iter().flat_map(own_last).collect();
-        for (setting, variable) in variables.clone() {
-            let entry = self.env_file.iter().rfind(|entry| entry.key == variable);
+        for (setting, variable) in variables() {
+            let entry = self.env_file.iter().rfind(|entry| entry.key == *variable);
             if let Some(value) = entry.map(|entry| entry.value.clone()) {
-                let source = SettingSource::EnvFile { path: self.env_path.clone(), variable };
+                let (path, variable) = (self.env_path.clone(), variable.clone());
+                let source = SettingSource::EnvFile { path, variable };
                 if let Some(value) = validate_variable(setting, value, &source)? {
                     self.set_if_permitted(setting.key.to_string(), value, source);
                 }
             }
         }
-        for (setting, variable) in variables {
-            if let Some(value) = self.environment.get(&variable).cloned() {
-                let source = SettingSource::Environment(variable);
+        for (setting, variable) in variables() {
+            if let Some(value) = self.environment.get(variable).cloned() {
+                let source = SettingSource::Environment(variable.clone());
                 if let Some(value) = validate_variable(setting, value, &source)? {
                     self.set(setting.key.to_string(), value, source);
                 }
@@ -251,22 +246,20 @@ impl SettingsOrigin {
     /// Parses the `.env` file. Malformed lines are skipped, with one exception: an unclosed quote is an error if assize
     /// can read a setting or an API key from a variable with this name.
     fn read_env_file(&self, text: &str) -> Result<Vec<FileEntry>, Failure> {
-        let known: Vec<String> = all().iter().flat_map(Setting::variables).collect();
         let is_ours = |name: &str| {
             name.starts_with("ASSIZE_")
                 || name.ends_with("KEY")
-                || known.iter().any(|variable| variable == name)
+                || variables().iter().any(|(_, variable)| variable == name)
         };
         parse_env(&self.env_path, text, &is_ours)
     }
 
     /// Adds a warning for each `ASSIZE_…` variable that belongs to no setting.
     fn warn_of_unknown_variables(&mut self) {
-        let known: Vec<String> = all().iter().flat_map(Setting::variables).collect();
-        let names: Vec<&str> = known.iter().map(String::as_str).collect();
-        let variables = self.environment.keys().chain(self.env_file.iter().map(|entry| &entry.key));
-        let unknown =
-            variables.filter(|v| v.starts_with("ASSIZE_") && !names.contains(&v.as_str()));
+        let names = || variables().iter().map(|(_, variable)| variable.as_str());
+        let given = self.environment.keys().chain(self.env_file.iter().map(|entry| &entry.key));
+        let unknown = given
+            .filter(|variable| variable.starts_with("ASSIZE_") && !names().any(|n| n == *variable));
         /// Maximum number of warnings about unknown variables. A hostile `.env` file could contain thousands of them.
         const MAX_WARNINGS: usize = 5;
         let warnings = unknown
@@ -275,7 +268,7 @@ impl SettingsOrigin {
                 let provider = Provider::ALL.into_iter().find(|provider| {
                     variable.starts_with(&format!("ASSIZE_{}", provider.name().to_uppercase()))
                 });
-                match (provider, most_similar(variable, names.iter().copied())) {
+                match (provider, most_similar(variable, names())) {
                     (Some(provider), _) if variable.ends_with("KEY") => {
                         let right = provider.key_variable();
                         format!("unknown variable `{variable}`; put the API key into `{right}`")

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use assize_types::{Failure, FailureKind};
 
@@ -40,16 +41,24 @@ pub enum SettingGuard {
     Choice,
 }
 
+/// Returns the environment variables of all settings. The setting's own `ASSIZE_…` variable takes precedence over its
+/// variable that other programs also use, such as `DOCKER_HOST`, and comes after it.
+pub(crate) fn variables() -> &'static [(&'static Setting, String)] {
+    static VARIABLES: LazyLock<Vec<(&Setting, String)>> = LazyLock::new(|| {
+        let of_setting = |setting: &'static Setting| {
+            let own = format!("ASSIZE_{}", setting.key.name().replace('.', "_").to_uppercase());
+            let conventional = setting.conventional_variable.map(str::to_owned);
+            conventional.into_iter().chain([own]).map(move |variable| (setting, variable))
+        };
+        all().iter().flat_map(of_setting).collect()
+    });
+    &VARIABLES
+}
+
 impl Setting {
     /// Looks up a setting by its key, such as `sandbox.memory`.
     pub fn named(name: &str) -> Option<&'static Setting> {
         all().iter().find(|setting| setting.key.name() == name)
-    }
-
-    /// Names of the environment variables of the setting. The first variable takes precedence.
-    pub(crate) fn variables(&self) -> Vec<String> {
-        let own = format!("ASSIZE_{}", self.key.name().replace('.', "_").to_uppercase());
-        [Some(own), self.conventional_variable.map(str::to_owned)].into_iter().flatten().collect()
     }
 
     /// Returns the `serve.max_…` setting whose value is the maximum that an API request may use for this setting.
@@ -119,7 +128,7 @@ mod tests {
     #[test]
     fn setting_keys_and_variables_are_unique_and_defaults_are_valid() {
         let mut names: Vec<String> = all().iter().map(|s| s.key.to_string()).collect();
-        names.extend(all().iter().flat_map(Setting::variables));
+        names.extend(variables().iter().map(|(_, variable)| variable.clone()));
         let count = names.len();
         names.sort_unstable();
         names.dedup();

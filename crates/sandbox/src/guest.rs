@@ -19,12 +19,6 @@ pub fn guest_program() -> &'static [u8] {
     PROGRAM
 }
 
-/// Writes the guest agent binary to memory on another thread, so that the next sandbox of this process starts sooner.
-pub fn prepare_guest_program() {
-    // If the thread cannot be started or the file cannot be written, the sandbox tries again and reports the error.
-    let _ = std::thread::Builder::new().spawn(|| drop(GuestFile::get()));
-}
-
 /// The guest agent binary in a sealed (immutable) in-memory file.
 #[derive(Debug, Clone)]
 pub(crate) struct GuestFile(Arc<File>);

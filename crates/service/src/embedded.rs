@@ -1,6 +1,5 @@
 //! The programs that are embedded in the binary and run inside sandboxes.
 
-pub use assize_sandbox::prepare_guest_program;
 use assize_types::Fingerprint;
 
 /// A program that is embedded in the binary.

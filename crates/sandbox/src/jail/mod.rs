@@ -25,6 +25,7 @@ use crate::error::SandboxError;
 use crate::interpreter::{Interpreter, Language, SYSTEM, is_system};
 use crate::sandbox::{PYTHON_FILES, PYTHON_FOLDER, WORKSPACE, environment};
 use crate::spec::SandboxSpec;
+pub use supervisor::start_supervisor_ahead;
 use supervisor::{BuiltJail, DedicatedUsers, JailSupervisor};
 
 /// Devices that every program expects; none of them gives access to the host.
@@ -237,8 +238,7 @@ impl Backend for Jail {
             .make(&id, &spec.limits)
             .map_err(|error| SandboxError::failed("creating a cgroup", error))?;
         let setup = self.setup(&id, spec, &group);
-        let (channel, supervisor_channel) = supervisor::pair()?;
-        let supervisor = JailSupervisor::start(group, supervisor_channel)?;
+        let (supervisor, channel) = JailSupervisor::start(group)?;
         let folders = self.interpreters.iter().filter_map(|one| one.program.parent());
         let folders: Vec<String> = folders.map(|folder| folder.display().to_string()).collect();
         let hello = Hello {
@@ -247,7 +247,7 @@ impl Backend for Jail {
             env: environment(&folders),
             machine: None,
         };
-        let channel = Channel::over(supervisor::from_std(channel)?, &hello);
+        let channel = Channel::over(channel, &hello);
         let BuiltJail { pid, proc, landlock } =
             supervisor.build(Isolation::Jail, &setup, &[]).await?;
         self.landlock.store(landlock, Ordering::Relaxed);

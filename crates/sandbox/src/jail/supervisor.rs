@@ -3,8 +3,11 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::{Mutex as StdMutex, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use assize_config::Isolation;
@@ -66,29 +69,67 @@ pub(crate) struct BuiltJail {
     pub(crate) landlock: u32,
 }
 
+/// A supervisor process that has not received its setup, and the host's ends of its two connections.
+struct IdleSupervisor {
+    control: StdUnixStream,
+    channel: StdUnixStream,
+    child: Child,
+}
+
+impl IdleSupervisor {
+    fn start() -> Result<IdleSupervisor, SandboxError> {
+        let guest = GuestFile::get()?;
+        let (control, supervisor_control) = pair()?;
+        let (channel, supervisor_channel) = pair()?;
+        // Without a working folder, the process starts with `posix_spawn`, which copies no page tables.
+        let child = tokio::process::Command::new(guest.path())
+            .arg("keep")
+            .env_clear()
+            .stdin(Stdio::from(supervisor_control))
+            .stdout(Stdio::from(supervisor_channel))
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(start_error)?;
+        Ok(IdleSupervisor { control, channel, child })
+    }
+}
+
+/// Thread that starts a supervisor process for the next jail of this process.
+static STARTED_AHEAD: StdMutex<Option<JoinHandle<Result<IdleSupervisor, SandboxError>>>> =
+    StdMutex::new(None);
+
+/// Starts a supervisor process for the next jail of this process on another thread, so that this jail starts sooner.
+/// The supervisor exits if this process exits without creating a jail.
+pub fn start_supervisor_ahead(runtime: &tokio::runtime::Handle) {
+    let runtime = runtime.clone();
+    let start = move || {
+        let _entered = runtime.enter();
+        IdleSupervisor::start()
+    };
+    // If the thread cannot be started, or fails, the jail starts its own supervisor and reports the error.
+    let thread = thread::Builder::new().spawn(start).ok();
+    *STARTED_AHEAD.lock().unwrap_or_else(PoisonError::into_inner) = thread;
+}
+
+/// Returns the supervisor process that was started ahead, or `None` if there is none or its start failed.
+fn take_started_ahead() -> Option<IdleSupervisor> {
+    let thread = STARTED_AHEAD.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+    thread.join().ok()?.ok()
+}
+
 impl JailSupervisor {
-    /// Starts the supervisor process of a jail. The guest agent in the jail will communicate with the host
-    /// through `channel`.
-    pub(crate) fn start(
-        group: JailCgroup,
-        channel: OwnedFd,
-    ) -> Result<JailSupervisor, SandboxError> {
+    /// Starts the supervisor process of a jail. Also returns the channel through which the host communicates with
+    /// the guest agent in the jail.
+    pub(crate) fn start(group: JailCgroup) -> Result<(JailSupervisor, UnixStream), SandboxError> {
         let started = (|| {
-            let guest = GuestFile::get()?;
-            let (control, supervisor_control) = pair()?;
-            // Without a working folder, the process starts with `posix_spawn`, which copies no page tables.
-            let child = tokio::process::Command::new(guest.path())
-                .arg("keep")
-                .env_clear()
-                .stdin(Stdio::from(supervisor_control))
-                .stdout(Stdio::from(channel))
-                .stderr(Stdio::piped())
-                .spawn()
-                .map_err(start_error)?;
-            Ok(Process { control: Some(from_std(control)?), child })
+            let IdleSupervisor { control, channel, child } =
+                take_started_ahead().map_or_else(IdleSupervisor::start, Ok)?;
+            Ok((Process { control: Some(from_std(control)?), child }, from_std(channel)?))
         })();
         match started {
-            Ok(process) => Ok(JailSupervisor { group, process: Mutex::new(process) }),
+            Ok((process, channel)) => {
+                Ok((JailSupervisor { group, process: Mutex::new(process) }, channel))
+            }
             Err(error) => {
                 group.remove();
                 Err(error)
@@ -321,14 +362,13 @@ fn apparmor_profile() -> String {
 }
 
 /// Creates a connected pair of sockets; both are close-on-exec.
-pub(crate) fn pair() -> Result<(std::os::unix::net::UnixStream, std::os::fd::OwnedFd), SandboxError>
-{
-    let (ours, theirs) = std::os::unix::net::UnixStream::pair()
+pub(crate) fn pair() -> Result<(StdUnixStream, OwnedFd), SandboxError> {
+    let (ours, theirs) = StdUnixStream::pair()
         .map_err(|error| SandboxError::failed("creating a socket pair", error))?;
     Ok((ours, theirs.into()))
 }
 
-pub(crate) fn from_std(stream: std::os::unix::net::UnixStream) -> Result<UnixStream, SandboxError> {
+pub(crate) fn from_std(stream: StdUnixStream) -> Result<UnixStream, SandboxError> {
     stream
         .set_nonblocking(true)
         .and_then(|()| UnixStream::from_std(stream))

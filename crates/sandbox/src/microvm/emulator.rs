@@ -248,7 +248,6 @@ pub(super) async fn start(
     plan: &LaunchPlan<'_>,
 ) -> Result<RunningVm, SandboxError> {
     let failed = |error: io::Error| SandboxError::failed("writing to QEMU", error);
-    let (channel, theirs) = supervisor::pair()?;
     let (monitor, their_monitor) = supervisor::pair()?;
     let (console, their_console) = supervisor::pair()?;
     let id = identity.to_string();
@@ -279,7 +278,7 @@ pub(super) async fn start(
     };
     group.add_to_setup(&mut setup);
     add_qemu_files(&mut setup, qemu, plan.accelerator);
-    let supervisor = JailSupervisor::start(group, theirs)?;
+    let (supervisor, channel) = JailSupervisor::start(group)?;
     let mut monitor = supervisor::from_std(monitor)?;
     let mut descriptors = vec![
         their_monitor.as_fd(),
@@ -313,7 +312,7 @@ pub(super) async fn start(
     let output = DiagnosticOutput::default();
     let reader = tokio::spawn(read_console(supervisor::from_std(console)?, output.clone()));
     let console = Console { output, _reader: AbortOnDropHandle::new(reader) };
-    Ok(RunningVm { supervisor, channel: supervisor::from_std(channel)?, monitor, console })
+    Ok(RunningVm { supervisor, channel, monitor, console })
 }
 
 /// Collects console output until the buffer is full. After that, nothing is read, so a microVM that keeps writing to
