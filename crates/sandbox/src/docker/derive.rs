@@ -1,15 +1,9 @@
 //! Derives sandbox images: adds the guest agent and its files to an existing image, and commits the result as a new
 //! image.
 
-use std::collections::HashMap;
+use serde_json::json;
 
-use bollard::body_full;
-use bollard::errors::Error;
-use bollard::models::{ContainerConfig, ContainerCreateBody};
-use bollard::query_parameters::{
-    CommitContainerOptionsBuilder, CreateContainerOptionsBuilder, UploadToContainerOptionsBuilder,
-};
-
+use super::api::{self, EngineError};
 use super::engine::EngineClient;
 use super::handle;
 use crate::error::SandboxError;
@@ -36,34 +30,23 @@ pub(super) async fn derive(
     let container = format!("assize-image-{:016x}", fastrand::u64(..));
     let committed = async {
         let api = client.with_image_timeout();
-        let labels = HashMap::from([(KIND, kind), (FROM, from), (GUEST, rootfs::digest())]);
-        let body = ContainerCreateBody {
-            image: Some(from.to_owned()),
+        let body = json!({
+            "Image": from,
             // The engine requires a command, and the source image may have none. The container never runs.
-            entrypoint: Some(vec![rootfs::GUEST.to_owned()]),
-            cmd: Some(vec!["serve".to_owned()]),
-            labels: Some(
-                labels
-                    .into_iter()
-                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                    .collect(),
-            ),
-            ..ContainerCreateBody::default()
-        };
-        let options = CreateContainerOptionsBuilder::new().name(&container).build();
-        api.create_container(Some(options), body).await?;
-        let root = UploadToContainerOptionsBuilder::new().path("/").build();
-        api.upload_to_container(&container, Some(root), body_full(additions.into())).await?;
+            "Entrypoint": [rootfs::GUEST],
+            "Cmd": ["serve"],
+            "Labels": {KIND: kind, FROM: from, GUEST: rootfs::digest()},
+        });
+        let named = [("name", container.as_str())];
+        api.post("/containers/create", &named, Some(api::json(&body))).await?;
+        let archive = format!("/containers/{container}/archive");
+        api.put(&archive, &[("path", "/")], api::bytes(additions.into())).await?;
         let (repository, tag) = name.split_once(':').unwrap_or((name, "latest"));
-        let options = CommitContainerOptionsBuilder::new()
-            .container(&container)
-            .repo(repository)
-            .tag(tag)
-            .pause(false)
-            .build();
-        api.commit_container(options, ContainerConfig::default()).await
+        let image =
+            [("container", &*container), ("repo", repository), ("tag", tag), ("pause", "false")];
+        api.post("/commit", &image, Some(api::json(&json!({})))).await
     };
-    let committed: Result<_, Error> = committed.await;
+    let committed: Result<_, EngineError> = committed.await;
     handle::remove(&client.api, &container).await;
     committed
         .map(drop)

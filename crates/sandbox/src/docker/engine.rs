@@ -1,20 +1,21 @@
 //! Connection to a container engine (Docker or Podman), and the classification of its errors.
 
 use std::future::Future;
+use std::io;
 use std::time::Duration;
 
 use assize_config::Isolation;
-use bollard::errors::Error;
-use bollard::{API_DEFAULT_VERSION, ClientVersion};
+use serde::Deserialize;
 use tokio::sync::OnceCell;
 
+use super::api::{EngineApi, EngineError};
 use crate::error::SandboxError;
 
 /// Default socket of Docker.
 const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
 
-/// Timeout of requests to the engine. It is long, because the engine may be busy with many other requests.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// Newest version of the engine's API that assize uses. Engines since 2024 support it.
+const API_VERSION: (u32, u32) = (1, 44);
 
 /// Timeout of requests that transfer whole images.
 const IMAGE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -33,7 +34,7 @@ pub(crate) struct ContainerEngine {
 /// Connection to one engine, with an API version that assize and the engine support.
 #[derive(Debug, Clone)]
 pub(crate) struct EngineClient {
-    pub(crate) api: bollard::Docker,
+    pub(crate) api: EngineApi,
     pub(crate) host: String,
     pub(crate) name: String,
     pub(crate) version: String,
@@ -77,28 +78,38 @@ impl ContainerEngine {
     }
 }
 
+/// Response of the engine about itself.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct EngineVersion {
+    version: String,
+    api_version: String,
+    #[serde(rename = "MinAPIVersion")]
+    min_api_version: String,
+    components: Option<Vec<Component>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Component {
+    name: String,
+}
+
 impl EngineClient {
-    async fn connect(host: &str) -> Result<EngineClient, Error> {
-        let api = open(host, API_DEFAULT_VERSION)?;
-        let about = api.version().await?;
-        // An older engine rejects requests of a newer API version.
-        let theirs = about.api_version.as_deref().and_then(read_version);
-        let api = match theirs.filter(|theirs| theirs < API_DEFAULT_VERSION) {
-            Some(theirs) => open(host, &theirs)?,
-            None => api,
-        };
-        let parts = about.components.unwrap_or_default();
-        let podman = parts.iter().any(|part| part.name.contains("Podman"));
+    async fn connect(host: &str) -> Result<EngineClient, EngineError> {
+        let api = EngineApi::new(host);
+        let about: EngineVersion = api.get("/version", &[]).await?;
+        let podman = about.components.iter().flatten().any(|part| part.name.contains("Podman"));
         Ok(EngineClient {
-            api,
+            api: api.with_version(&about.usable_api_version()),
             host: host.to_owned(),
             name: if podman { "Podman" } else { "Docker" }.to_owned(),
-            version: about.version.unwrap_or_default(),
+            version: about.version,
         })
     }
 
     /// Returns an API client whose timeout is long enough for transfers of whole images.
-    pub(crate) fn with_image_timeout(&self) -> bollard::Docker {
+    pub(crate) fn with_image_timeout(&self) -> EngineApi {
         self.api.clone().with_timeout(IMAGE_TIMEOUT)
     }
 
@@ -107,7 +118,7 @@ impl EngineClient {
     }
 
     /// Converts an engine error into a sandbox error. `what` names the failed operation.
-    pub(crate) fn explain(&self, what: &str, error: &Error) -> SandboxError {
+    pub(crate) fn explain(&self, what: &str, error: &EngineError) -> SandboxError {
         explain(&self.host, what, error)
     }
 
@@ -118,7 +129,7 @@ impl EngineClient {
         attempt: impl Fn() -> F,
     ) -> Result<T, SandboxError>
     where
-        F: Future<Output = Result<T, Error>>,
+        F: Future<Output = Result<T, EngineError>>,
     {
         let mut pauses = RETRY_PAUSES.into_iter();
         loop {
@@ -137,18 +148,19 @@ impl EngineClient {
     }
 }
 
-fn open(host: &str, version: &ClientVersion) -> Result<bollard::Docker, Error> {
-    let timeout = TIMEOUT.as_secs();
-    if host.starts_with("tcp://") || host.starts_with("http://") {
-        bollard::Docker::connect_with_http(host, timeout, version)
-    } else {
-        bollard::Docker::connect_with_unix(host, timeout, version)
+impl EngineVersion {
+    /// Returns the API version to use: [`API_VERSION`], or the nearest version that the engine supports.
+    fn usable_api_version(&self) -> String {
+        let newest = read_version(&self.api_version).unwrap_or(API_VERSION);
+        let oldest = read_version(&self.min_api_version).unwrap_or((0, 0));
+        let (major, minor) = API_VERSION.min(newest).max(oldest);
+        format!("{major}.{minor}")
     }
 }
 
-fn read_version(text: &str) -> Option<ClientVersion> {
+fn read_version(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.split_once('.')?;
-    Some(ClientVersion { major_version: major.parse().ok()?, minor_version: minor.parse().ok()? })
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// Kind of an engine error.
@@ -174,32 +186,24 @@ pub(crate) enum EngineFault {
 }
 
 impl EngineFault {
-    pub(crate) fn of(error: &Error) -> EngineFault {
+    pub(crate) fn of(error: &EngineError) -> EngineFault {
         match error {
-            Error::SocketNotFoundError(_) => EngineFault::Absent,
-            Error::RequestTimeoutError => EngineFault::Slow,
-            Error::DockerResponseServerError { message, .. }
-            | Error::DockerStreamError { error: message }
+            EngineError::Response { message, .. }
                 if message.contains("no space left on device") =>
             {
                 EngineFault::Full
             }
-            Error::DockerResponseServerError { status_code: 404, .. } => EngineFault::Missing,
-            Error::DockerResponseServerError { status_code: 409, .. } => EngineFault::Conflict,
-            Error::DockerResponseServerError { status_code: 500.., .. } => EngineFault::Engine,
-            error => match io_kind(error) {
-                Some(std::io::ErrorKind::NotFound) => EngineFault::Absent,
-                Some(std::io::ErrorKind::PermissionDenied) => EngineFault::Forbidden,
-                Some(_) => EngineFault::Lost,
-                None if matches!(
-                    error,
-                    Error::HyperLegacyError { .. } | Error::HyperResponseError { .. }
-                ) =>
-                {
-                    EngineFault::Lost
-                }
-                None => EngineFault::Other,
+            EngineError::Response { status: 404, .. } => EngineFault::Missing,
+            EngineError::Response { status: 409, .. } => EngineFault::Conflict,
+            EngineError::Response { status: 500.., .. } => EngineFault::Engine,
+            EngineError::Response { .. } | EngineError::Unexpected(_) => EngineFault::Other,
+            EngineError::TimedOut => EngineFault::Slow,
+            EngineError::Connect(error) => match error.kind() {
+                io::ErrorKind::NotFound => EngineFault::Absent,
+                io::ErrorKind::PermissionDenied => EngineFault::Forbidden,
+                _ => EngineFault::Lost,
             },
+            EngineError::Transfer(_) => EngineFault::Lost,
         }
     }
 
@@ -209,22 +213,7 @@ impl EngineFault {
     }
 }
 
-fn io_kind(error: &Error) -> Option<std::io::ErrorKind> {
-    // The variant `IOError` is transparent: its method `source` skips the I/O error itself.
-    if let Error::IOError { err } = error {
-        return Some(err.kind());
-    }
-    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = next {
-        if let Some(error) = error.downcast_ref::<std::io::Error>() {
-            return Some(error.kind());
-        }
-        next = error.source();
-    }
-    None
-}
-
-fn explain(host: &str, what: &str, error: &Error) -> SandboxError {
+fn explain(host: &str, what: &str, error: &EngineError) -> SandboxError {
     let unavailable = |reason: String, hint: &str| SandboxError::Unavailable {
         isolation: Isolation::Docker,
         reason,
@@ -239,7 +228,7 @@ fn explain(host: &str, what: &str, error: &Error) -> SandboxError {
         EngineFault::Lost => unavailable(
             format!(
                 "lost the connection to the container engine at `{host}`: {}",
-                innermost(error)
+                assize_types::Failure::root_cause_message(error)
             ),
             "check with `docker info` that the engine runs",
         ),
@@ -256,42 +245,51 @@ fn explain(host: &str, what: &str, error: &Error) -> SandboxError {
             SandboxError::failed(what, format!("the container engine at `{host}` timed out"))
         }
         EngineFault::Missing | EngineFault::Conflict | EngineFault::Engine | EngineFault::Other => {
-            SandboxError::failed(what, innermost(error))
+            SandboxError::failed(what, assize_types::Failure::root_cause_message(error))
         }
     }
-}
-
-/// Returns the innermost message of an engine error.
-fn innermost(error: &Error) -> String {
-    if let Error::DockerResponseServerError { message, .. } = error {
-        return message.trim().to_owned();
-    }
-    assize_types::Failure::root_cause_message(error)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn response(status_code: u16, message: &str) -> Error {
-        Error::DockerResponseServerError { status_code, message: message.to_owned() }
+    fn response(status: u16, message: &str) -> EngineError {
+        EngineError::Response { status, message: message.to_owned() }
     }
 
     #[test]
     fn engine_errors_are_classified() {
-        let io = |kind| Error::IOError { err: std::io::Error::from(kind) };
+        let io = |kind| EngineError::Connect(io::Error::from(kind));
         for (error, fault) in [
             (response(404, "No such image: x"), EngineFault::Missing),
             (response(409, "Conflict"), EngineFault::Conflict),
             (response(500, "server error"), EngineFault::Engine),
             (response(500, "write /x: no space left on device"), EngineFault::Full),
             (response(400, "bad parameter"), EngineFault::Other),
-            (io(std::io::ErrorKind::NotFound), EngineFault::Absent),
-            (io(std::io::ErrorKind::PermissionDenied), EngineFault::Forbidden),
-            (io(std::io::ErrorKind::ConnectionReset), EngineFault::Lost),
-            (Error::RequestTimeoutError, EngineFault::Slow),
+            (io(io::ErrorKind::NotFound), EngineFault::Absent),
+            (io(io::ErrorKind::PermissionDenied), EngineFault::Forbidden),
+            (io(io::ErrorKind::ConnectionReset), EngineFault::Lost),
+            (EngineError::TimedOut, EngineFault::Slow),
         ] {
             assert_eq!(EngineFault::of(&error), fault, "{error}");
+        }
+    }
+
+    #[test]
+    fn api_version_is_one_that_the_engine_supports() {
+        for (oldest, newest, used) in [
+            ("1.24", "1.52", "1.44"),
+            ("1.12", "1.41", "1.41"),
+            ("1.48", "1.60", "1.48"),
+            ("", "", "1.44"),
+        ] {
+            let about = EngineVersion {
+                api_version: newest.to_owned(),
+                min_api_version: oldest.to_owned(),
+                ..EngineVersion::default()
+            };
+            assert_eq!(about.usable_api_version(), used);
         }
     }
 

@@ -1,17 +1,14 @@
 //! Handle on one container: its resource usage and its removal.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use bollard::errors::Error;
-use bollard::query_parameters::{
-    EventsOptionsBuilder, InspectContainerOptions, RemoveContainerOptionsBuilder,
-    StatsOptionsBuilder,
-};
-use futures_util::StreamExt;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::json;
 
+use super::api::{EngineApi, EngineError};
 use super::engine::EngineFault;
 use crate::backend::{ResourceUsage, SandboxHandle};
 use crate::cgroup::MemoryCgroup;
@@ -29,7 +26,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Handle on one container.
 #[derive(Debug)]
 pub(super) struct DockerHandle {
-    api: bollard::Docker,
+    api: EngineApi,
     id: String,
     made: SystemTime,
     /// Memory cgroup of the container. If it is not readable (`None`), the memory use is read from the statistics of
@@ -43,7 +40,7 @@ pub(super) struct DockerHandle {
 
 impl DockerHandle {
     pub(super) fn new(
-        api: bollard::Docker,
+        api: EngineApi,
         id: String,
         memory: Option<MemoryCgroup>,
         words: DiagnosticOutput,
@@ -62,24 +59,38 @@ impl DockerHandle {
             let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             since.as_secs().to_string()
         };
-        let wanted = HashMap::from([("container", vec![self.id.as_str()]), ("event", vec!["oom"])]);
-        let options = EventsOptionsBuilder::new()
-            .since(&seconds(self.made - INFO_TIMEOUT))
-            // The out-of-memory event may arrive after the container's end.
-            .until(&seconds(SystemTime::now() + Duration::from_secs(1)))
-            .filters(&wanted)
-            .build();
+        let wanted = json!({"container": [self.id], "event": ["oom"]}).to_string();
+        let since = seconds(self.made - INFO_TIMEOUT);
+        // The out-of-memory event may arrive after the container's end.
+        let until = seconds(SystemTime::now() + Duration::from_secs(1));
+        let query = [("since", since.as_str()), ("until", &until), ("filters", &wanted)];
         let events =
-            self.api.events(Some(options)).take_while(|event| std::future::ready(event.is_ok()));
-        tokio::time::timeout(INFO_TIMEOUT, events.count()).await.map_or(0, |count| count as u64)
+            tokio::time::timeout(INFO_TIMEOUT, self.api.get_bytes("/events", &query)).await;
+        let Ok(Ok(events)) = events else { return 0 };
+        let events = serde_json::Deserializer::from_slice(&events).into_iter::<IgnoredAny>();
+        events.take_while(Result::is_ok).count() as u64
     }
 
     /// Reads the peak memory use of the container from the engine's statistics.
     async fn engine_stats(&self) -> Option<ResourceUsage> {
-        let options = StatsOptionsBuilder::new().stream(false).one_shot(true).build();
-        let stats = self.api.stats(&self.id, Some(options)).next().await?.ok()?;
-        Some(ResourceUsage { peak_memory: stats.memory_stats?.max_usage, out_of_memory: 0 })
+        let path = format!("/containers/{}/stats", self.id);
+        let once = [("stream", "false"), ("one-shot", "true")];
+        let stats: ContainerStats = self.api.get(&path, &once).await.ok()?;
+        Some(ResourceUsage { peak_memory: stats.memory_stats.max_usage, out_of_memory: 0 })
     }
+}
+
+/// Statistics of a container.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ContainerStats {
+    memory_stats: MemoryStats,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct MemoryStats {
+    max_usage: Option<u64>,
 }
 
 #[async_trait]
@@ -118,18 +129,18 @@ impl SandboxHandle for DockerHandle {
         if let Some(output) = self.words.get() {
             return Some(output);
         }
-        let reply = tokio::time::timeout(INFO_TIMEOUT, self.api.ping()).await;
+        let reply = tokio::time::timeout(INFO_TIMEOUT, self.api.get_bytes("/_ping", &[])).await;
         (!matches!(reply, Ok(Ok(_)))).then(|| "the container engine does not respond".to_owned())
     }
 }
 
 /// Kills and removes a container. Returns `false` if the engine fails or times out.
-pub(super) async fn remove(api: &bollard::Docker, name: &str) -> bool {
+pub(super) async fn remove(api: &EngineApi, name: &str) -> bool {
+    let path = format!("/containers/{name}");
     let removed = async {
         loop {
-            let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-            match api.remove_container(name, Some(options)).await.as_ref().map_err(EngineFault::of)
-            {
+            let removed = api.delete(&path, &[("force", "true"), ("v", "true")]).await;
+            match removed.as_ref().map_err(EngineFault::of) {
                 Ok(()) => return true,
                 Err(EngineFault::Missing) => return true,
                 // The container ended on its own and is being removed.
@@ -150,13 +161,35 @@ pub(super) struct CreatedContainer {
 }
 
 /// Requests the properties of a container from the engine.
-pub(super) async fn inspect(api: &bollard::Docker, id: &str) -> Result<CreatedContainer, Error> {
-    let found = api.inspect_container(id, None::<InspectContainerOptions>).await?;
-    let pid = found.state.and_then(|state| state.pid).filter(|pid| *pid > 0);
+pub(super) async fn inspect(api: &EngineApi, id: &str) -> Result<CreatedContainer, EngineError> {
+    let found: Container = api.get(&format!("/containers/{id}/json"), &[]).await?;
+    let pid = Some(found.state.pid).filter(|pid| *pid > 0);
     let memory = pid.and_then(|pid| MemoryCgroup::of_process(pid, id));
-    let host = found.host_config.unwrap_or_default();
+    let host = found.host_config;
     let limits = [("memory", host.memory), ("processes", host.pids_limit), ("CPU", host.cpu_quota)];
     let none = |limit: Option<i64>| limit.is_none_or(|limit| limit <= 0);
     let unlimited = limits.into_iter().filter(|(_, limit)| none(*limit)).map(|(name, _)| name);
     Ok(CreatedContainer { memory, unlimited: unlimited.collect() })
+}
+
+/// Properties of a container, as the engine reports them.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Container {
+    state: ContainerState,
+    host_config: ContainerLimits,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct ContainerState {
+    pid: i64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct ContainerLimits {
+    memory: Option<i64>,
+    pids_limit: Option<i64>,
+    cpu_quota: Option<i64>,
 }

@@ -1,21 +1,18 @@
 //! Images of Docker sandboxes: the base image, built only from Debian packages, and users' images with the guest agent
 //! added. Images are never pulled from a registry.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use assize_config::Isolation;
-use bollard::body_try_stream;
-use bollard::errors::Error;
-use bollard::models::ImageInspect;
-use bollard::query_parameters::{
-    CreateImageOptionsBuilder, ListImagesOptionsBuilder, RemoveImageOptions, TagImageOptionsBuilder,
-};
-use futures_util::{StreamExt, TryFutureExt};
+use futures_util::TryFutureExt;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio_util::io::ReaderStream;
 
 use super::Docker;
+use super::api::{self, EngineError};
 use super::derive::{FROM, GUEST, KIND, derive};
 use super::engine::{EngineClient, EngineFault};
 use crate::error::SandboxError;
@@ -134,9 +131,9 @@ impl Docker {
             });
         };
         let mut hash = Sha256::new();
-        hash.update(found.id.unwrap_or_default());
+        hash.update(found.id);
         hash.update(rootfs::digest());
-        let volumes = found.config.and_then(|config| config.volumes).unwrap_or_default();
+        let volumes = found.config.volumes.unwrap_or_default().into_keys().collect();
         let image = DockerImage { name: format!("{DERIVED}:{}", rootfs::short(hash)), volumes };
         if inspect(client, &image.name).await?.is_some() {
             return Ok(image);
@@ -175,18 +172,14 @@ impl Docker {
             .await
             .map_err(|error| SandboxError::failed(WHAT, error))?;
         progress("importing the root file system");
-        let options = CreateImageOptionsBuilder::new()
-            .from_src("-")
-            .repo(ROOTFS)
-            .tag("latest")
-            .changes(vec![format!("LABEL {KIND}=rootfs")])
-            .build();
-        let body = body_try_stream(ReaderStream::with_capacity(file, 256 * 1024));
-        let patient = client.with_image_timeout();
-        let mut steps = patient.create_image(Some(options), Some(body), None);
-        while let Some(step) = steps.next().await {
-            step.map_err(|error| client.explain(WHAT, &error))?;
-        }
+        let label = format!("LABEL {KIND}=rootfs");
+        let query =
+            [("fromSrc", "-"), ("repo", ROOTFS), ("tag", "latest"), ("changes", label.as_str())];
+        let body = api::stream(ReaderStream::with_capacity(file, 256 * 1024));
+        let steps = client.with_image_timeout().post("/images/create", &query, Some(body)).await;
+        steps
+            .and_then(|steps| check_steps(&steps))
+            .map_err(|error| client.explain(WHAT, &error))?;
         progress("adding the guest agent");
         let name = base_name();
         let _one_at_a_time = self.deriving.lock().await;
@@ -244,21 +237,60 @@ impl Docker {
     }
 }
 
-async fn delete(client: &EngineClient, name: &str) -> Result<(), Error> {
-    client.api.remove_image(name, None::<RemoveImageOptions>, None).await.map(drop)
+/// Returns the error that the engine reported while it imported an image. It reports its steps, and the error, as JSON
+/// values after the successful status of its response.
+fn check_steps(steps: &[u8]) -> Result<(), EngineError> {
+    for step in serde_json::Deserializer::from_slice(steps).into_iter::<Value>() {
+        let step = step.map_err(|error| EngineError::Unexpected(error.to_string()))?;
+        if let Some(message) = step["error"].as_str() {
+            return Err(EngineError::Response { status: 200, message: message.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// Properties of an image, as the engine reports them.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct InspectedImage {
+    id: String,
+    config: ImageConfig,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct ImageConfig {
+    volumes: Option<BTreeMap<String, Value>>,
+}
+
+/// Image in a list, as the engine reports it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct ListedImage {
+    id: String,
+    repo_tags: Option<Vec<String>>,
+    labels: Option<BTreeMap<String, String>>,
+    size: i64,
+    created: i64,
+}
+
+async fn delete(client: &EngineClient, name: &str) -> Result<(), EngineError> {
+    client.api.delete(&format!("/images/{name}"), &[]).await
 }
 
 async fn list(client: &EngineClient) -> Result<Vec<DockerImageInfo>, SandboxError> {
-    let ours = HashMap::from([("label", vec![KIND])]);
-    let options = ListImagesOptionsBuilder::new().filters(&ours).build();
-    let found =
-        client.retry("listing images", || client.api.list_images(Some(options.clone()))).await?;
+    let ours = json!({"label": [KIND]}).to_string();
+    let query = [("filters", ours.as_str())];
+    let list = || client.api.get("/images/json", &query);
+    let found: Vec<ListedImage> = client.retry("listing images", list).await?;
     let mut images = Vec::new();
-    for mut image in found {
-        if image.repo_tags.is_empty() {
-            image.repo_tags.push(UNNAMED.to_owned());
+    for image in found {
+        let labels = image.labels.unwrap_or_default();
+        let mut names = image.repo_tags.unwrap_or_default();
+        if names.is_empty() {
+            names.push(UNNAMED.to_owned());
         }
-        for name in image.repo_tags {
+        for name in names {
             // Podman adds a registry prefix to the names of local images.
             let own = ["localhost/", "docker.io/"].iter().find_map(|from| name.strip_prefix(from));
             let name = own.unwrap_or(&name).to_owned();
@@ -268,8 +300,8 @@ async fn list(client: &EngineClient) -> Result<Vec<DockerImageInfo>, SandboxErro
                 id: image.id.clone(),
                 bytes: u64::try_from(image.size).unwrap_or(0),
                 created: image.created,
-                from: image.labels.get(FROM).cloned(),
-                guest: image.labels.get(GUEST).cloned(),
+                from: labels.get(FROM).cloned(),
+                guest: labels.get(GUEST).cloned(),
             });
         }
     }
@@ -277,9 +309,13 @@ async fn list(client: &EngineClient) -> Result<Vec<DockerImageInfo>, SandboxErro
     Ok(images)
 }
 
-async fn inspect(client: &EngineClient, name: &str) -> Result<Option<ImageInspect>, SandboxError> {
+async fn inspect(
+    client: &EngineClient,
+    name: &str,
+) -> Result<Option<InspectedImage>, SandboxError> {
+    let path = format!("/images/{name}/json");
     let found = client.retry("inspecting the image", || {
-        client.api.inspect_image(name).map_ok(Some).or_else(async |error| {
+        client.api.get(&path, &[]).map_ok(Some).or_else(async |error| {
             match EngineFault::of(&error) {
                 EngineFault::Missing => Ok(None),
                 _ => Err(error),
@@ -291,9 +327,9 @@ async fn inspect(client: &EngineClient, name: &str) -> Result<Option<ImageInspec
 
 /// Tags an image as the latest base image.
 async fn tag_latest(client: &EngineClient, name: &str) -> Result<(), SandboxError> {
-    let options = TagImageOptionsBuilder::new().repo(BASE).tag("latest").build();
-    let tagged = client.api.tag_image(name, Some(options)).await;
-    tagged.map_err(|error| client.explain("tagging the image", &error))
+    let query = [("repo", BASE), ("tag", "latest")];
+    let tagged = client.api.post(&format!("/images/{name}/tag"), &query, None).await;
+    tagged.map(drop).map_err(|error| client.explain("tagging the image", &error))
 }
 
 #[cfg(test)]
@@ -310,5 +346,15 @@ mod tests {
         for other in ["", "../containers", "a/../b", "a b", "a?x=1", "a#b", "/a", "a//b", "a%2fb"] {
             assert!(!is_name(other), "{other}");
         }
+    }
+
+    #[test]
+    fn error_after_the_successful_status_of_an_import_is_found() {
+        let steps = "{\"status\": \"sha256:00ff\"}\r\n";
+        check_steps(steps.as_bytes()).unwrap();
+        let failed = format!("{steps}{{\"error\": \"write /x: no space left on device\"}}");
+        let error = check_steps(failed.as_bytes()).unwrap_err();
+        assert_eq!(EngineFault::of(&error), EngineFault::Full);
+        assert!(check_steps(b"{\"status\":").is_err());
     }
 }

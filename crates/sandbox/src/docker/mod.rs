@@ -4,6 +4,7 @@
 //! the container's standard input and output: when this process dies, the engine closes the channel, the guest agent
 //! exits, and the engine removes the container.
 
+mod api;
 mod attached;
 mod container;
 mod derive;
@@ -11,21 +12,14 @@ mod engine;
 mod handle;
 mod image;
 
-use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use assize_config::Isolation;
 use assize_protocol::{GuestLimits, Hello, VERSION};
 use async_trait::async_trait;
-use bollard::container::AttachContainerResults;
-use bollard::errors::Error;
-use bollard::models::ContainerCreateBody;
-use bollard::query_parameters::{
-    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, ListContainersOptionsBuilder,
-    StartContainerOptions,
-};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
 use crate::backend::{Backend, Enforcement, SandboxHandle, SandboxIdentity, StartedSandbox};
@@ -34,6 +28,7 @@ use crate::diagnostics::DiagnosticOutput;
 use crate::error::SandboxError;
 use crate::sandbox::environment;
 use crate::spec::SandboxSpec;
+use api::{EngineApi, EngineError};
 use engine::{ContainerEngine, EngineClient, EngineFault};
 use handle::DockerHandle;
 pub use image::DockerImageInfo;
@@ -112,14 +107,14 @@ impl Docker {
 
     async fn engine_info(&self) -> Result<EngineInfo, SandboxError> {
         let client = self.engine.client().await?;
-        let info = client.api.info().await;
-        let info = info.map_err(|error| client.explain("querying the engine", &error))?;
-        let options = info.security_options.unwrap_or_default();
+        let info = client.api.get("/info", &[]).await;
+        let EngineProperties { security_options: options } =
+            info.map_err(|error| client.explain("querying the engine", &error))?;
         Ok(EngineInfo {
             engine: client.name.clone(),
             version: client.version.clone(),
             host: client.host.clone(),
-            rootless: options.iter().any(|option| option.contains("rootless")),
+            rootless: options.iter().flatten().any(|option| option.contains("rootless")),
             image: self.find_base(client).await?,
         })
     }
@@ -131,8 +126,8 @@ impl Docker {
         &self,
         client: &EngineClient,
         name: &str,
-        body: ContainerCreateBody,
-    ) -> Result<Launched, Error> {
+        body: Value,
+    ) -> Result<Launched, EngineError> {
         let launching = launch(client.api.clone(), name.to_owned(), body);
         match self.launching.spawn(launching).await {
             Ok(launched) => launched,
@@ -141,30 +136,42 @@ impl Docker {
     }
 }
 
+/// Properties of an engine, as it reports them.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct EngineProperties {
+    security_options: Option<Vec<String>>,
+}
+
+/// A container, as the engine reports it when the container is created or listed.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ListedContainer {
+    id: String,
+    #[serde(default)]
+    created: i64,
+}
+
 /// A running container and its standard streams.
 struct Launched {
     id: String,
-    attached: AttachContainerResults,
+    attached: api::Upgrade,
 }
 
-async fn launch(
-    api: bollard::Docker,
-    name: String,
-    body: ContainerCreateBody,
-) -> Result<Launched, Error> {
-    let options = CreateContainerOptionsBuilder::new().name(&name).build();
-    let mut made = api.create_container(Some(options.clone()), body.clone()).await;
+async fn launch(api: EngineApi, name: String, body: Value) -> Result<Launched, EngineError> {
+    let named = [("name", name.as_str())];
+    let create = || api.post("/containers/create", &named, Some(api::json(&body)));
+    let mut made = create().await;
     if made.as_ref().is_err_and(|error| EngineFault::of(error) == EngineFault::Conflict) {
         // The container exists already: an earlier attempt created it, but the engine's response was lost.
         handle::remove(&api, &name).await;
-        made = api.create_container(Some(options), body).await;
+        made = create().await;
     }
-    let id = made?.id;
+    let ListedContainer { id, .. } = api::parse(&made?)?;
     let run = async {
-        let streams =
-            AttachContainerOptionsBuilder::new().stream(true).stdin(true).stdout(true).stderr(true);
-        let attached = api.attach_container(&id, Some(streams.build())).await?;
-        api.start_container(&id, None::<StartContainerOptions>).await?;
+        let streams = ["stream", "stdin", "stdout", "stderr"].map(|name| (name, "true"));
+        let attached = api.upgrade(&format!("/containers/{id}/attach"), &streams).await?;
+        api.post(&format!("/containers/{id}/start"), &[], None).await?;
         Ok(attached)
     };
     match run.await {
@@ -268,26 +275,21 @@ impl Backend for Docker {
 
     async fn clean_up(&self, maker: &str) -> Result<(), SandboxError> {
         let client = self.engine.client().await?;
-        let theirs =
-            HashMap::from([("label", vec![format!("{}={maker}", container::CREATOR_LABEL)])]);
+        let theirs = json!({"label": [format!("{}={maker}", container::CREATOR_LABEL)]});
         let old = SystemTime::now() - ABANDONED_AFTER;
         let old = old.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let created = |label: &str| {
-            HashMap::from([
-                ("label", vec![label.to_owned()]),
-                ("status", vec!["created".to_owned()]),
-            ])
-        };
+        let created = |label: &str| json!({"label": [label], "status": ["created"]});
         // Containers for deriving images are removed only if they are older than `ABANDONED_AFTER`, because another
         // process may still use them. Deriving an image takes far less time.
         let (never_run, never_begun) = (created(derive::KIND), created(container::CREATOR_LABEL));
         let (all, old) = (i64::MAX, old.cast_signed());
         for (filters, latest) in [(theirs, all), (never_run, old), (never_begun, old)] {
-            let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
-            let list = || client.api.list_containers(Some(options.clone()));
-            let mut found = client.retry("listing containers", list).await?;
-            found.retain(|container| container.created.is_some_and(|created| created < latest));
-            for id in found.into_iter().filter_map(|container| container.id) {
+            let filters = filters.to_string();
+            let query = [("all", "true"), ("filters", filters.as_str())];
+            let list = || client.api.get("/containers/json", &query);
+            let mut found: Vec<ListedContainer> = client.retry("listing containers", list).await?;
+            found.retain(|container| container.created < latest);
+            for ListedContainer { id, .. } in found {
                 handle::remove(&client.api, &id).await;
             }
         }
