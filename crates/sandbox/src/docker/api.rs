@@ -28,10 +28,10 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_RESPONSE: usize = 64 << 20;
 
 /// Body of a request.
-pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
+pub(super) type RequestBody = UnsyncBoxBody<Bytes, io::Error>;
 
 /// Parameters in the query of a URL.
-pub(super) type Query<'a> = [(&'a str, &'a str)];
+pub(super) type Parameters<'a> = [(&'a str, &'a str)];
 
 /// Connection that was upgraded from HTTP to a plain stream of bytes.
 pub(super) type Upgrade = TokioIo<Upgraded>;
@@ -91,7 +91,7 @@ impl EngineApi {
     pub(super) async fn get<T: DeserializeOwned>(
         &self,
         path: &str,
-        query: &Query<'_>,
+        query: &Parameters<'_>,
     ) -> Result<T, EngineError> {
         parse(&self.request(Method::GET, path, query, None).await?)
     }
@@ -100,7 +100,7 @@ impl EngineApi {
     pub(super) async fn get_bytes(
         &self,
         path: &str,
-        query: &Query<'_>,
+        query: &Parameters<'_>,
     ) -> Result<Bytes, EngineError> {
         self.request(Method::GET, path, query, None).await
     }
@@ -108,8 +108,8 @@ impl EngineApi {
     pub(super) async fn post(
         &self,
         path: &str,
-        query: &Query<'_>,
-        body: Option<Body>,
+        query: &Parameters<'_>,
+        body: Option<RequestBody>,
     ) -> Result<Bytes, EngineError> {
         self.request(Method::POST, path, query, body).await
     }
@@ -117,13 +117,17 @@ impl EngineApi {
     pub(super) async fn put(
         &self,
         path: &str,
-        query: &Query<'_>,
-        body: Body,
+        query: &Parameters<'_>,
+        body: RequestBody,
     ) -> Result<(), EngineError> {
         self.request(Method::PUT, path, query, Some(body)).await.map(drop)
     }
 
-    pub(super) async fn delete(&self, path: &str, query: &Query<'_>) -> Result<(), EngineError> {
+    pub(super) async fn delete(
+        &self,
+        path: &str,
+        query: &Parameters<'_>,
+    ) -> Result<(), EngineError> {
         self.request(Method::DELETE, path, query, None).await.map(drop)
     }
 
@@ -131,7 +135,7 @@ impl EngineApi {
     pub(super) async fn upgrade(
         &self,
         path: &str,
-        query: &Query<'_>,
+        query: &Parameters<'_>,
     ) -> Result<Upgrade, EngineError> {
         let upgraded = async {
             let request = self.builder(Method::POST, path, query);
@@ -150,8 +154,8 @@ impl EngineApi {
         &self,
         method: Method,
         path: &str,
-        query: &Query<'_>,
-        body: Option<Body>,
+        query: &Parameters<'_>,
+        body: Option<RequestBody>,
     ) -> Result<Bytes, EngineError> {
         let answered = async {
             let request = self.builder(method, path, query).body(body.unwrap_or_else(empty));
@@ -164,7 +168,7 @@ impl EngineApi {
         &self,
         method: Method,
         path: &str,
-        query: &Query<'_>,
+        query: &Parameters<'_>,
     ) -> hyper::http::request::Builder {
         let mut target = format!("{}{path}", self.prefix);
         for (number, (name, value)) in query.iter().enumerate() {
@@ -183,7 +187,7 @@ impl EngineApi {
     /// Sends a request over a new connection. A response with an error status is an error.
     async fn send(
         &self,
-        request: Result<Request<Body>, hyper::http::Error>,
+        request: Result<Request<RequestBody>, hyper::http::Error>,
     ) -> Result<Response<Incoming>, EngineError> {
         let request = request.map_err(io::Error::other)?;
         let response = self.connect().await?.send_request(request).await?;
@@ -198,7 +202,7 @@ impl EngineApi {
         Err(EngineError::Response { status: status.as_u16(), message: message.trim().to_owned() })
     }
 
-    async fn connect(&self) -> Result<SendRequest<Body>, EngineError> {
+    async fn connect(&self) -> Result<SendRequest<RequestBody>, EngineError> {
         let stream: Box<dyn ByteStream> = match &self.address {
             Address::Unix(path) => Box::new(UnixStream::connect(path).await?),
             Address::Tcp(address) => Box::new(TcpStream::connect(address).await?),
@@ -232,18 +236,18 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, EngineError> 
     serde_json::from_slice(body).map_err(|error| EngineError::Unexpected(error.to_string()))
 }
 
-fn empty() -> Body {
+fn empty() -> RequestBody {
     bytes(Bytes::new())
 }
 
-pub(super) fn json(value: &Value) -> Body {
+pub(super) fn json(value: &Value) -> RequestBody {
     bytes(value.to_string().into())
 }
 
-pub(super) fn bytes(bytes: Bytes) -> Body {
+pub(super) fn bytes(bytes: Bytes) -> RequestBody {
     Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
 }
 
-pub(super) fn stream(bytes: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Body {
+pub(super) fn stream(bytes: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> RequestBody {
     StreamBody::new(bytes.map_ok(Frame::data)).boxed_unsync()
 }
