@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use assize_config::SandboxLimits;
 
@@ -34,9 +35,15 @@ const OTHERS: &str = "other processes are in the cgroup that is delegated to thi
                       subgroup";
 
 impl CgroupParents {
-    /// Finds the cgroups below which this process is allowed to create cgroups. Enables the needed controllers in these
-    /// cgroups, as container engines do.
-    pub(crate) fn find() -> CgroupParents {
+    /// Returns the cgroups below which this process is allowed to create cgroups. The first call finds them, and enables
+    /// the needed controllers in them, as container engines do. It must come before the first child process, which would
+    /// keep a delegated cgroup busy.
+    pub(crate) fn of_this_process() -> CgroupParents {
+        static FOUND: OnceLock<CgroupParents> = OnceLock::new();
+        FOUND.get_or_init(CgroupParents::find).clone()
+    }
+
+    fn find() -> CgroupParents {
         let (mounts, own) = (mounts(), fs::read_to_string("/proc/self/cgroup").unwrap_or_default());
         let mut groups = CgroupParents::find_in(&mounts, &own, may_make_groups);
         if let CgroupParents::V2 { folder, kinds } = &mut groups {

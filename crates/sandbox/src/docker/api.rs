@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, UPGRADE};
+use hyper::http::uri::Authority;
 use hyper::upgrade::Upgraded;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -73,7 +74,14 @@ impl EngineApi {
     pub(super) fn new(host: &str) -> EngineApi {
         let tcp = ["tcp://", "http://"].iter().find_map(|scheme| host.strip_prefix(scheme));
         let address = match tcp {
-            Some(address) => Address::Tcp(address.trim_end_matches('/').to_owned()),
+            Some(address) => {
+                let address = address.split('/').next().unwrap_or_default();
+                Address::Tcp(match address.parse::<Authority>() {
+                    Ok(parts) => format!("{}:{}", parts.host(), parts.port_u16().unwrap_or(80)),
+                    // Connecting reports the error.
+                    Err(_) => address.to_owned(),
+                })
+            }
             None => Address::Unix(host.strip_prefix("unix://").unwrap_or(host).into()),
         };
         EngineApi { address, prefix: String::new(), timeout: TIMEOUT }
@@ -192,7 +200,9 @@ impl EngineApi {
         let request = request.map_err(io::Error::other)?;
         let response = self.connect().await?.send_request(request).await?;
         let status = response.status();
-        if !status.is_client_error() && !status.is_server_error() {
+        // The engine responds "not modified" if a container runs already.
+        let other = [StatusCode::SWITCHING_PROTOCOLS, StatusCode::NOT_MODIFIED];
+        if status.is_success() || other.contains(&status) {
             return Ok(response);
         }
         let text = read(response).await?;
@@ -250,4 +260,26 @@ pub(super) fn bytes(bytes: Bytes) -> RequestBody {
 
 pub(super) fn stream(bytes: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> RequestBody {
     StreamBody::new(bytes.map_ok(Frame::data)).boxed_unsync()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_engines_are_sockets_or_hosts_with_a_port() {
+        let address = |host: &str| match EngineApi::new(host).address {
+            Address::Unix(path) => path.display().to_string(),
+            Address::Tcp(address) => address,
+        };
+        for (host, expected) in [
+            ("/run/docker.sock", "/run/docker.sock"),
+            ("unix:///run/docker.sock", "/run/docker.sock"),
+            ("tcp://127.0.0.1:2375", "127.0.0.1:2375"),
+            ("http://engine/", "engine:80"),
+            ("tcp://[::1]:2375/v1.41", "[::1]:2375"),
+        ] {
+            assert_eq!(address(host), expected);
+        }
+    }
 }

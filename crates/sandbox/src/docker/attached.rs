@@ -4,7 +4,7 @@ use std::io;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::try_unfold;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, BufReader};
 use tokio_util::io::StreamReader;
 
 use super::api::Upgrade;
@@ -25,7 +25,7 @@ pub(crate) fn connection(
     words: DiagnosticOutput,
 ) -> impl AsyncRead + AsyncWrite {
     let (output, input) = tokio::io::split(attached);
-    let output = EngineOutput::new(output, words);
+    let output = EngineOutput::new(BufReader::with_capacity(PIECE, output), words);
     let written = try_unfold(output, |mut output| async {
         Ok::<_, io::Error>(output.next().await?.map(|bytes| (bytes, output)))
     });

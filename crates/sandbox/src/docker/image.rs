@@ -133,7 +133,8 @@ impl Docker {
         let mut hash = Sha256::new();
         hash.update(found.id);
         hash.update(rootfs::digest());
-        let volumes = found.config.volumes.unwrap_or_default().into_keys().collect();
+        let volumes = found.config.and_then(|config| config.volumes);
+        let volumes = volumes.unwrap_or_default().into_keys().collect();
         let image = DockerImage { name: format!("{DERIVED}:{}", rootfs::short(hash)), volumes };
         if inspect(client, &image.name).await?.is_some() {
             return Ok(image);
@@ -242,7 +243,8 @@ impl Docker {
 fn check_steps(steps: &[u8]) -> Result<(), EngineError> {
     for step in serde_json::Deserializer::from_slice(steps).into_iter::<Value>() {
         let step = step.map_err(|error| EngineError::Unexpected(error.to_string()))?;
-        if let Some(message) = step["error"].as_str() {
+        let message = step["errorDetail"]["message"].as_str().or(step["error"].as_str());
+        if let Some(message) = message {
             return Err(EngineError::Response { status: 200, message: message.to_owned() });
         }
     }
@@ -254,7 +256,7 @@ fn check_steps(steps: &[u8]) -> Result<(), EngineError> {
 #[serde(rename_all = "PascalCase", default)]
 struct InspectedImage {
     id: String,
-    config: ImageConfig,
+    config: Option<ImageConfig>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -65,7 +65,7 @@ impl Jail {
     }
 
     fn groups(&self) -> &CgroupParents {
-        self.groups.get_or_init(CgroupParents::find)
+        self.groups.get_or_init(CgroupParents::of_this_process)
     }
 
     fn setup(&self, id: &str, spec: &SandboxSpec, group: &JailCgroup) -> JailSetup {

@@ -19,7 +19,7 @@ use tokio::net::UnixStream;
 use tokio::process::Child;
 use tokio::sync::Mutex;
 
-use crate::cgroup::JailCgroup;
+use crate::cgroup::{CgroupParents, JailCgroup};
 use crate::error::SandboxError;
 use crate::guest::GuestFile;
 
@@ -104,6 +104,8 @@ pub fn start_supervisor_ahead(runtime: &tokio::runtime::Handle) {
     let runtime = runtime.clone();
     let start = move || {
         let _entered = runtime.enter();
+        // The supervisor is the first child process.
+        CgroupParents::of_this_process();
         IdleSupervisor::start()
     };
     // If the thread cannot be started, or fails, the jail starts its own supervisor and reports the error.

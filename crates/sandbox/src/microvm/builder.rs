@@ -99,7 +99,7 @@ impl MicrovmBuilder {
     }
 
     pub(super) fn groups(&self) -> &CgroupParents {
-        self.groups.get_or_init(CgroupParents::find)
+        self.groups.get_or_init(CgroupParents::of_this_process)
     }
 
     /// Returns the selected accelerator; `None` before the first microVM.
