@@ -149,7 +149,8 @@ impl Jail {
 }
 
 /// Returns the file that makes a Python interpreter execute `sitecustomize.py` when it reads its site-packages. Then it
-/// does not import this file as a module, which would take two milliseconds longer. Returns `None` if the version of
+/// does not import this file as a module, which would take two milliseconds longer. An interpreter that is started ahead
+/// of its program still imports the module, because that comes later in its startup. Returns `None` if the version of
 /// the interpreter is not part of its name; it then imports the module, and so does one in a virtual environment.
 fn startup_hook(interpreter: &Interpreter) -> Option<JailFile> {
     let program = interpreter.program.canonicalize().ok()?;
@@ -162,8 +163,9 @@ fn startup_hook(interpreter: &Interpreter) -> Option<JailFile> {
     Some(JailFile {
         at: format!("{folder}/assize.pth"),
         text: format!(
-            "import sys; sys.path.remove('{folder}'); exec(open('{PYTHON_FOLDER}/sitecustomize.py').read(), {{}}); \
-             sys.modules['sitecustomize'] = type(sys)('sitecustomize')\n"
+            "import os, sys; sys.path.remove('{folder}'); 'ASSIZE_GATE' in os.environ or \
+             exec(open('{PYTHON_FOLDER}/sitecustomize.py').read(), {{}}) or \
+             sys.modules.update(sitecustomize=type(sys)('sitecustomize'))\n"
         ),
     })
 }
