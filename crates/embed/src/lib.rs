@@ -8,8 +8,8 @@ use std::{env, fs};
 
 use libdeflater::{CompressionLvl, Compressor};
 
-/// Compiles a package of this Cargo workspace with the Cargo profile `guest`, and copies the binary to
-/// `OUT_DIR/<package>`, where `include_bytes!` can embed it.
+/// Compiles a package of this Cargo workspace with the Cargo profile `guest` or, in releases, `guest-dist`, and copies the
+/// binary to `OUT_DIR/<package>`, where `include_bytes!` can embed it.
 pub fn embed(package: &str) -> Result<(), Box<dyn Error>> {
     let embedded = PathBuf::from(env::var("OUT_DIR")?).join(package);
     match build(package)? {
@@ -35,26 +35,22 @@ pub fn embed_compressed(package: &str) -> Result<(), Box<dyn Error>> {
 fn build(package: &str) -> Result<Option<PathBuf>, Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=RUSTC_WORKSPACE_WRAPPER");
-    for setting in ["LTO", "CODEGEN_UNITS"] {
-        println!("cargo::rerun-if-env-changed=CARGO_PROFILE_GUEST_{setting}");
-    }
     let out = PathBuf::from(env::var("OUT_DIR")?);
     if env::var("RUSTC_WORKSPACE_WRAPPER").is_ok_and(|wrapper| wrapper.contains("clippy")) {
         return Ok(None);
     }
     let target = env::var("TARGET")?;
     let workspace = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../..").canonicalize()?;
-    let folder = guest_target_folder(&out);
+    let profile_folder = profile_folder(&out);
+    let profile = if profile_folder.ends_with("dist") { "guest-dist" } else { "guest" };
+    let folder = profile_folder.with_file_name("guest");
     let mut cargo = Command::new(env::var("CARGO")?);
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy();
         // Variable with the linker for another processor.
         let linker = name.starts_with("CARGO_TARGET_") && name.ends_with("_LINKER");
-        // Variable that changes the Cargo profile `guest`.
-        let profile = name.starts_with("CARGO_PROFILE_GUEST_");
-        let kept = linker
-            || profile
-            || ["CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"].contains(&name.as_ref());
+        let kept =
+            linker || ["CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"].contains(&name.as_ref());
         let of_cargo = ["CARGO", "RUST", "DEP_"].iter().any(|prefix| name.starts_with(prefix));
         let of_build = ["OUT_DIR", "TARGET", "HOST", "PROFILE", "OPT_LEVEL", "DEBUG", "NUM_JOBS"];
         if !kept && (of_cargo || of_build.contains(&name.as_ref())) {
@@ -63,7 +59,7 @@ fn build(package: &str) -> Result<Option<PathBuf>, Box<dyn Error>> {
     }
     cargo
         .current_dir(&workspace)
-        .args(["build", "--locked", "--quiet", "--package", package, "--profile", "guest"])
+        .args(["build", "--locked", "--quiet", "--package", package, "--profile", profile])
         .arg("--target")
         .arg(&target)
         .arg("--target-dir")
@@ -74,7 +70,7 @@ fn build(package: &str) -> Result<Option<PathBuf>, Box<dyn Error>> {
         let stderr = String::from_utf8_lossy(&built.stderr).into_owned();
         return Err(format!("cannot build `{package}`:\n{stderr}").into());
     }
-    let binary = folder.join(&target).join("guest").join(package);
+    let binary = folder.join(&target).join(profile).join(package);
     rerun_if_sources_change(&binary.with_extension("d"), &workspace)?;
     Ok(Some(binary))
 }
@@ -91,13 +87,12 @@ fn guest_flags() -> String {
     flags.join("\x1f")
 }
 
-/// Returns the Cargo target folder for embedded programs, a folder `guest` in the target folder of this build. All
-/// build scripts and Cargo profiles share it, because the embedded programs are the same for each profile.
-fn guest_target_folder(out: &Path) -> PathBuf {
+/// Returns the folder of this build's Cargo profile: `<target>/<profile>`. Embedded programs are built in the folder
+/// `guest` beside it, which all build scripts and Cargo profiles share.
+fn profile_folder(out: &Path) -> &Path {
     // Cargo sets `OUT_DIR` to `<target>/<profile>/build/<package>/out`.
     let build = out.ancestors().find(|folder| folder.ends_with("build"));
-    let target = build.and_then(Path::parent).and_then(Path::parent);
-    target.unwrap_or(out).join("guest")
+    build.and_then(Path::parent).unwrap_or(out)
 }
 
 /// Makes cargo rerun the build script when a source file of the embedded program changes. The program's dep-info file
