@@ -48,6 +48,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use assize_config::{Environment, Settings};
+use assize_service::sandboxes::SupervisorAhead;
 use assize_types::{Cancel, CancelReason, Failure, FailureKind};
 use clap::CommandFactory;
 use etcetera::BaseStrategy;
@@ -63,6 +64,8 @@ fn main() -> ExitCode {
     #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
     static_names::use_own_modules();
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let supervisor =
+        arguments.first().is_some_and(|first| first == "exec").then(SupervisorAhead::prepare);
     let run: Box<dyn FnOnce() -> Result<u8, Failure>> =
         if arguments.is_empty() && std::io::stdout().is_terminal() {
             Box::new(show_start_screen)
@@ -70,7 +73,7 @@ fn main() -> ExitCode {
             Box::new(move || version::show(detail).map(|()| 0))
         } else {
             let cli = parse::command_line();
-            Box::new(|| run_command(cli))
+            Box::new(|| run_command(cli, supervisor))
         };
     // The panic hook has already printed the message.
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
@@ -93,8 +96,8 @@ fn show_start_screen() -> Result<u8, Failure> {
     start_screen::show(&settings).map(|()| 0)
 }
 
-/// Runs one command and returns the exit code.
-fn run_command(cli: Cli) -> Result<u8, Failure> {
+/// Runs one command and returns the exit code. A jail of the command uses the given supervisor.
+fn run_command(cli: Cli, supervisor: Option<SupervisorAhead>) -> Result<u8, Failure> {
     if let CliCommand::Completions { shell } = cli.command {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Cli::command(), "assize", &mut script);
@@ -127,8 +130,8 @@ fn run_command(cli: Cli) -> Result<u8, Failure> {
     .enable_all()
     .build()
     .map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
-    if matches!(cli.command, CliCommand::Exec(_)) {
-        assize_service::sandboxes::start_supervisor_ahead(runtime.handle());
+    if let Some(supervisor) = supervisor {
+        supervisor.start(runtime.handle());
     }
     let config = Settings::load(&environment, &flags(&cli)?)?;
     logging::start(&config);

@@ -97,10 +97,11 @@ pub struct JailUsers {
     pub program: u32,
 }
 
-/// Reply of the jail's supervisor process to the [`JailSetup`], as one line of JSON.
+/// Reply to the [`JailSetup`], as one line of JSON. The jail's init process sends it, or its supervisor process if there
+/// is no init process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SupervisorReply {
+pub enum JailReply {
     /// The jail runs.
     Ready {
         /// Process id, on the host, of the jail's init process.

@@ -40,7 +40,7 @@ pub use error::SandboxError;
 pub use guest::guest_program;
 pub use host_calls::{HostCallHandler, HostCallLimits, KILL_AFTER};
 pub use interpreter::{Interpreter, Language};
-pub use jail::start_supervisor_ahead;
+pub use jail::SupervisorAhead;
 pub use manager::{SandboxManager, TIME_TO_LIVE};
 pub use pool::{PoolMetrics, PoolOptions, SandboxPool};
 pub use registry::{SandboxKey, SandboxRecord};

@@ -104,11 +104,14 @@ struct Own {
     creator: String,
     folder: PathBuf,
     /// Lock file of the folder. The lock is held as long as this process lives.
-    _lock: File,
+    lock: Option<File>,
 }
 
 impl Drop for Own {
     fn drop(&mut self) {
+        // It takes the kernel longer to delete a file that is open. If another process sees the folder without its lock,
+        // that process deletes it.
+        self.lock = None;
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -162,7 +165,7 @@ impl SandboxRegistry {
         fs::rename(&unfinished, &folder).map_err(failed("creating", &folder))?;
         Ok(SandboxRegistry {
             root: root.to_owned(),
-            own: Own { creator: maker, folder, _lock: lock },
+            own: Own { creator: maker, folder, lock: Some(lock) },
         })
     }
 
@@ -324,7 +327,7 @@ mod tests {
         // Simulate a killed process: its lock is released, but its folder remains.
         let SandboxRegistry { own, .. } = other;
         let maker = own.creator.clone();
-        rustix::fs::flock(&own._lock, FlockOperation::Unlock).unwrap();
+        rustix::fs::flock(own.lock.as_ref().unwrap(), FlockOperation::Unlock).unwrap();
         std::mem::forget(own);
         let gone = ours.claim_dead().unwrap().pop().unwrap();
         assert_eq!(gone.creator, maker);

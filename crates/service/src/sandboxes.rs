@@ -18,7 +18,7 @@ use assize_types::Failure;
 use crate::Services;
 use crate::files::{self, CopiedIn, CopiedOut};
 
-pub use assize_sandbox::{SandboxRecord, start_supervisor_ahead};
+pub use assize_sandbox::{SandboxRecord, SupervisorAhead};
 
 /// Properties of a named sandbox that is to be created.
 #[derive(Debug, Clone)]

@@ -14,7 +14,7 @@ use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use assize_protocol::jail::{JailSetup, SupervisorReply};
+use assize_protocol::jail::{JailReply, JailSetup};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -38,6 +38,16 @@ pub(crate) struct StepError {
     /// Description of the failed step, such as `cannot mount the layers`.
     name: String,
     error: io::Error,
+}
+
+impl StepError {
+    fn as_reply(&self) -> JailReply {
+        JailReply::Failed {
+            step: self.name.clone(),
+            errno: self.error.raw_os_error().unwrap_or(0),
+            message: self.error.to_string(),
+        }
+    }
 }
 
 impl From<StepError> for String {
@@ -71,28 +81,15 @@ pub(crate) fn keep() -> Result<(), String> {
         read_setup().map_err(|error| format!("cannot read the jail setup: {error}"))?;
     let setup: JailSetup =
         serde_json::from_slice(&line).map_err(|error| format!("invalid jail setup: {error}"))?;
-    let built = build(&setup, &handed);
-    drop(handed);
-    let answer = match &built {
-        Ok(jail) => SupervisorReply::Ready {
-            pid: jail.pid.cast_unsigned(),
-            proc: jail.has_proc,
-            landlock: sys::landlock_version(),
-        },
-        Err(step) => SupervisorReply::Failed {
-            step: step.name.clone(),
-            errno: step.error.raw_os_error().unwrap_or(0),
-            message: step.error.to_string(),
-        },
-    };
-    let mut answer = serde_json::to_string(&answer).map_err(|error| error.to_string())?;
-    answer.push('\n');
-    let sent = rustix::io::write(rustix::stdio::stdin(), answer.as_bytes());
-    if let Ok(jail) = built {
-        // The supervisor's copy of the channel is closed. Otherwise the channel would stay open after the jail has
-        // ended.
-        let _ = rustix::stdio::dup2_stdout(rustix::stdio::stderr());
-        jail.watch(sent.is_ok());
+    match start_init(&setup, handed) {
+        Ok(pid) => {
+            // The supervisor's copy of the channel is closed. Otherwise the channel would stay open after the jail has
+            // ended.
+            let _ = rustix::stdio::dup2_stdout(rustix::stdio::stderr());
+            watch(pid);
+        }
+        // If the host does not get the reply, it has ended, and no jail is needed.
+        Err(step) => drop(send_reply(&step.as_reply())),
     }
     remove_groups(&setup);
     Ok(())
@@ -121,49 +118,34 @@ fn read_setup() -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     Ok((line, handed))
 }
 
-/// Running jail: process id of its init process, and whether the kernel allowed the jail to mount its own `/proc`.
-struct Jail {
-    pid: Pid,
-    has_proc: bool,
+/// Sends the host the outcome of the setup. The supervisor and the jail's init process share the connection.
+fn send_reply(reply: &JailReply) -> io::Result<()> {
+    let mut line = serde_json::to_vec(reply)?;
+    line.push(b'\n');
+    rustix::io::write(rustix::stdio::stdin(), &line)?;
+    Ok(())
 }
 
-fn build(setup: &JailSetup, handed: &[OwnedFd]) -> Result<Jail, StepError> {
-    let (mut from_child, to_parent) = pipe()?;
+/// Starts the jail's init process, which builds the jail and sends the host the outcome. Returns its process id.
+fn start_init(setup: &JailSetup, handed: Vec<OwnedFd>) -> Result<Pid, StepError> {
     let (from_parent, mut to_child) = pipe()?;
     let groups = open_groups(setup)?;
     let Some(pid) =
         sys::clone_into_namespaces(NAMESPACES, groups.v2.as_ref()).step("create namespaces")?
     else {
         drop(to_child);
-        run_inside(setup, handed, &groups.v1, from_parent, to_parent);
+        run_inside(setup, &handed, &groups.v1, from_parent);
     };
-    drop((to_parent, from_parent));
     let group = setup.emulator.as_ref().and_then(|emulator| emulator.group);
-    if let Err(step) = users::map(pid, setup.users, group) {
+    let mapped = users::map(pid, setup.users, group).and_then(|()| {
+        // The init process does not know its process id on the host.
+        to_child.write_all(pid.to_string().as_bytes()).step("start the jail's init process")
+    });
+    if let Err(step) = mapped {
         sys::kill(pid, libc::SIGKILL);
         return Err(step);
     }
-    let _ = to_child.write_all(b"!");
-    drop(to_child);
-    // The child sends `proc` or `no proc` on success, otherwise the error number and the failed step.
-    let mut answer = String::new();
-    from_child.read_to_string(&mut answer).step("read the result of the jail's init process")?;
-    match answer.as_str() {
-        "proc" => Ok(Jail { pid, has_proc: true }),
-        "no proc" => Ok(Jail { pid, has_proc: false }),
-        failure => {
-            let (name, error) = match failure.split_once(' ') {
-                Some((errno, name)) => {
-                    (name, io::Error::from_raw_os_error(errno.parse().unwrap_or(0)))
-                }
-                None => {
-                    let reason = "its init process exited before it reported a result";
-                    ("cannot start the jail", io::Error::other(reason))
-                }
-            };
-            Err(StepError { name: name.to_owned(), error })
-        }
-    }
+    Ok(pid)
 }
 
 fn pipe() -> Result<(fs::File, fs::File), StepError> {
@@ -195,28 +177,34 @@ fn die_with_the_supervisor() -> Result<(), StepError> {
         .step("set the parent death signal")
 }
 
-/// Runs as the jail's init process: builds the file system, then serves the host or starts the emulator.
+fn read_pid(from_parent: &mut fs::File) -> io::Result<u32> {
+    let mut pid = String::new();
+    from_parent.read_to_string(&mut pid)?;
+    pid.parse().map_err(|_| io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Runs as the jail's init process: builds the file system, then serves the host or starts the emulator. `from_parent`
+/// contains the process id on the host after the users are mapped.
 fn run_inside(
     setup: &JailSetup,
     handed: &[OwnedFd],
     groups: &[fs::File],
     mut from_parent: fs::File,
-    mut to_parent: fs::File,
 ) -> ! {
-    let mut go = [0; 1];
     let outcome = die_with_the_supervisor()
         .and_then(|()| {
             groups.iter().try_for_each(|mut group| group.write_all(b"0")).step("enter the cgroups")
         })
-        .and_then(|()| from_parent.read_exact(&mut go).step("wait for the user mapping"))
-        .and_then(|()| root::enter(setup));
-    let result = match &outcome {
-        Ok(root::JailRoot { has_proc: true, .. }) => "proc".to_owned(),
-        Ok(root::JailRoot { has_proc: false, .. }) => "no proc".to_owned(),
-        Err(step) => format!("{} {}", step.error.raw_os_error().unwrap_or(0), step.name),
+        .and_then(|()| read_pid(&mut from_parent).step("wait for the user mapping"))
+        .and_then(|pid| Ok((pid, root::enter(setup)?)));
+    let reply = match &outcome {
+        Ok((pid, root)) => {
+            JailReply::Ready { pid: *pid, proc: root.has_proc, landlock: sys::landlock_version() }
+        }
+        Err(step) => step.as_reply(),
     };
-    let sent = to_parent.write_all(result.as_bytes());
-    let (Ok(root::JailRoot { code, .. }), Ok(())) = (outcome, sent) else {
+    let sent = send_reply(&reply);
+    let (Ok((_, root::JailRoot { code, .. })), Ok(())) = (outcome, sent) else {
         std::process::exit(1);
     };
     if let Some(emulator) = &setup.emulator {
@@ -266,23 +254,21 @@ pub(crate) fn drop_container_capabilities() -> Result<(), String> {
     Ok(users::drop_capabilities(true)?)
 }
 
-impl Jail {
-    /// Waits until the jail ends. Kills the jail if the host closes the standard input of this supervisor process.
-    fn watch(&self, mut host_is_there: bool) {
-        let process = rustix::process::Pid::from_raw(self.pid)
-            .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        let Some(process) = process else {
-            sys::kill(self.pid, libc::SIGKILL);
-            return;
-        };
-        while host_is_there && !wait_for_end(&process, Some(rustix::stdio::stdin())) {
-            let mut byte = [0; 16];
-            host_is_there =
-                rustix::io::read(rustix::stdio::stdin(), &mut byte).is_ok_and(|count| count > 0);
-        }
-        if !host_is_there {
-            sys::kill(self.pid, libc::SIGKILL);
+/// Waits until the jail with this init process ends. Kills the jail if the host closes the standard input of this
+/// supervisor process.
+fn watch(pid: Pid) {
+    let process = rustix::process::Pid::from_raw(pid)
+        .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let Some(process) = process else {
+        sys::kill(pid, libc::SIGKILL);
+        return;
+    };
+    while !wait_for_end(&process, Some(rustix::stdio::stdin())) {
+        let mut byte = [0; 16];
+        if !rustix::io::read(rustix::stdio::stdin(), &mut byte).is_ok_and(|count| count > 0) {
+            sys::kill(pid, libc::SIGKILL);
             wait_for_end(&process, None::<std::os::fd::BorrowedFd<'_>>);
+            return;
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::error::SandboxError;
 use crate::interpreter::{Interpreter, Language, SYSTEM, is_system};
 use crate::sandbox::{PYTHON_FILES, PYTHON_FOLDER, WORKSPACE, environment};
 use crate::spec::SandboxSpec;
-pub use supervisor::start_supervisor_ahead;
+pub use supervisor::SupervisorAhead;
 use supervisor::{BuiltJail, DedicatedUsers, JailSupervisor};
 
 /// Devices that every program expects; none of them gives access to the host.
@@ -148,8 +148,8 @@ impl Jail {
     }
 }
 
-/// Returns the file that makes a Python interpreter execute `sitecustomize.py` when it reads its site-packages. Then it
-/// does not import this file as a module, which would take two milliseconds longer. An interpreter that is started ahead
+/// Returns a file with which a Python interpreter does the work of `sitecustomize.py` when it reads its site-packages.
+/// Then it imports no module from source, which would take two milliseconds longer. An interpreter that is started ahead
 /// of its program still imports the module, because that comes later in its startup. Returns `None` if the version of
 /// the interpreter is not part of its name; it then imports the module, and so does one in a virtual environment.
 fn startup_hook(interpreter: &Interpreter) -> Option<JailFile> {
@@ -162,10 +162,13 @@ fn startup_hook(interpreter: &Interpreter) -> Option<JailFile> {
     let folder = format!("{PYTHON_FOLDER}/lib/{version}/site-packages");
     Some(JailFile {
         at: format!("{folder}/assize.pth"),
+        // `PYTHONUSERBASE` and the first entry of `PYTHONPATH` are the folder of `sitecustomize.py`.
         text: format!(
-            "import os, sys; sys.path.remove('{folder}'); 'ASSIZE_GATE' in os.environ or \
-             exec(open('{PYTHON_FOLDER}/sitecustomize.py').read(), {{}}) or \
-             sys.modules.update(sitecustomize=type(sys)('sitecustomize'))\n"
+            "import os, sys; sys.path.remove('{folder}'); 'ASSIZE_GATE' in os.environ or (\
+             sys.path.remove(os.environ.pop('PYTHONUSERBASE')), \
+             os.environ.update(PYTHONPATH=os.environ['PYTHONPATH'].partition(':')[2]), \
+             [s.reconfigure(line_buffering=True) for s in (sys.stdout, sys.stderr) if s], \
+             sys.modules.update(sitecustomize=type(sys)('sitecustomize')))\n"
         ),
     })
 }
@@ -336,6 +339,10 @@ impl SandboxHandle for JailCell {
 
     async fn end(&self) {
         self.supervisor.end().await;
+    }
+
+    async fn end_before_exit(&self) {
+        self.supervisor.disconnect().await;
     }
 
     async fn diagnostic_output(&self) -> Option<String> {

@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Mutex as StdMutex, PoisonError};
+use std::sync::{Mutex as StdMutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
 use tokio::net::UnixStream;
 use tokio::process::Child;
+use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
 use crate::cgroup::{CgroupParents, JailCgroup};
@@ -95,28 +96,40 @@ impl IdleSupervisor {
 }
 
 /// Thread that starts a supervisor process for the next jail of this process.
-static STARTED_AHEAD: StdMutex<Option<JoinHandle<Result<IdleSupervisor, SandboxError>>>> =
-    StdMutex::new(None);
+static STARTED_AHEAD: StdMutex<Option<JoinHandle<Option<IdleSupervisor>>>> = StdMutex::new(None);
 
-/// Starts a supervisor process for the next jail of this process on another thread, so that this jail starts sooner.
-/// The supervisor exits if this process exits without creating a jail.
-pub fn start_supervisor_ahead(runtime: &tokio::runtime::Handle) {
-    let runtime = runtime.clone();
-    let start = move || {
-        let _entered = runtime.enter();
-        // The supervisor is the first child process.
-        CgroupParents::of_this_process();
-        IdleSupervisor::start()
-    };
-    // If the thread cannot be started, or fails, the jail starts its own supervisor and reports the error.
-    let thread = thread::Builder::new().spawn(start).ok();
-    *STARTED_AHEAD.lock().unwrap_or_else(PoisonError::into_inner) = thread;
+/// Start of a supervisor process for the next jail of this process, on another thread, so that this jail starts sooner.
+#[derive(Debug)]
+pub struct SupervisorAhead(mpsc::Sender<Handle>);
+
+impl SupervisorAhead {
+    /// Starts the thread, which does what needs no runtime.
+    pub fn prepare() -> SupervisorAhead {
+        let (runtime, start) = mpsc::channel::<Handle>();
+        let thread = move || {
+            // The supervisor must be the first child process.
+            CgroupParents::of_this_process();
+            GuestFile::get().ok()?;
+            let runtime = start.recv().ok()?;
+            let _entered = runtime.enter();
+            IdleSupervisor::start().ok()
+        };
+        // If the thread cannot be started, or fails, the jail starts its own supervisor and reports the error.
+        let thread = thread::Builder::new().spawn(thread).ok();
+        *STARTED_AHEAD.lock().unwrap_or_else(PoisonError::into_inner) = thread;
+        SupervisorAhead(runtime)
+    }
+
+    /// Starts the supervisor process. It exits if this process exits without creating a jail.
+    pub fn start(self, runtime: &Handle) {
+        let _ = self.0.send(runtime.clone());
+    }
 }
 
 /// Returns the supervisor process that was started ahead, or `None` if there is none or its start failed.
 fn take_started_ahead() -> Option<IdleSupervisor> {
     let thread = STARTED_AHEAD.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-    thread.join().ok()?.ok()
+    thread.join().ok()?
 }
 
 impl JailSupervisor {
@@ -153,10 +166,10 @@ impl JailSupervisor {
         let reply =
             sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).unwrap_or_default();
         match serde_json::from_str(&reply) {
-            Ok(jail::SupervisorReply::Ready { pid, proc, landlock }) => {
+            Ok(jail::JailReply::Ready { pid, proc, landlock }) => {
                 Ok(BuiltJail { pid, proc, landlock })
             }
-            Ok(jail::SupervisorReply::Failed { step, errno, message }) => {
+            Ok(jail::JailReply::Failed { step, errno, message }) => {
                 self.end().await;
                 let reason = format!("{step}: {message}");
                 Err(SandboxError::Unavailable { isolation, reason, hint: hint(errno) })
@@ -197,14 +210,17 @@ impl JailSupervisor {
         &self.group
     }
 
+    /// Closes the control connection. The supervisor then ends the jail, removes the cgroups and exits.
+    pub(crate) async fn disconnect(&self) {
+        self.process.lock().await.control = None;
+    }
+
     /// Ends the jail and waits until it is removed.
     pub(crate) async fn end(&self) {
-        let mut process = self.process.lock().await;
-        process.control = None;
-        // The supervisor ends the jail, removes the cgroups and exits. If the supervisor was killed, the cgroups are
-        // removed here. This needs several attempts, as the kernel does not report when a cgroup's last process has
-        // ended.
-        let _ = process.child.wait().await;
+        self.disconnect().await;
+        let _ = self.process.lock().await.child.wait().await;
+        // If the supervisor was killed, the cgroups are removed here. This needs several attempts, as the kernel does
+        // not report when a cgroup's last process has ended.
         for _ in 0..100 {
             if self.group.remove() {
                 break;
