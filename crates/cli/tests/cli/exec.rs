@@ -473,6 +473,24 @@ fn killed_exec_leaves_no_processes_no_cgroups_and_no_mounts() {
     assert_eq!(registered_sandbox_owners(&home), [] as [String; 0]);
 }
 
+/// `assize exec` exits before its jail is removed.
+#[test]
+fn jail_of_exec_is_removed_after_the_exit() {
+    let home = home();
+    home.write("wait.py", "print('up')\ninput()\n");
+    let mut child = home.command(&["exec", "wait.py"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "up\n");
+    let owner = registered_sandbox_owners(&home).pop().unwrap();
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(registered_sandbox_owners(&home), [] as [String; 0]);
+    wait_for("the removal of the cgroups of the sandbox", || {
+        !cgroups().iter().any(|group| group.contains(&owner))
+    });
+}
+
 /// The kernel can kill the supervisor process of a jail, for example when the host runs out of memory.
 #[test]
 fn exec_exits_125_and_ends_the_jail_when_its_supervisor_process_is_killed() {

@@ -65,6 +65,14 @@ def harness():
     class Watcher:
         """pytest plugin that records the results of the tests."""
 
+        remaining = 0
+
+        def pytest_collection_finish(self, session):
+            self.remaining = len(session.items)
+
+        def pytest_runtest_logfinish(self):
+            self.remaining -= 1
+
         def pytest_collectreport(self, report):
             if report.failed:
                 fail("before the first test", report.longreprtext[-longest:])
@@ -157,12 +165,15 @@ def harness():
         import pytest
         options = ["-q", "-c", os.devnull, "--rootdir=/tmp", "-p", "no:cacheprovider", tests_path]
         main, create = pytest.main, os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        watcher = Watcher()
 
         def start():
             file = os.open(tests_path, create, 0o600)
             write(file, text.encode())
             os.close(file)
-            main(options, plugins=[Watcher()])
+            main(options, plugins=[watcher])
+            if watcher.remaining:
+                fail("the test session", "the program under test ended the test session before all tests had run")
 
         return start
 

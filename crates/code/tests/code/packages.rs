@@ -392,6 +392,11 @@ def test_raises():
     let early = "def double(n): __import__('os')._exit(0)";
     let verdict = tested(early, tests).await;
     assert_eq!(verdict.history[0].error, Some(CodeFailure::LeftEarly));
+    for end in ["raise KeyboardInterrupt", "import pytest; pytest.exit('x', returncode=0)"] {
+        let program = format!("def double(n):\n    if n == 2: {end}\n    return n * 2");
+        let verdict = tested(&program, tests).await;
+        assert_eq!(verdict.error.as_deref(), Some("1 of 2 tests failed"), "{verdict:?}");
+    }
     let none = "import pytest\n@pytest.mark.skip\ndef test_one(): pass";
     assert_eq!(tested(right, none).await.history[0].error, Some(CodeFailure::NoTests));
 }
