@@ -22,7 +22,11 @@ use crate::{input, until_cancelled};
 /// Maximum size of the code, in MiB.
 const MAX_CODE_MIB: u64 = 4;
 
-pub(crate) async fn run(args: ExecArgs, services: Services, cancel: Cancel) -> Result<u8, Failure> {
+pub(crate) async fn run(
+    args: ExecArgs,
+    services: &Services,
+    cancel: Cancel,
+) -> Result<u8, Failure> {
     let (file, arguments) = code(&args)?;
     let arguments = match arguments.split_first() {
         Some((first, rest)) if first == "--" => rest,
@@ -46,7 +50,7 @@ pub(crate) async fn run(args: ExecArgs, services: Services, cancel: Cancel) -> R
         // The folder is checked before the program runs, so that an invalid folder cannot lose the program's files.
         files::check_folder(folder, &services.environment)?;
     }
-    let inputs = inputs(&args.files, &services)?;
+    let inputs = inputs(&args.files, services)?;
     let is_standard_input = file == Path::new("-");
     let code = match is_standard_input {
         true => input::from_standard_input("the code", MAX_CODE_MIB, &cancel).await?,

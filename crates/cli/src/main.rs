@@ -145,7 +145,11 @@ fn run_command(cli: Cli, supervisor: Option<SupervisorAhead>) -> Result<u8, Fail
         let cancel = Cancel::new();
         tokio::spawn(handle_signals(Signals::listen(), cancel.clone()));
         let done = match cli.command {
-            CliCommand::Exec(args) => return exec::run(*args, services, cancel).await,
+            CliCommand::Exec(args) => {
+                let code = exec::run(*args, &services, cancel).await?;
+                // Nothing is left to do, and it would take longer to free all memory than to remove the sandbox.
+                std::process::exit(code.into());
+            }
             CliCommand::Run(args) => return run::run(*args, services, cancel).await,
             CliCommand::Eval(args) => return eval::run(*args, services, cancel).await,
             CliCommand::Work(args) => return work::run(*args, services, cancel).await,
