@@ -7,3 +7,4 @@ mod faults;
 mod fixture;
 mod harness;
 mod packages;
+mod separate;
