@@ -15,6 +15,9 @@
   const exit = process.reallyExit.bind(process);
   const asserting = Object.assign((...given) => assert(...given), assert);
   const todo = JSON.parse(fs.readFileSync(0, 'utf8'));
+  // If the program runs in another sandbox, this is the connection to it.
+  const judge = todo.separate ? new (require(`${todo.separate}/peer.js`).Peer)(3, true) : null;
+  let solution = null;
   const failed = [];
   let passed = 0;
   let broken = null;
@@ -65,6 +68,7 @@
   // changed, and the wrapped test runner.
   const load = Module._load;
   const found = function (name, parent, ...rest) {
+    if (judge && /^(\.\/)?solution(\.js)?$/.test(name)) return solution;
     if (/^(\.\/)?solution(\.js)?$/.test(name)) return load.call(this, CODE, parent, ...rest);
     const ours = parent && parent.filename === TESTS;
     if (ours && /^(node:)?assert$/.test(name)) return asserting;
@@ -78,6 +82,15 @@
   };
   Module._load = found;
 
+  function loadSeparate(text) {
+    const { stdout, stderr } = process;
+    judge.show = (stream, printed) => (stream === 'stderr' ? stderr : stdout).write(String(printed));
+    const used = new Set(text.match(/\b[A-Z]\w*/g));
+    judge.isTested = (name) => used.has(name);
+    solution = judge.call('load', null, CODE);
+    return solution;
+  }
+
   async function run(text) {
     try {
       new vm.Script(Module.wrap(text), { filename: TESTS });
@@ -87,7 +100,7 @@
     }
     try {
       // The program's exports are globals, and also fields of `solution`.
-      const program = require(CODE);
+      const program = judge ? loadSeparate(text) : require(CODE);
       Object.assign(globalThis, program, { solution: program });
     } catch (error) {
       fail('before the first test', error);
@@ -124,7 +137,16 @@
     // Node's test runner reports tests that it could not start only by the exit code.
     if (runner !== null && process.exitCode && failed.length === 0) fail('the test runner', 'it reported a failure');
     const listed = failed.slice(0, MAX_LISTED);
-    const record = stringify({ passed, failed: listed, failed_not_listed: failed.length - listed.length, broken });
+    const report = { passed, failed: listed, failed_not_listed: failed.length - listed.length, broken };
+    if (judge) {
+      try {
+        judge.write(Buffer.from(`R${stringify({ ...report, nonce: todo.record })}`));
+      } catch {
+        exit(1);
+      }
+      exit(failed.length > 0 || broken !== null ? 1 : 0);
+    }
+    const record = stringify(report);
     writeFileSync(`/tmp/${todo.record}`, record, { flag: 'wx' });
     // Exit immediately, so that exit handlers of the program cannot change the report.
     exit(failed.length > 0 || broken !== null ? 1 : 0);

@@ -1,5 +1,5 @@
-//! Tests of the harness for Python programs that run in another process than their tests. A script relays the messages
-//! between the two processes.
+//! Tests of the harness for programs that run in another process than their tests. A script relays the messages between
+//! the two processes.
 
 use std::process::Command;
 
@@ -19,12 +19,18 @@ fn relay(arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn values_objects_and_calls_cross_between_tests_and_program() {
+fn values_objects_and_calls_cross_between_python_tests_and_program() {
     let report = relay(&["solution.py", "plain_tests.py"]);
     assert_eq!((&report["passed"], &report["failed"]), (&12.into(), &Value::Array(Vec::new())));
     // The program decided whether these objects are equal.
     let asked = report["asked"].as_object().unwrap();
     assert_eq!(asked.keys().collect::<Vec<_>>(), ["Account", "Number"]);
+}
+
+#[test]
+fn values_objects_and_calls_cross_between_javascript_tests_and_program() {
+    let report = relay(&["solution.js", "plain_tests.js"]);
+    assert_eq!((&report["passed"], &report["failed"]), (&6.into(), &Value::Array(Vec::new())));
 }
 
 #[test]
@@ -46,9 +52,11 @@ fn failed_tests_show_the_error_of_the_program() {
 
 #[test]
 fn no_cheating_program_passes() {
-    let passed = relay(&["--cheats"]);
-    let passed = passed.as_object().unwrap();
-    let passing: Vec<_> = passed.iter().filter(|(_, count)| **count != 0).collect();
-    assert_eq!(passing, [(&"honest".to_owned(), &Value::from(6))]);
-    assert!(passed.len() > 40, "{}", passed.len());
+    for (language, tests, cheats) in [("python", 6, 41), ("javascript", 8, 25)] {
+        let passed = relay(&["--cheats", language]);
+        let passed = passed.as_object().unwrap();
+        let passing: Vec<_> = passed.iter().filter(|(_, count)| **count != 0).collect();
+        assert_eq!(passing, [(&"honest".to_owned(), &Value::from(tests))], "{language}");
+        assert_eq!(passed.len(), cheats + 1, "{language}");
+    }
 }
