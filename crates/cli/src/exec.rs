@@ -91,11 +91,7 @@ pub(crate) async fn run(
     let done = until_cancelled(&cancel, done).await;
     let (isolation, why) = (prepared.isolation(), prepared.why.clone());
     let limits = prepared.spec().limits.clone();
-    match &done {
-        Ok(_) => prepared.end_before_exit().await,
-        // The supervisor of a jail may be dead, and could not remove the jail.
-        Err(_) => prepared.end().await,
-    }
+    prepared.end().await;
     let (outcome, taken) = done?;
     if args.json {
         terminal::out_json(&json!({

@@ -129,14 +129,6 @@ impl PreparedExec {
         self.request.inputs.iter().map(|input| input.name.clone()).collect()
     }
 
-    /// Removes the sandbox. Only for a process that exits after this call; see [`Sandbox::end_before_exit`].
-    pub async fn end_before_exit(self) {
-        match self.owner {
-            Maker::Own(_) => self.sandbox.end_before_exit().await,
-            Maker::Shared(shared) => shared.discard(self.sandbox),
-        }
-    }
-
     /// Removes the sandbox.
     pub async fn end(self) {
         match self.owner {

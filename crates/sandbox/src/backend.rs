@@ -127,11 +127,6 @@ pub(crate) trait SandboxHandle: fmt::Debug + Send + Sync {
     /// Kills all processes in the sandbox and waits until the sandbox is removed.
     async fn end(&self);
 
-    /// Ends the sandbox as far as this process is needed. The rest of the removal completes even if this process exits.
-    async fn end_before_exit(&self) {
-        self.end().await;
-    }
-
     /// Returns the diagnostic output of the guest agent (stderr or VM console), if there is any.
     async fn diagnostic_output(&self) -> Option<String>;
 }

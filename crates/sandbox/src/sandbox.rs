@@ -347,12 +347,6 @@ impl Sandbox {
         self.inner.started.handle.end().await;
     }
 
-    /// Ends the sandbox like [`Sandbox::end`], but returns sooner: the removal of a jail completes without this process.
-    /// Only for a process that exits after this call.
-    pub async fn end_before_exit(&self) {
-        self.inner.started.handle.end_before_exit().await;
-    }
-
     /// Waits until the sandbox has ended. The future does not keep the sandbox alive.
     pub(crate) fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         let closed = self.inner.started.channel.closed();

@@ -341,10 +341,6 @@ impl SandboxHandle for JailCell {
         self.supervisor.end().await;
     }
 
-    async fn end_before_exit(&self) {
-        self.supervisor.disconnect().await;
-    }
-
     async fn diagnostic_output(&self) -> Option<String> {
         self.supervisor.last_words().await
     }

@@ -210,17 +210,14 @@ impl JailSupervisor {
         &self.group
     }
 
-    /// Closes the control connection. The supervisor then ends the jail, removes the cgroups and exits.
-    pub(crate) async fn disconnect(&self) {
-        self.process.lock().await.control = None;
-    }
-
     /// Ends the jail and waits until it is removed.
     pub(crate) async fn end(&self) {
-        self.disconnect().await;
-        let _ = self.process.lock().await.child.wait().await;
-        // If the supervisor was killed, the cgroups are removed here. This needs several attempts, as the kernel does
-        // not report when a cgroup's last process has ended.
+        let mut process = self.process.lock().await;
+        process.control = None;
+        // The supervisor ends the jail, removes the cgroups and exits. If the supervisor was killed, the cgroups are
+        // removed here. This needs several attempts, as the kernel does not report when a cgroup's last process has
+        // ended.
+        let _ = process.child.wait().await;
         for _ in 0..100 {
             if self.group.remove() {
                 break;
