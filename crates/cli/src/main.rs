@@ -147,7 +147,7 @@ fn run_command(cli: Cli, supervisor: Option<SupervisorAhead>) -> Result<u8, Fail
         let done = match cli.command {
             CliCommand::Exec(args) => {
                 let code = exec::run(*args, &services, cancel).await?;
-                // Nothing is left to do, and it would take longer to free all memory than to remove the sandbox.
+                // The sandbox is removed. Freeing all memory would only delay the exit.
                 std::process::exit(code.into());
             }
             CliCommand::Run(args) => return run::run(*args, services, cancel).await,
